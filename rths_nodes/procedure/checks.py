@@ -229,7 +229,6 @@ def judge_scales(
 
 
 def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, checks: AxisChecks) -> str:
-    """Compare the scale of a sensor with the scale of its redundant sensor."""
     change = float(move.change(quantity, FROM)[move.index])
     other = float(move.change("auxiliary", FROM)[sample])
     scatter = (
@@ -356,7 +355,6 @@ def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> 
 
 
 def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> None:
-    """Record what an early end of a move means."""
     i, name = move.index, rig.names[move.index]
     axis_checks = checks[name]
     rested = len(move.stands) > 1 and move.ended in (AGAINST, DEAD, SWAPPED)
@@ -452,7 +450,6 @@ def _followed(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
 
 
 def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
-    """Check the signs of an axis that completed its move."""
     i, name = move.index, rig.names[move.index]
     bands = rig.bands(move.stands[0])
     half = float(move.stands[-1].command[i] - move.stands[BOTH_AFTER_HALF - 1].command[i]) * move.direction

@@ -108,7 +108,6 @@ class Offsets:
         return replace(self, unloaded=unloaded, confirmed=True)
 
     def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
-        """Return texts on channels without scatter: a real sensor has noise."""
         columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
         return [
             f"axes.{axis.name}.{channel} of the rig file: no scatter in {self.seconds:g} s: 0 {unit} rms: a real "

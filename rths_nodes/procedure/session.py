@@ -745,8 +745,6 @@ def _take_offsets(session: RigSession, seconds: float) -> str:
 
 
 def _of_test(name: str) -> Callable[..., object]:
-    """Return the function that performs the act ``name`` of the test of a session."""
-
     def do(session: RigSession, **arguments: object) -> object:
         assert session.test is not None
         return session.test.perform(name, arguments)

@@ -75,7 +75,6 @@ def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
 
 
 def _true(test: Aligned) -> Array:
-    """Return the displacement ``(n, n_axes)`` m, the true one if known."""
     true = test.run.true_displacement[test.rows]
     return true if np.isfinite(true).all() else test.displacement
 

@@ -46,7 +46,6 @@ def write_drawings(drawings: Iterable[Drawing], folder: Path, kind: str, millime
 
 
 def _write(figures: Sequence[tuple[str, str, str, Figure]], folder: Path, kind: str) -> None:
-    """Write figures with name, title and caption."""
     folder.mkdir(parents=True, exist_ok=True)
     captions = []
     for name, title, caption, figure in figures:

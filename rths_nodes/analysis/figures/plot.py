@@ -117,7 +117,6 @@ def _times(run: Run, history: History) -> Array:
 
 
 def _histories(run: Run) -> dict[str, History]:
-    """Return the histories with their columns by name, and the control error."""
     error = History("control error", run.target - run.displacement, "m", run.axes)
     return {ERROR: error} | {row.name: row for row in (*samples_of(run), *steps_of(run)) if row.columns}
 

@@ -227,7 +227,6 @@ def label(name: str, unit: str) -> str:
 
 
 def _letters() -> float:
-    """Return the font size, points."""
     return float(matplotlib.rcParams["font.size"])
 
 

@@ -162,7 +162,6 @@ def _range(curves: Iterable[Array]) -> tuple[float, float]:
 
 
 def _marks(panel: Axes, now: float, limit: float | None, unit: str) -> None:
-    """Mark the value of the test, and its limit."""
     panel.axvline(now, color=INK, lw=1.0)
     _note(panel, now, "this test", INK, 0.93)
     if limit is not None:

@@ -183,14 +183,12 @@ def _distributions(table: StudyTable) -> Figure:
 
 
 def _styles(table: StudyTable) -> Iterator[tuple[tuple[str, NDArray[np.intp]], Entry, str]]:
-    """Yield name and rows, colour and line, and marker of the first groups."""
     names = list(table.groups)[:MOST]
     for number, entry in enumerate(styled(names)):
         yield (names[number], table.groups[names[number]]), entry, MARKS[number % len(MARKS)]
 
 
 def _panels(count: int, table: StudyTable) -> tuple[Figure, list[Axes]]:
-    """Return a figure with ``count`` panels, and a legend if there are several groups."""
     rows, across = -(-count // ACROSS), min(count, ACROSS)
     legend = len(table.groups) > 1
     figure = Figure(figsize=(WIDTH, rows * HEIGHT + 0.35 * legend), layout="constrained")

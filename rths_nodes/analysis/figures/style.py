@@ -220,7 +220,6 @@ def _subplot(panel: Axes) -> SubplotSpec:
 
 
 def _shared_label(panel: Axes, rows: Sequence[Sequence[Axes]]) -> str:
-    """Return the label of the vertical axis that a ``panel`` shares with the first one of its row."""
     first = next(row[0] for row in rows if panel in row)
     return first.get_ylabel() if panel.get_shared_y_axes().joined(panel, first) else ""
 

@@ -4,12 +4,12 @@
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 
 M, C, K is the numerical substructure, T maps degrees of freedom to axes, S is the dynamic stiffness of the
-specimens and H the response from the target to their displacement: compensator, transport and actuator. All are
-functions of the complex frequency s of the structure (rad/s); on a time axis that is r times slower the rig moves
-with s / r. Integrator and ramp are exact, measurements free of error; ``sampled_loop.py`` includes the effect of
-the steps.
+specimens, and H is the response from the target to their displacement: compensator, transport and actuator. All
+are functions of the complex frequency s of the structure (rad/s); on a time axis that is r times slower, the rig
+moves with s / r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the
+effect of the steps.
 
-Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), from one spring to a whole rig.
+Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), extended from one spring to a rig.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 @dataclass(frozen=True, eq=False)
 class WholeStructure:
-    """Both substructures at small motion, with the specimens at their place, i.e. with a perfect rig.
+    """Both substructures at small motion; the specimens are in place, i.e. the rig is perfect.
 
     ``mass``, ``damping``, ``stiffness``: numerical substructure, ``(n_dof, n_dof)``; ``axes_of`` T ``(n_axes,
     n_dof)``; ``forces_of`` T' ``(n_dof, n_axes)``. The specimens move ``time_ratio`` times slower.
@@ -47,7 +47,7 @@ class WholeStructure:
 
     @cached_property
     def whole_stiffness(self) -> Array:
-        """Stiffness with the specimens, ``(n_dof, n_dof)`` N/m, memory excluded."""
+        """Stiffness including the specimens, ``(n_dof, n_dof)`` N/m, without memory."""
         tested = np.diag([specimen.stiffness for specimen in self.specimens])
         return self.stiffness + self.forces_of @ tested @ self.axes_of
 
@@ -62,14 +62,14 @@ class WholeStructure:
 
     @cached_property
     def scale(self) -> float:
-        """Reference frequency of the structure, rad/s; it keeps determinants near one."""
+        """Reference frequency of the structure, rad/s, which keeps determinants near one."""
         eigenvalues = np.linalg.eigvals(self.inverse @ self.whole_stiffness)
         return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
 
     def states(self, rig: Array | Complex) -> Complex:
         """Return motions (rad/s) of structure and specimens for a constant ``rig``, ``(n, m)``.
 
-        ``rig`` ``(n, n_axes, n_axes)``: the identity for the intended structure.
+        ``rig`` ``(n, n_axes, n_axes)`` is the identity for the intended structure.
         """
         return np.asarray(np.linalg.eigvals(self._state_matrix(rig)), complex)
 
@@ -99,7 +99,7 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
-        """Invert the mass including the specimens', ``moved`` ``(n, n_axes, n_dof)`` per motion."""
+        """Invert the mass including the specimens' mass; ``moved`` ``(n, n_axes, n_dof)`` by motion."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse
@@ -109,14 +109,14 @@ class WholeStructure:
 Response = Callable[[Frequencies], Complex]
 """Angular frequency (rad/s), real or complex, shape ``(n,)`` -> response, ``(n,)`` or ``(n, n_axes, n_axes)``."""
 HAIR = 1e-13
-"""Share of the highest natural frequency above rounding."""
+"""Fraction of the highest natural frequency that exceeds rounding."""
 SLOW = 1e-3
-"""Share of the highest natural frequency at which the delay is evaluated."""
+"""Fraction of the highest natural frequency at which the delay is evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
 class ContinuousLoop(WholeStructure):
-    """A closed loop at small motion: ``compensator`` and ``actuators``, functions of the rig's frequency (rad/s).
+    """A closed loop at small motion; ``compensator``, ``actuators``: functions of the rig's frequency (rad/s).
 
     ``dt``: servo period, s; ``transport``: delay of the port, s.
     """
@@ -132,7 +132,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) in the search for crossings: off the poles of an undamped structure."""
+        """Growth (rad/s) in the search for crossings, which avoids the poles of an undamped structure."""
         return HAIR * self.scale
 
     @property
@@ -153,12 +153,12 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def delay(self) -> float:
-        """Delay of the slowest axis without compensator for slow motions, s."""
+        """Low-frequency delay of the slowest axis, without compensator, s."""
         omega = np.array([SLOW * self.scale / self.time_ratio])
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the rig's displacement over the target at its frequencies, ``(n, n_axes, n_axes)``."""
+        """Return the ratio of the rig's displacement to the target at its frequencies, ``(n, n_axes, n_axes)``."""
         actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
         late = actuators * np.exp(-1j * omega * self.transport)[:, None]
         command = self.compensator(omega)
@@ -167,16 +167,16 @@ class ContinuousLoop(WholeStructure):
         return np.asarray(late[:, :, None] * command)
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return specimens' force per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
+        """Return the specimens' force per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
         tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
         flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
         return np.asarray(tested @ flexibility)
 
     def characteristic(self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0) -> Complex:
-        """Return det(M^-1 Z(s)) ``(n,)``: its zeros are the motions of the closed loop.
+        """Return det(M^-1 Z(s)) ``(n,)``, whose zeros are the motions of the closed loop.
 
         ``gain``: factor on the specimens' forces; ``delay``: further delay of every axis, s; ``ratio``: factor on
-        all times of the rig, equivalent to one on the natural frequencies of the structure.
+        all times of the rig, equivalent to a factor on the natural frequencies of the structure.
         """
         omega = -1j * s * ratio / self.time_ratio
         way = self.rig(omega) * (gain * np.exp(-1j * omega * delay))[:, None, None]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growing motions of a structure in the loop; stability at the corners of bounds of following copies.
+"""Growing motions of a structure in the loop, and stability at the corners of the bounds of following copies.
 
-The integrator has the constants of the copies' initial values. Corners with equal elastic stiffness are one.
+The integrator has the constants of the copies' initial values. Corners with equal elastic stiffness count once.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.numerical.structures.laws import Lawful
 
 SMALL = 1e-9
-"""A move in which no copy yields, m."""
+"""Displacement at which no copy yields, m."""
 
 STAGES = 32
-"""Steps of following a motion over a parameter."""
+"""Steps in which a motion is followed over a parameter."""
 SEARCH = 64
-"""Initial frequencies of the search for growing motions unknown from limits."""
+"""Initial frequencies of the search for growing motions that are not known from limits."""
 SAME = 1e-6
-"""Relative distance of equal roots."""
+"""Relative distance below which roots count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
     """A mode of the intended structure, and its motion in the loop.
 
-    ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)``: of a spring on each axis at its
-    ``frequency`` (Hz), i.e. the rig's response; ``motion``: its root in the loop, rad/s.
+    ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)`` apply to a spring on each axis at its
+    ``frequency`` (Hz): they are the rig's response. ``motion`` is its root in the loop, rad/s.
     """
 
     frequency: float
@@ -51,12 +51,12 @@ class Mode:
 
     @property
     def loop_frequency(self) -> float:
-        """Hz."""
+        """Frequency of the motion in the loop, Hz."""
         return abs(self.motion.imag) / HZ
 
     @property
     def loop_damping_ratio(self) -> float:
-        """Negative for growth."""
+        """Damping ratio of the motion in the loop; negative for growth."""
         return -self.motion.real / abs(self.motion)
 
     @property
@@ -70,7 +70,7 @@ def places_of(modes: Iterable[Mode]) -> list[float]:
 
 
 def modes_of(loop: Loop) -> tuple[Mode, ...]:
-    """Return the oscillations of the structure with a perfect rig, lowest first."""
+    """Return the oscillations of the structure with a perfect rig, in order of frequency."""
     free = loop.whole.states(np.eye(len(loop.whole.specimens))[None])[0]
     modes = []
     for root in sorted(free[free.imag > MARGINAL * loop.scale], key=abs):
@@ -94,7 +94,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return growing motions without conjugates, fastest first: ``starts``, and beyond ``limits``."""
+    """Return growing motions without conjugates, fastest first, from ``starts`` and beyond ``limits``."""
     growing: list[complex] = []
 
     def add(motion: complex) -> None:
@@ -118,7 +118,7 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Yield texts on corners with growing motions; ``impulses`` as of :func:`sampled_loop`. Raises ConfigError."""
+    """Yield texts on corners with growing motions; ``impulses``: see :func:`sampled_loop`. Raises ConfigError."""
     if scenario.updating is None or scenario.updating.mode != USED:
         return
     copies, structure = Copies(scenario), Assembly(scenario).structure
@@ -137,7 +137,7 @@ def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = 
 
 
 def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> Array:
-    """Return the elastic stiffness ``(n_dof, n_dof)`` N/m with copies at ``shares`` of their initial values."""
+    """Return the elastic stiffness ``(n_dof, n_dof)`` N/m; ``shares``: factors on initial values of the copies."""
     force = structure.restoring_force
     assert isinstance(force, Lawful)
     _, constants, memory = force.law
@@ -151,7 +151,7 @@ def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> A
 
 
 def refuse_unstable(scenario: Scenario) -> None:
-    """Raise ConfigError for copies that follow to growing motions, or cannot be judged."""
+    """Raise ConfigError if copies may lead to growing motions, or if this cannot be judged."""
     try:
         corners = list(unstable_corners(scenario))
     except ConfigError as error:

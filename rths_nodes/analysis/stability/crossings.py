@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growing motions of a linear loop, and the values of a parameter at which one begins to grow.
+"""Growing motions of a linear loop, and values of a parameter at which a motion begins to grow.
 
-Parameters as in ``characteristic`` of the loops. In discrete time only the gain is a mere factor on the frequency
-response; the limit of the natural frequencies follows from counting growing motions.
+Parameters are those in ``characteristic`` of the loops. In discrete time, only the gain is a mere factor on the
+frequency response; the limit of the natural frequencies is found by counting growing motions.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from rths_nodes.core.samples import ROUNDING, Array
 Loop = ContinuousLoop | SampledLoop
 
 PER_DECADE = 400
-"""Frequencies of the search for crossings."""
+"""Frequencies per decade in the search for crossings."""
 COUNTED_PER_DECADE = 100
-"""Frequencies of counting growing motions in discrete time, besides the rig's."""
+"""Frequencies per decade for counting growing motions in discrete time, in addition to the rig's grid."""
 LOWEST = 1e-3
-"""Share of the lowest natural frequency at which a sweep begins."""
+"""Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
-"""Least factor on the tested forces, above the poles of an undamped structure."""
+"""Smallest factor on the tested forces, which avoids the poles of an undamped structure."""
 BESIDE = 1e-6
 """Relative distance from a pole at which a loop is evaluated."""
 ROUGH = 1e-6
-"""Relative move of a root below which Newton's iteration converges quadratically, up to rounding."""
+"""Relative change of a root below which Newton's iteration converges quadratically, up to rounding."""
 NEAR = 0.2
-"""Largest relative move of a root in one iteration."""
+"""Largest relative change of a root in one iteration."""
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
-"""Correction of a limit of the delay, times the motion, rad."""
+"""Corrections of a limit of the delay, multiplied by the motion, rad."""
 FARTHEST = 16.0
 """Largest factor on the natural frequencies, or its inverse, in the search."""
 STEP = 1.03
-"""Factor between natural frequencies of the search."""
+"""Ratio of successive natural frequencies in the search."""
 HALVINGS = 8
-"""Halvings of the interval of a limit, before the motion itself is followed."""
+"""Halvings of the interval of a limit, before the motion is followed."""
 VERIFIED = 1e-3
-"""Share of the range up to a limit that verification omits."""
+"""Fraction of the range up to a limit that verification omits."""
 ASIDE = 1e-4
 """Relative distance from a limit at which growing motions are counted."""
 
@@ -55,7 +55,7 @@ ASIDE = 1e-4
 class Crossing:
     """Value of a parameter at which a motion of ``frequency`` (Hz) neither grows nor decays.
 
-    ``growing``: it grows with the value; ``roots``: two for a conjugate pair.
+    ``growing``: true if the growth rate rises with the value; ``roots``: two for a conjugate pair.
     """
 
     value: float
@@ -92,7 +92,7 @@ def settle(loop: Loop, motion: complex, **state: float) -> complex:
 
 
 def folded(loop: Loop, motion: complex) -> complex:
-    """Return the alias of ``motion`` (rad/s) at the steps of a sampled loop."""
+    """Return the alias of ``motion`` (rad/s) for the step of a sampled loop."""
     if not loop.sampled:
         return motion
     turn = 2.0 * loop.highest
@@ -102,7 +102,7 @@ def folded(loop: Loop, motion: complex) -> complex:
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
     """Return the number of growing roots, with conjugates, in continuous time up to the servo's Nyquist frequency.
 
-    ``frequencies`` (rad/s) are resolved closely; ``state``: gain, delay, ratio. Raises ConfigError if the turns
+    ``frequencies`` (rad/s) are closely resolved; ``state``: gain, delay, ratio. Raises ConfigError if the turns
     cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
@@ -111,7 +111,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
         return loop.characteristic(s, **state)
 
     low = MARGINAL * loop.scale
-    if isinstance(loop, SampledLoop):  # half of the unit circle; there is nothing beyond it
+    if isinstance(loop, SampledLoop):  # half of the unit circle: it covers all frequencies
         top = loop.highest / ratio
         rig = loop.rig_grid(state.get("delay", 0.0)) / ratio
         grid = np.union1d(sweep(loop, frequencies, top, COUNTED_PER_DECADE), rig)
@@ -135,15 +135,15 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 
 
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
-    """Return further delays (s), from ``-shorter`` on, at which an eigenvalue of the open loop is -1.
+    """Return further delays (s), from ``-shorter``, at which an eigenvalue of the open loop is -1.
 
-    In discrete time that is a force late by e^{-s delay}: the values are corrected by the motion at them.
+    In discrete time this is a force delayed by e^{-s delay}; the values are corrected by following the motion.
     """
     crossings = []
     for omega, value, slope in _zeros(_open(loop), lambda values: np.abs(values) - 1.0, grid):
         period = HZ * loop.time_ratio / omega
         least = float(np.angle(-value)) / omega * loop.time_ratio
-        growing = (slope / value).real < 0.0  # a lag destabilises where the magnitude falls
+        growing = (slope / value).real < 0.0  # a lag destabilises if the magnitude decreases
         first = math.ceil((-shorter * (1.0 + ROUNDING) - least) / period)
         for periods in range(first, max(first, 1) + 1):
             crossings.append(Crossing(least + periods * period, omega / HZ, growing))
@@ -192,7 +192,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 
     crossings = []
     for omega, motion, slope in _zeros(lambda w: loop.states(loop.rig(w / loop.time_ratio)), damping, grid):
-        rounding = abs(slope.real) * omega < MARGINAL * abs(motion)  # changes its sign by rounding only
+        rounding = abs(slope.real) * omega < MARGINAL * abs(motion)  # its sign changes by rounding only
         if abs(motion.real) < MARGINAL * motion.imag and not rounding:
             ratio = omega / motion.imag
             growing = (slope / (1.0 + 1j * slope * ratio)).real > 0.0
@@ -203,7 +203,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Return place, value and slope of sign changes of ``measure`` of ``function``, ``(n, m)`` on the ``grid``."""
+    """Return place, value and slope at sign changes of ``measure`` of ``function``, ``(n, m)`` on the ``grid``."""
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
     rows, columns = np.nonzero(signs[1:] != signs[:-1])
@@ -228,7 +228,7 @@ def _nearest(values: Complex, wanted: Complex) -> Complex:
 
 
 def _tracked(values: Complex) -> Complex:
-    """Permute the rows ``(n, m)`` for continuous columns."""
+    """Permute the entries of the rows ``(n, m)`` so that columns are continuous."""
     tracked = values.copy()
     if values.shape[1] == 1:
         return tracked
@@ -243,7 +243,7 @@ def _tracked(values: Complex) -> Complex:
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
-    """Return the value within ``widths`` of ``about`` at which the motion lies on the border, or None."""
+    """Return the limit within ``widths`` of ``about`` at which the motion is on the border, or None."""
     border = loop.border
     start = complex(border, HZ * about.frequency)
 
@@ -263,7 +263,7 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return the factor on all natural frequencies beyond which a stable loop grows, or a growing one ends."""
+    """Return the factor on all natural frequencies at which the loop becomes unstable or, if unstable, stable."""
 
     def stable(ratio: float) -> bool:
         return loop.reaches(ratio) and growing_motions(loop, frequencies, ratio=ratio) == 0
@@ -277,7 +277,7 @@ def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> li
 
 
 def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: float) -> Crossing | None:
-    """Return ``limit`` of a stable loop, or a missed one before it."""
+    """Return ``limit`` of a stable loop, or an earlier limit that was missed."""
     if limit is None:
         return None
 
@@ -292,22 +292,22 @@ def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: flo
 
 
 def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0) -> float:
-    """Return the angular frequency (rad/s) near a marginal motion: with the shortest Newton step."""
+    """Return the angular frequency (rad/s) near a marginal motion, i.e. with the shortest Newton step."""
     grid = sweep(loop, top=top)
     values = loop.characteristic(loop.border + 1j * grid, **{parameter: value})
     return float(grid[np.argmin(np.abs(values / (np.gradient(values, grid) * grid)))])
 
 
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
-    """Return the limit between a stable ratio and a higher unstable one.
+    """Return the limit between a stable ratio and a higher unstable ratio.
 
-    The motion itself is followed to it; if this leads to another of several close ones, the interval is halved.
+    The motion is followed to the limit; if this leads to another of several close motions, the interval is halved.
     """
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)
     try:
         crossing = _corrected(loop, "ratio", about, [(high - low) * width for width in (1.0, 2.0, 8.0)])
-    except ConfigError:  # the integrator goes no farther
+    except ConfigError:  # the integrator allows no higher ratio
         crossing = None
     if crossing is not None and low * (1.0 - ROUNDING) <= crossing.value <= high * (1.0 + ROUNDING):
         return crossing

@@ -3,16 +3,16 @@
 
     L(z) = z^-(1 + q) C(z) G(z)
 
-C is the controller's law from measured force to command, G the response from command to measured force, of
-actuator, specimen and load cell, q the transport of the Commands, if the nodes close the loop. Both are responses
-to one sample away from rest. A law integrates, so its response does not fade; C (1 - 1/z) does. The growing
-motions are the zeros outside of the unit circle of
+C is the controller's law from measured force to command. G is the response from command to measured force, of
+actuator, specimen and load cell. q is the transport of the Commands, if the nodes close the loop. Both responses
+are to one sample away from rest. A law integrates, so its response does not fade, but C (1 - 1/z) does. The
+growing motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
 which is finite there: their number is its number of turns around zero along the circle. The limits of a stable
-loop are its phase and gain margins: a further delay of (pi + arg L) / w at magnitude one of L, and a factor of one
-over the magnitude on the stiffness at L < 0. With an integral law and a delay T alone both are at k_i T = pi / 2.
+loop are its phase and gain margins: a further delay of (pi + arg L) / w at |L| = 1, and a factor 1 / |L| on the
+stiffness at L < 0. With an integral law and only a delay T, both are at k_i T = pi / 2.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.butterworth import Butterworth
 
 FADED = 1e-9
-"""Relative value below which a response has ended."""
+"""Relative value below which a response counts as ended."""
 PATIENCE = 128
 """Samples without a response before it counts as faded."""
 LONGEST = 100_000
-"""Most samples of a response until it has faded."""
+"""Largest number of samples of a response until it has faded."""
 SLOWEST = 1e-7
 """Relative frequency at which the search begins."""
 POINTS = 8_000
-"""Frequencies of the search for limits."""
+"""Number of frequencies in the search for limits."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForceLoop:
     """The force loop of an axis at its ``load`` (N), closed by the nodes or the controller, samples of ``dt`` (s).
 
-    ``law`` and ``plant``: responses ``(n,)``, with (1 - 1/z) in the law's; ``late``: further samples around the
-    loop.
+    ``law`` and ``plant``: responses ``(n,)``; the response of the law includes (1 - 1/z). ``late``: additional
+    samples around the loop.
     """
 
     axis: str
@@ -67,11 +67,11 @@ class ForceLoop:
 
     @property
     def stiffness(self) -> float:
-        """Stiffness of specimen and actuator at slow motion, N/m."""
+        """Low-frequency stiffness of specimen and actuator, N/m."""
         return float(self.plant.sum())
 
     def open(self, omega: Frequencies) -> Complex:
-        """Return L at ``omega`` ``(n,)`` rad/s, above 0."""
+        """Return L at ``omega`` ``(n,)`` rad/s, which must be positive."""
         return np.asarray(self._finite(omega) / (1.0 - np.exp(-1j * omega * self.dt)), complex)
 
     def _finite(self, omega: Frequencies) -> Complex:
@@ -101,7 +101,7 @@ class ForceLoop:
 
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
-        """Least further delay (s) with a growing motion, and its frequency (Hz), or None."""
+        """Smallest further delay (s) with a growing motion, and its frequency (Hz), or None."""
         delays = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
@@ -110,7 +110,7 @@ class ForceLoop:
 
     @cached_property
     def gain(self) -> float | None:
-        """Least factor above 1 on the stiffness with a growing motion, or None."""
+        """Smallest factor above 1 on the stiffness with a growing motion, or None."""
         gains = [
             1.0 / abs(self.open(np.array([omega]))[0])
             for omega, phase in self._crossings(lambda loop: loop.imag)
@@ -119,7 +119,7 @@ class ForceLoop:
         return min((float(gain) for gain in gains if gain > 1.0), default=None)
 
     def _crossings(self, function: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
-        """Yield angular frequencies of zeros of ``function`` of L, and the phase of L there, rad."""
+        """Yield angular frequencies of zeros of ``function`` of L, with the phase of L there, rad."""
         from scipy.optimize import brentq
 
         def at(omega: float) -> float:
@@ -178,7 +178,7 @@ def _loop(scenario: Scenario, loaded: LoadedRig, index: int) -> ForceLoop:
 
 
 def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt: float) -> Iterator[float]:
-    """Yield changes of the command (m/N) after one sample with less measured force."""
+    """Yield changes of the command (m/N) after one sample with a smaller measured force."""
     load, position = loaded.loads[index], float(loaded.places[index])
     laws = [registry.build("force_controller", params, dt) for _ in range(2)]
     for law in laws:
@@ -193,7 +193,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return ``values`` until they have faded; below ``noise`` they are rounding. Raises ConfigError."""
+    """Return ``values`` until they have faded; values below ``noise`` are rounding. Raises ConfigError."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Impulse responses from a Target to the forces of the axes, by the parts of the test in the loop's order.
+"""Impulse responses from a Target to the forces of the axes, through the parts of the test in the loop's order.
 
-One Target differs from rest, so little that every part is linear; the rig's response, sample by sample, includes
-everything between. Adaptation rests; sensors are perfect except for the delay of the force.
+A single Target differs from rest, by so little that every part is linear; the rig's response, sample by sample,
+includes all parts in between. Adaptation is off; sensors are perfect except for the delay of the force.
 """
 
 from __future__ import annotations
@@ -33,52 +33,53 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.observation import Observation
 
 SMALL = 1e-9
-"""Displacement (m) of the Target; velocity and acceleration are this over the step."""
+"""Displacement (m) of the Target; its velocity and acceleration are this value divided by powers of the step."""
 LARGER = 10.0
-"""Factor of a larger impulse, with an equal response per unit."""
+"""Factor of a larger impulse, which must give an equal response per unit."""
 STEEPER = 0.01
-"""Largest relative difference of the two."""
+"""Largest relative difference of the two responses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Shares of its largest value below which a response has ended, and the larger one, which is only compared."""
+"""Fractions of its largest value below which a response has ended; the second applies to the larger impulse, which
+is only compared."""
 QUIET = 1.25
-"""Ratio of the samples after which a response has ended to those until it has faded; the patience is added."""
+"""Ratio of the samples after which a response has ended to the samples until it has faded; patience is added."""
 LONGEST = 200_000
-"""Most samples of a response until it has faded."""
+"""Largest number of samples of a response until it has faded."""
 BLOCK = 64
 """Samples between two checks of the response."""
 PATIENCE = 64
-"""Samples without a response before it counts as faded, besides the memory of ramp, compensator and transport."""
+"""Samples without a response before it counts as faded, besides the memory of ramp, compensator, transport."""
 MOVED = 2
 """Step of the Target away from rest."""
 KINDS = 3
-"""Displacement, velocity and acceleration of a Target."""
+"""Number of quantities of a Target: displacement, velocity and acceleration."""
 
 
 @dataclass(frozen=True, eq=False)
 class Impulses:
     """Responses to unit impulses of the Targets, on the time axis of the rig.
 
-    ``forces`` (N) and ``displacements`` (m) of the axes, ``(samples, n_axes, 3 n_dof)``: columns are displacements
-    (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. Row 0 is the sample ``first``, counted
-    from the due sample of the Target: 1 - samples_per_step, where the ramp begins.
+    ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``: columns are
+    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. Row 0 is the sample
+    ``first``, relative to the due sample of the Target: 1 - samples_per_step, where the ramp begins.
     """
 
     forces: Array
     displacements: Array
     first: int
     at_once: Array | None
-    """Forces added by the setup for the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
+    """Forces added by the setup due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
     asked_for_delay: Callable[[], float]
-    """Computes ``delay``, which a verdict alone does not need."""
+    """Computes ``delay``, which the verdict alone does not need."""
 
     @cached_property
     def delay(self) -> float:
-        """Delay of the rig's slowest axis with transport for slow motions, s. Raises ConfigError."""
+        """Low-frequency delay of the rig's slowest axis, including transport, s. Raises ConfigError."""
         return self.asked_for_delay()
 
 
 class _Faded:
-    """Detects the end of a response, by blocks as if sample by sample; ``loud``: number of its samples."""
+    """Detects the end of a response in blocks, as if sample by sample; ``loud``: number of its samples."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -86,7 +87,7 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Return whether it ends in ``block`` (samples, 2, n_axes); ``sent``: samples with a nonzero command."""
+        """Return whether the response ends in ``block`` (samples, 2, n_axes); ``sent``: samples with a command."""
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)
@@ -101,9 +102,7 @@ class _Faded:
 
 
 class _Felt:
-    """Forces of the axes at the integrator, by blocks: ``late`` samples by axis, filtered, read ahead with
-    ``weights``.
-    """
+    """Forces of the axes at the integrator, in blocks: ``late`` samples by axis, filtered, with ``weights``."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         self._late, self._filters, self._weights = late, filters, weights
@@ -114,7 +113,7 @@ class _Felt:
                 filter_of_axis.start(0.0)
 
     def after(self, forces: Array) -> Array:
-        """Return the integrator's input for the next ``forces`` ``(samples, n_axes)`` N at the axes."""
+        """Return the integrator's input for the next ``forces`` ``(samples, n_axes)`` N of the axes."""
         n, longest = len(forces), len(self._on_the_way)
         samples = np.concatenate((self._on_the_way, forces))
         self._on_the_way = samples[n:]
@@ -130,7 +129,7 @@ class _Felt:
 
 
 class Way:
-    """Path from Targets to the rig's response. Raises ConfigError for a part that cannot be built."""
+    """Path from Targets to the rig's response. Raises ConfigError if a part cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
@@ -149,7 +148,7 @@ class Way:
         self._rig = rig if self.loaded is None else self.loaded
         self.transport = scenario.transport_samples
         self.auxiliary = self._inputs(assembly)
-        """Auxiliary inputs of the rig, constant as at rest."""
+        """Auxiliary inputs of the rig, constant at their values at rest."""
         spans = sum(sum(part.spans().values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in self.axes.values()]
         self._filters = [low_pass(axis, scenario.dt) for axis in self.axes.values()]
@@ -171,9 +170,9 @@ class Way:
         return np.array(assembly.controller.step(measured, 0.0))
 
     def impulses(self, seen: Observation) -> Impulses:
-        """Return the response to every part of the motion of the model, as ``seen``.
+        """Return the response to each part of the motion of the model, as ``seen``.
 
-        Raises ConfigError if one is not linear, or does not fade.
+        Raises ConfigError if a response is not linear, or does not fade.
         """
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         responses, nothing = [], np.zeros(n_dof)
@@ -199,7 +198,7 @@ class Way:
         return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
 
     def _at_once(self, n_dof: int) -> Array | None:
-        """Return forces on the axes added by the setup in the pose under the loads, as by inclined actuators."""
+        """Return forces that the setup adds to the axes in the pose under load, e.g. with inclined actuators."""
         if self.loaded is None or not self._setup.takes_loads:
             return None
         forces, nothing = self.loaded.rest_force, np.zeros(n_dof)
@@ -214,7 +213,7 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return damping (N s/m) and stiffness (N/m) moved by the axes, ``(n_axes, n_axes)``.
+        """Return damping (N s/m) and stiffness (N/m) that the axes act on, ``(n_axes, n_axes)``.
 
         F(s) = (K + C s) X(s), from the sums of both responses and their first moments in time.
         """
@@ -238,7 +237,7 @@ class Way:
                 )
 
     def _response(self, n_dof: int, kind: int, dof: int, size: float, share: float = FADED) -> Array:
-        """Return force and displacement at every sample, ``(samples, 2, n_axes)``."""
+        """Return force and displacement in every sample, ``(samples, 2, n_axes)``."""
         rest, nothing, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof)), np.zeros((KINDS, n_dof))
         parts[kind, dof] = size
         ramp, moved, compensator, n = self._ramp, self._setup.moved, self._compensator, self.per_step
@@ -262,7 +261,7 @@ class Way:
         return self._record(command, share=share)[(MOVED - 1) * n :]
 
     def _delay(self) -> float:
-        """Return the rig's delay with transport, s: first moment of its impulse response."""
+        """Return the low-frequency delay of the rig's slowest axis, including transport, s."""
         longest = 0.0
         for unit in np.eye(self.n_axes):
             response = self._record(_push(unit))[:, 1] @ unit
@@ -272,9 +271,9 @@ class Way:
     def _record(
         self, commands: Callable[[int, Floats], Floats], felt: _Felt | None = None, share: float = FADED
     ) -> Array:
-        """Return the rig's response to the commands, from rest until it has faded: ``(samples, 2, n_axes)``.
+        """Return the rig's response to ``commands``, from rest until it has faded, ``(samples, 2, n_axes)``.
 
-        Its forces are as at the integrator, or as ``felt`` returns them.
+        Its forces are the forces at the integrator, or the forces that ``felt`` returns.
         """
         self._rig.reset()
         follow, auxiliary = self._rig.follow, self.auxiliary
@@ -294,7 +293,7 @@ class Way:
                 if not finite:
                     break
             block, sent = np.array(rows), np.array(moving)
-            with np.errstate(invalid="ignore"):  # of diverged forces
+            with np.errstate(invalid="ignore"):  # diverged forces
                 block[:, 0] = felt.after(block[:, 0] - self._rest_force)
             blocks.append(block)
             if faded.after(block, sent):
@@ -322,5 +321,5 @@ def _rig(scenario: Scenario) -> Any:
         return registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
     for name in scenario.axes:
         for noun in ("specimen", "actuator"):
-            scenario.model_of(name, noun)  # refuses a real axis, which has no model
+            scenario.model_of(name, noun)  # refuses a real axis, because it has no model
     return SeparateAxes(scenario.axes, scenario.dt)

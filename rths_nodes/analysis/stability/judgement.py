@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the loop of a test stable, and by what margin? Judged without a simulation (``doc/methods.md``).
+"""Is the loop of a test stable, and by what margin? Determined without a simulation (``doc/methods.md``).
 
-A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n
-a spring under test looks, at the phase phi = w delay, like one with (Eq. 6, in closed form)
+A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n,
+a spring under test appears, at the phase phi = w delay, like a spring with (Eq. 6, in closed form)
 
     k*/k + j c* w/k = 1 - (1 - e^{-j phi})^{n + 1}
 
-The damping turns negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that frequency of the *response* the spring
-looks stiffer, so with the whole spring under test the critical *natural* frequencies are w0 delay = 0.7405 and
-0.7025. Without compensation it is w0 delay = 2 zeta, to first order.
+The damping becomes negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that frequency of the *response* the spring
+appears stiffer, so if the complete spring is tested, the critical *natural* frequencies are w0 delay = 0.7405 and
+0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order.
 
-Three means, all exact for the linear loop with its delays (``sampled_loop.py``, ``continuous_loop.py``):
+Three methods are used, all exact for the linear loop with its delays (``sampled_loop.py``,
+``continuous_loop.py``):
 
 - the number of growing motions is the number of turns of the loop's determinant around zero along the border
   between growth and decay (argument principle), up to the servo's Nyquist frequency;
@@ -55,15 +56,15 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Least margin of the delay without a caution: twice the scatter of identified delays of servo-hydraulic actuators
-with amplitude, load and oil temperature, about 10 %.
+"""Smallest margin of the delay without a caution: twice the scatter of identified delays of servo-hydraulic
+actuators due to amplitude, load and oil temperature, about 10 %.
 """
 
 
 class DelayMargin(NamedTuple):
     """Expected ``delay`` of the rig and ``critical`` delay of the loop with its compensator, s.
 
-    ``critical`` is None if no delay is critical, or no shorter delay makes an unstable loop stable.
+    ``critical`` is None if no delay is critical, or if no shorter delay makes an unstable loop stable.
     """
 
     delay: float
@@ -99,13 +100,13 @@ class DelayMargin(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """Stability of the loop of a test, as judged before the test.
+    """Stability of the loop of a test, determined before the test.
 
-    ``growing``: number of growing roots, with conjugates; ``motions``: the resolved ones without conjugates,
-    rad/s, fastest first; ``delay``: of the rig's slowest axis without compensator, for slow motions, s. The limits
-    are the nearest beyond a stable loop's present state, or before an unstable one's, or None:
-    ``further_delay`` (s, all axes alike), ``frequency_factor``, ``gain`` (factor on the tested forces). Below
-    ``least_gain`` a stable loop grows, too (conditional stability).
+    ``growing``: number of growing roots, with conjugates; ``motions``: resolved roots without conjugates, rad/s,
+    fastest first; ``delay``: low-frequency delay of the rig's slowest axis, without compensator, s. The limits are
+    the nearest limits beyond the present state of a stable loop, or before the state of an unstable loop, or None:
+    ``further_delay`` (s, equal for all axes), ``frequency_factor``, ``gain`` (factor on the tested forces). Below
+    ``least_gain`` a stable loop also grows (conditional stability).
     """
 
     loop: Loop
@@ -122,7 +123,7 @@ class Judgement:
     continuous_delay: float | None = None
     """Critical delay with exact integrator and ramp, s, or None."""
     corners: tuple[str, ...] = ()
-    """Texts on corners of the bounds of following copies with a growing motion."""
+    """Texts on corners of the bounds of following copies that have a growing motion."""
 
     @property
     def stable(self) -> bool:
@@ -134,7 +135,7 @@ class Judgement:
 
     @property
     def critical_delay(self) -> float | None:
-        """Delay of the rig (s) at the limit of the loop with its compensator."""
+        """Delay of the rig (s) at the stability limit of the loop with its compensator."""
         return None if self.further_delay is None else max(0.0, self.delay + self.further_delay.value)
 
     @property
@@ -143,7 +144,7 @@ class Judgement:
 
     @property
     def critical_frequency(self) -> float | None:
-        """First natural frequency at the limit (Hz), with all others scaled alike."""
+        """First natural frequency at the limit (Hz), if all natural frequencies are scaled equally."""
         limit = self.frequency_factor
         return None if limit is None or not self.modes else limit.value * self.modes[0].frequency
 
@@ -282,7 +283,7 @@ class Judgement:
 
 
 def judge(scenario: Scenario) -> Judgement:
-    """Return the stability of ``scenario`` as stepped. Raises ConfigError if it cannot be judged."""
+    """Return the stability of ``scenario`` with its steps. Raises ConfigError if it cannot be determined."""
     impulses: dict[str, Impulses] = {}
     loop = sampled_loop(scenario, impulses)
     judgement = judge_loop(loop, scenario.moved_axes)
@@ -291,7 +292,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
-    """Return the verdict of :func:`judge` alone, much faster; ``impulses`` as of :func:`sampled_loop`."""
+    """Return only the verdict of :func:`judge`, much faster; ``impulses``: see :func:`sampled_loop`."""
     loop = sampled_loop(scenario, impulses)
     if not all(force_loop.stable for force_loop in loop.force_loops):
         return False
@@ -301,7 +302,7 @@ def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -
 
 
 def delay_margin(scenario: Scenario) -> DelayMargin:
-    """Return the margin of the delay alone, without the other limits. Raises as :func:`judge`."""
+    """Return only the margin of the delay, without the other limits. Raises ConfigError as :func:`judge`."""
     loop = sampled_loop(scenario)
     places = places_of(modes_of(loop))
     growing = growing_motions(loop, places)
@@ -311,7 +312,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None without one, or for a part without response."""
+    """Return the critical delay (s) in continuous time; None if there is none, or for a part without response."""
     try:
         loop = continuous_loop(scenario)
     except ConfigError:
@@ -352,7 +353,7 @@ def _further_delay(loop: Loop, grid: Array, growing: int) -> Crossing | None:
 
 
 def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
-    """Return the nearest value beyond which a stable loop grows, or below which an unstable one decays."""
+    """Return the nearest value above which a stable loop grows, or below which an unstable loop decays."""
     ordered = sorted(crossings, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated rig whose force axes are at their loads, which change the stiffness of the others (P-Delta).
+"""A simulated rig with its force axes at their loads, which change the stiffness of the other axes (P-Delta).
 
-If the correction of a force loop changes no force of the others at small motion, its actuator counts as fixed, and
-each force loop is judged apart (``force_loops.py``).
+If the correction of a force loop changes no force of the other axes at small motion, its actuator counts as fixed,
+and each force loop is judged separately (``force_loops.py``).
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 GLIDE = 256
-"""Samples of a glide between places: a step would overshoot, which may crush a specimen."""
+"""Samples of a glide between positions: a step would overshoot and might crush a specimen."""
 STILL = 1e-12
-"""Largest relative change of a force over a glide for a resting rig."""
+"""Largest relative change of a force over a glide, for a rig at rest."""
 EXACT = 1e-7
 """Relative tolerance of a load."""
 TRIES = 40
-"""Most places in the search for a load."""
+"""Largest number of positions in the search for a load."""
 LONGEST = 1_000
-"""Most glides until the rig rests."""
+"""Largest number of glides until the rig is at rest."""
 SMALL = 1e-7
-"""Displacement (m) of a force axis for its effect on itself and the others."""
+"""Displacement (m) of a force axis to find its effect on itself and on the other axes."""
 ROUGH = 1e-8
-"""``STILL`` of an axis without load, relative to the force."""
+"""``STILL`` for an axis without load, relative to the force."""
 APART = 1e-6
-"""Share of the force axis' own change of force below which another axis is unaffected."""
+"""Fraction of the force axis' own change of force below which another axis counts as unaffected."""
 
 
 class LoadedRig:
     """A ``rig`` of all axes of ``scenario``, driven at the axes that follow displacements.
 
-    The others are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError for a load that a
-    specimen does not bear, and for coupled force axes.
+    The other axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError for a load that a
+    specimen cannot bear, and for coupled force axes.
     """
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:
@@ -65,14 +65,14 @@ class LoadedRig:
         return np.array(self.rig.auxiliary)
 
     def follow(self, command: Floats, auxiliary: Array) -> tuple[list[float], list[float]]:
-        """Advance a sample with commands (m) of the moved axes; return their displacements and forces."""
+        """Advance one sample with commands (m) of the moved axes; return their displacements and forces."""
         places, forces = self.rig.follow([*command, *self.places.tolist()], auxiliary)
         return places[: self._n], forces[: self._n]
 
     def push(self, index: int, size: float) -> Array:
         """Return the forces (N) relative to the loads, ``(n_axes,)``, after one more sample.
 
-        A force axis is commanded ``size`` (m) from its place, all others are at theirs.
+        The force axis is commanded ``size`` (m) from its place; all other axes are at their places.
         """
         command = np.concatenate((np.zeros(self._n), self.places))
         command[self._n + index] += size
@@ -107,7 +107,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait until the rig rests, and return the force, N."""
+        """Move to ``position`` (m), wait until the rig is at rest, and return the force, N."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops of a scenario at small motion: as stepped, and in continuous time."""
+"""Loops of a scenario at small motion, in discrete time with its steps and in continuous time."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 HZ = 2.0 * np.pi
 SAME = 0.01
-"""Relative difference of the stiffness under test from the structure's declaration that is accepted."""
+"""Accepted relative difference of the stiffness under test from the declaration of the structure."""
 MOST_STEPS = 100
-"""Most steps in a period of a judged integrator."""
+"""Largest number of steps in a period of an integrator."""
 FASTEST = 1e6
 """Largest angle of a mode in one step, rad."""
 
@@ -44,17 +44,17 @@ BEHIND = frozenset(
     ("name", "description", "duration", "seed", "ground_motion", "structure", "indices", "monitor", "recording")
     + ("cases", "scatter")
 )
-"""Sections of a scenario without influence between Targets and forces."""
+"""Sections of a scenario without effect between Targets and forces."""
 
 
 def sampled_loop(
     scenario: Scenario, cache: dict[str, Impulses] | None = None, stiffness: Array | None = None
 ) -> SampledLoop:
-    """Return the loop of ``scenario`` as stepped. Raises ConfigError if it cannot be judged.
+    """Return the loop of ``scenario`` with its steps. Raises ConfigError if it cannot be judged.
 
-    ``cache`` keeps the responses from Targets to forces, most of the work: scenarios that differ in their
-    structure alone share them. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the restoring force's, unknown to the
-    integrator.
+    ``cache`` keeps the responses from Targets to forces, which take most of the time; scenarios that differ only
+    in their structure share them. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the restoring
+    force without the integrator's knowledge.
     """
     assembly = Assembly(scenario)
     structure = assembly.structure
@@ -65,7 +65,7 @@ def sampled_loop(
     if stiffness is not None:
         matrices = replace(matrices, stiffness=matrices.stiffness - structure.stiffness + stiffness)
     integrator = _integrator(scenario, structure, stiffness)
-    integrator(1.0)  # refuses unknown ones
+    integrator(1.0)  # refuses unknown integrators
     impulses = _impulses(assembly, way, {} if cache is None else cache)
     if impulses.at_once is not None:
         pushed = transformation(assembly)[1] @ impulses.at_once
@@ -101,7 +101,7 @@ def _without(scenario: Scenario) -> ConfigError:
 
 
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
-    """Return the loop in continuous time. Raises ConfigError for a part without response."""
+    """Return the loop in continuous time. Raises ConfigError if a part has no response."""
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
@@ -131,7 +131,7 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
 def _integrator(
     scenario: Scenario, structure: Structure, stiffness: Array | None
 ) -> Callable[[float], Sequence[StepMatrices]]:
-    """Return the integrator's steps for the structure linearised at rest, with scaled frequencies."""
+    """Return the integrator's steps for the structure linearised at rest, by factor on its frequencies."""
     name = type(scenario.integrator).type_name
 
     def steps(ratio: float) -> Sequence[StepMatrices]:
@@ -155,7 +155,7 @@ def _integrator(
 
 
 class _Scaled:
-    """A structure at small motion with all natural frequencies ``ratio`` times as high, by its mass."""
+    """A structure at small motion with all natural frequencies multiplied by ``ratio``, through its mass."""
 
     def __init__(self, structure: Structure, ratio: float, stiffness: Array | None) -> None:
         self.names, self.influence = structure.names, structure.influence
@@ -168,7 +168,7 @@ class _Scaled:
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
-    """Return both substructures; ``way`` is a coupled rig. Raises ConfigError if nonlinear or too large."""
+    """Return both substructures; ``way`` is the coupled rig. Raises ConfigError if nonlinear or too large."""
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(
@@ -277,7 +277,7 @@ def _actuators(scenario: Scenario) -> tuple[Response, ...]:
 
 
 def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceLead | None, dt: float) -> Response:
-    """Return ``unfiltered``, ``late`` samples of ``dt`` (s), filtered by ``low``, read ahead by ``lead``."""
+    """Return ``unfiltered``, ``late`` samples of ``dt`` (s) later, filtered by ``low``, read ahead by ``lead``."""
     weights = np.ones(1) if lead is None else lead.weights
 
     def response(omega: Frequencies) -> Complex:

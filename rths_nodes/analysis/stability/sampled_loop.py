@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a hybrid test at small motion as it is stepped: integrator, ramp and servo samples in discrete time.
+"""The loop of a hybrid test at small motion with its steps: integrator, ramp and servo samples in discrete time.
 
-The integrator works once in a step h, on the forces f_k measured at the end of step k, and makes a Target u_k of
+The integrator works once per step h, on the forces f_k measured at the end of step k, and computes a Target u_k of
 displacement, velocity and acceleration (``Integrator.linearised``):
 
     y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k,    f_k = sum_l P_l u_{k-l}
@@ -16,13 +16,13 @@ With z = e^{s h} the motions of the closed loop are the zeros of
     det     |                                            | / z^m,      P(z) = sum_l P_l z^{-l}
             | -P(z)/z C                I - P(z)/z D      |
 
-which has no pole outside of the unit circle and is 1 at infinity: the number of growing motions is the number of
-its turns around zero along the unit circle. An integrator that repeats only every q steps is taken q steps at a
-time, with the forces and Targets of all of them next to each other and z^q for z.
+The determinant has no pole outside of the unit circle and is 1 at infinity: the number of growing motions is the
+number of its turns around zero along the unit circle. An integrator that repeats only every q steps is treated in
+groups of q steps, with all their forces and Targets next to each other and z^q for z.
 
-Parameters: a gain of the forces; a further delay, the forces read earlier, linearly between samples, as the
-actuator ``pure_delay`` does; a factor r on all natural frequencies, by the numerical substructure: mass M / r^2,
-damping C / r; a share between specimens at their place and the rig.
+Parameters: a gain of the forces; a further delay, i.e. the forces are read earlier, linearly between samples, as
+in the actuator ``pure_delay``; a factor r on all natural frequencies, by the numerical substructure: mass M / r^2,
+damping C / r; a share between specimens in place and the rig.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from rths_nodes.core.protocols import StepMatrices
 from rths_nodes.core.samples import ROUNDING, Array
 
 CHANGED = 0.1
-"""Relative change of a sum from one angle of its grid to the next."""
+"""Relative change of a sum from one angle of its grid to the next angle."""
 
 
 class Lines(NamedTuple):
-    """A sum of e^{-angle power} times a row for each of consecutive powers, the rows in blocks.
+    """A sum over consecutive powers of e^{-angle power} times a row, with the rows in blocks.
 
     ``first`` power; ``blocks`` ``(few, few * columns)``: place in its block, then block and column.
     """
@@ -66,7 +66,7 @@ class Lines(NamedTuple):
         return cls(first, np.ascontiguousarray(blocks), lines.shape[1:])
 
     def at(self, angles: Complex) -> Complex:
-        """Return the sum at the ``angles`` ``(n,)``, ``(n, ...)``, by blocks in the cache."""
+        """Return the sum at the ``angles`` ``(n,)``, ``(n, ...)``, computed in blocks that fit the cache."""
         few = len(self.blocks)
         fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
         coarse = np.exp(-np.multiply.outer(angles, self.first + few * np.arange(few)))
@@ -76,10 +76,10 @@ class Lines(NamedTuple):
         return np.asarray(values.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Return angles (rad) between 0 and pi, between which the sum changes by ``CHANGED`` of its magnitude.
+        """Return angles (rad) from 0 to pi, between which the sum changes by the fraction ``CHANGED``.
 
-        Every column counts alike, whatever its unit. A resonance whose terms have faded to 1e-10 at the last power
-        is several times as wide as the distance of the angles.
+        Every column has equal weight, whatever its unit. A resonance whose terms have faded to 1e-10 at the last
+        power is several times as wide as the distance between angles.
         """
         few = len(self.blocks)
         lines = self.blocks.reshape(few, few, -1).transpose(1, 0, 2).reshape(few * few, -1)
@@ -89,7 +89,7 @@ class Lines(NamedTuple):
         angles = 2.0 * math.pi / points * np.arange(points // 2 + 1)
         sizes, changes = np.zeros(len(angles)), np.zeros(len(angles) - 1)
         late = np.exp(-1j * self.first * angles)
-        for column in lines.T:  # one at a time: all of a large structure would fill the memory
+        for column in lines.T:  # one at a time: all columns of a large structure would fill the memory
             values = np.fft.rfft(column, points) * late
             sizes += np.abs(values) ** 2
             changes += np.abs(np.diff(values)) ** 2
@@ -101,17 +101,17 @@ class Lines(NamedTuple):
 CHUNK = 256
 """Frequencies per evaluation."""
 MARGINAL = 1e-7
-"""Growth over frequency of a marginal motion."""
+"""Ratio of growth to frequency of a marginal motion."""
 HALVINGS = 20
-"""Halvings towards a factor that the integrator refuses."""
+"""Largest number of halvings towards a factor that the integrator allows."""
 KEPT = 8
-"""Delays with cached responses of the rig."""
+"""Number of delays with cached responses of the rig."""
 PERIODS = 256
-"""Factors on the natural frequencies with cached small matrices."""
+"""Number of factors on the natural frequencies with cached small matrices."""
 
 
 class Period(NamedTuple):
-    """A whole period of ``q`` steps of an integrator, forces and Targets of its steps next to each other.
+    """A whole period of ``q`` steps of an integrator, with forces and Targets of its steps next to each other.
 
     ``onward`` ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``, ``through`` ``(q 3 n_dof, q
     n_axes)``.
@@ -124,7 +124,7 @@ class Period(NamedTuple):
 
     @classmethod
     def of(cls, steps: Sequence[StepMatrices], forces_of: Array, time_ratio: float) -> Period:
-        """Join consecutive steps; the rig moves ``time_ratio`` times slower, its forces are the axes'."""
+        """Join consecutive steps; the rig moves ``time_ratio`` times slower, and its forces act on the axes."""
         onward, n_axes = np.eye(len(steps[0].onward)), forces_of.shape[1]
         force = np.zeros((len(onward), 0))
         targets, through = [], []
@@ -142,10 +142,10 @@ class Period(NamedTuple):
 class SampledLoop:
     """A closed loop at small motion in discrete time; see the module.
 
-    ``integrator``: steps (of ``step`` s, in the time of the structure) for a factor on the natural frequencies;
-    raises ConfigError beyond its reach. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T' ``(n_dof, n_axes)``
-    of the setup; ``per_step``: servo samples of a step; ``separate``: every axis has its own specimen;
-    ``force_loops``: judged apart.
+    ``integrator`` returns steps (of ``step`` s, in the time of the structure) for a factor on the natural
+    frequencies; it raises ConfigError beyond its range. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T'
+    ``(n_dof, n_axes)`` belong to the setup. ``per_step``: servo samples of a step; ``separate``: every axis has
+    its own specimen; ``force_loops`` are judged separately.
     """
 
     whole: WholeStructure
@@ -164,7 +164,7 @@ class SampledLoop:
 
     sampled = True
     finest = 1e-10
-    """Relative move at which a root has converged: a slow motion turns little in a step."""
+    """Relative move at which a root has converged, because a slow motion turns little in a step."""
 
     def __post_init__(self) -> None:
         def period(ratio: float) -> Period:
@@ -198,7 +198,7 @@ class SampledLoop:
         return True
 
     def rig_grid(self, delay: float = 0.0) -> Array:
-        """Return a grid (rad/s) on which the rig's response, ``delay`` (s) later, changes little."""
+        """Return a grid (rad/s) on which the rig's response, with a further ``delay`` (s), changes little."""
         return self._grids(delay) / (self.period * self.step)
 
     @property
@@ -221,7 +221,7 @@ class SampledLoop:
 
     @property
     def delay(self) -> float:
-        """Delay of the slowest axis without compensator for slow motions, s."""
+        """Low-frequency delay of the slowest axis, without compensator, s."""
         return self.impulses.delay
 
     @property
@@ -234,9 +234,7 @@ class SampledLoop:
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the rig's displacement over an exact target at its frequencies, without other ones of the ramp,
-        ``(n, n_axes, n_axes)``.
-        """
+        """Return the ratio of displacement to target ``(n, n_axes, n_axes)``, without images due to the ramp."""
         responses, first = self.impulses.displacements, self.impulses.first
         times = self.dt * (first + np.arange(len(responses)))
         waves = np.exp(-1j * np.multiply.outer(omega, times)) / self.per_step
@@ -246,13 +244,13 @@ class SampledLoop:
         return np.asarray(of_dof @ np.linalg.pinv(self.axes_of))
 
     def _read(self, delay: float) -> Lines:
-        """Return responses ``(t, q n_axes, q 3 n_dof)`` of powers of 1/w, w = e^{s q h}.
+        """Return responses ``(t, q n_axes, q 3 n_dof)`` for powers of 1/w, w = e^{s q h}.
 
-        Row block i, column block j: force measured at step i of a period, Target made at step j of it.
+        Row block i, column block j: force measured at step i of a period due to the Target of step j.
         """
         n, q, forces, first = self.per_step, self.period, self.impulses.forces, self.impulses.first
         late = delay / self.dt
-        # a Target made at step k is due at step k + 1; it is felt from the sample on before which there is nothing
+        # a Target of step k is due at step k + 1; its response begins with the first sample that it affects
         lowest = math.floor((first + late - 1.0) / n) + 2
         pushed = self.impulses.at_once  # forces added by the setup have no delay
         lowest = lowest if pushed is None else min(lowest, 1)
@@ -275,9 +273,9 @@ class SampledLoop:
         return Lines.of(float(powers[0]), lines)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
-        """Return forces of the axes over the Targets at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
+        """Return forces of the axes per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
 
-        Specimens at their place, for a ``share`` below 1, are as fast as the structure.
+        For a ``share`` below 1, the specimens in place are as fast as the structure.
         """
         q = self.period
         values = self._lines(delay).at(s * (q * self.step))
@@ -303,10 +301,10 @@ class SampledLoop:
     def characteristic(
         self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0, share: float = 1.0
     ) -> Complex:
-        """Return the determinant ``(n,)`` of the module: its zeros are the motions (rad/s) of the closed loop.
+        """Return the determinant ``(n,)`` of the module, whose zeros are the motions (rad/s) of the closed loop.
 
         ``gain``: factor on the forces; ``delay``: further delay of every axis, s; ``ratio``: factor on the natural
-        frequencies, ``s`` counts in the unscaled structure's; ``share``: 0 for specimens at their place.
+        frequencies, while ``s`` refers to the unscaled structure; ``share``: 0 for specimens in place.
         """
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Angle by which a function of a complex frequency turns around zero along a path: it counts zeros."""
+"""Angle by which a function of a complex frequency turns around zero along a path, which counts zeros."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from rths_nodes.core.frequency_response import Complex, Frequencies
 
 HZ = 2.0 * math.pi
 CHANGE = 0.5
-"""Largest change of the determinant's logarithm between neighbours on the border: turn (rad) and magnitude.
+"""Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
 
-Two roots close to one interval turn the determinant by 2 pi in it, invisible at its ends. In the neighbouring
-intervals the magnitude then changes e^2.2 = 9-fold, geometric mean: the bound is less than a quarter of that.
+Two roots close to one interval turn the determinant by 2 pi in it, which is invisible at its ends. In the adjacent
+intervals the magnitude then changes 9-fold (e^2.2, geometric mean): the bound is less than a quarter of this
+exponent.
 """
 MOST = 50_000
-"""Most frequencies of an evaluation of the determinant."""
+"""Largest number of frequencies at which the determinant is evaluated."""
 ROUNDS = 60
-"""Halvings of an interval, to the last digit."""
+"""Halvings of an interval, down to the last digit."""
 
 
 def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
     """Return the angle by which ``function`` turns around zero along ``path``, rad.
 
-    Intervals in which its logarithm changes by more than ``CHANGE``, and their neighbours, are halved repeatedly.
-    Raises ConfigError if that has no end: a root on the path, or values of rounding only.
+    Intervals in which its logarithm changes by more than ``CHANGE``, and adjacent intervals, are halved
+    repeatedly. Raises ConfigError if this does not end: a root on the path, or values that are only rounding.
     """
     values = function(path)
     for _ in range(ROUNDS):
         with np.errstate(divide="ignore", invalid="ignore"):
             steps = np.log(values[1:] / values[:-1])
-        fast = ~(np.abs(steps) < CHANGE)  # nan is fast, too
+        fast = ~(np.abs(steps) < CHANGE)  # nan also counts as fast
         if not fast.any():
             return float(steps.imag.sum())
         where = path[:-1][fast]

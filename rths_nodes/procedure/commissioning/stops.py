@@ -123,7 +123,6 @@ def _dash(bench: Bench, fast: bool, stated: FarEnd) -> Dash:
 
 
 def _run_up(rig: FreeRig, dash: Dash) -> Array:
-    """Move slowly to the start of ``dash`` and return it."""
     if dash.start is not None:
         rig.ramp(dash.start, rig.free_velocity)
         rig.hold(REST_S)

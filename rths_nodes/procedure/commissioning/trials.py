@@ -224,7 +224,6 @@ def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float)
 
 
 def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) -> CommissioningRow:
-    """Move slowly to ``far`` m, beyond the stroke, and back."""
     start, since = rig.command, len(rig.rows)
     goal, velocity = start.copy(), rig.free_velocity
     goal[index] = far
