@@ -113,9 +113,9 @@ def run(
     Parameters
     ----------
     scenario : str, path-like, dict or Scenario
-        As of :func:`load`.
+        As in :func:`load`.
     overrides : str, dict, or sequence of these
-        As of :func:`load`.
+        As in :func:`load`.
     progress : callable, optional
         Called with the number of the current sample and the number of all samples.
 
@@ -132,7 +132,7 @@ def run(
 
     Examples
     --------
-    A new compensator replaces the scenario's. Its step is compiled, like the compensators in the package.
+    Replace the compensator of the scenario. The new step is compiled, like those in the package.
 
     >>> import rths_nodes
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -196,7 +196,7 @@ def overlay(
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; default: axes of a new pyplot figure.
     style, width : optional
-        As of :meth:`Run.plot`.
+        As in :meth:`Run.plot`.
 
     Returns
     -------
@@ -235,7 +235,7 @@ def stability(
     Parameters
     ----------
     scenario, overrides, case, rig
-        As of :func:`load`.
+        As in :func:`load`.
 
     Returns
     -------
@@ -372,7 +372,7 @@ def identify(
     Parameters
     ----------
     scenario, overrides, rig, case
-        As of :func:`load`.
+        As in :func:`load`.
     purpose : {'model_based', 'identified_inverse'}
         Compensator that takes the model. The second has the transport in its coefficients, from periodic noise.
     noise : dict, optional
@@ -549,7 +549,7 @@ def _design(file: Place | None, contents: OfStudy) -> Design:
     Parameters
     ----------
     scenario, overrides, rig, case
-        As of :func:`load`.
+        As in :func:`load`.
     parameters : dict, or sequence of str
         Range (low, high) by key, None for a third to three times the value; or texts ``KEY[=LOW:HIGH]``. By
         default the positive numbers of the compensator.

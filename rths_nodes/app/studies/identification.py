@@ -2,8 +2,8 @@
 """Identification of a loading system: tests with noise on one axis at a time, frequency responses, fit.
 
 The other axes are at rest (Phillips & Spencer 2012, section 3.1). For ``identified_inverse`` the noise is
-periodic, and the fit ends above the frequencies of the structure's motion: higher frequencies would degrade the
-polynomial fit there.
+periodic, and the fit ends just above the frequencies of the structure's motion. Higher frequencies would degrade
+the polynomial fit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Periodic(NamedTuple):
     """Defaults of the periodic identification: noise, and upper frequency of the fit."""
 
     period: float = 10.0
-    """s."""
+    """Period of the noise, s."""
     periods: int = 4
     """Number of periods; the first is not evaluated."""
     band: tuple[float, float] = (0.25, 20.0)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction from a recording: its test with another compensator, integrator or ramp.
 
-Without changes, integrator, ramp, setup and compensator compute from the recorded Measurements Commands that are
-bit-identical to the recorded ones, up to the first bridged or lost sample. With other settings the whole test is
-predicted, on the rig identified from the recording. Force-controlled axes keep their recorded loads; the
-identified forces contain the effect of these axes on others, such as P-Delta.
+Without changes, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
+for bit up to the first bridged or lost sample. With other settings, the whole test is predicted on the rig
+identified from the recording. Force-controlled axes keep their recorded loads; the identified forces contain the
+effect of these axes on others, such as P-Delta.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rths_nodes.recording.run import Run, measurement_of
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
 """Differences of indices (%) up to which a recording and its repetition always agree."""
 AGREEING = 0.3
-"""Difference relative to the larger index up to which they agree, too."""
+"""Difference up to which they also agree, relative to the larger index."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction: the recording, the identified rig unchanged, and with changes."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scoreboard: every compensator on the same cases, plants and noise, ranked (``doc/studies.md``).
 
-Block A has no ``force_lead``; instead, compensators with a ``lead`` lead the target by the same time. Block B has
-the scenario's ``force_lead``. A scenario without ``force_lead`` has a single block.
+Block A has no ``force_lead``; compensators with a ``lead`` get the same time as their lead of the target. Block B
+has the scenario's ``force_lead``. A scenario without ``force_lead`` has a single block.
 """
 
 from __future__ import annotations
