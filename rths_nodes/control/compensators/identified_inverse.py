@@ -181,7 +181,7 @@ class IdentifiedInverse(Coupled):
         ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
         """
         count, n, _ = self._identified.shape
-        nothing = np.zeros((ORDER + 1 - count, n, n))  # room for products of the lead and lower coefficients
+        nothing = np.zeros((ORDER + 1 - count, n, n))  # for products of lead and coefficients
         ahead = inverse.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
         response = inverse.inverse_response(ahead, 1j * np.asarray(omega))
         return response[:, 0, 0] if n == 1 else response

@@ -137,12 +137,11 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
 
 @lru_cache(maxsize=1)
 def _variables(file: Path, *now: int) -> dict[str, Array]:
-    """Return the variables of a file, cached by its version ``now``."""
     return mat_files.read(file).columns
 
 
 def _as_written(kind: str, value: Array) -> object:
-    """Return a MATLAB variable, which is always a matrix, in the form used in YAML."""
+    """Return a MATLAB variable, always a matrix, in the form used in YAML."""
     if kind == "number":
         return value.item() if value.size == 1 else value.tolist()
     return value.ravel().tolist() if kind == "vector" else np.atleast_2d(value).tolist()

@@ -162,7 +162,7 @@ def of_kernel(name: str, kernel: Kernel | Function) -> type[PerAxis]:
 
 
 class CoupledKernel(NamedTuple):
-    """Kernel of a compensator for all axes together; same parts as :class:`rths_nodes.core.kernels.Kernel`."""
+    """Kernel for all axes together; same parts as :class:`rths_nodes.core.kernels.Kernel`."""
 
     constants: Function
     rest: Function

@@ -134,7 +134,7 @@ def with_inputs(s: tuple[Four, Four, Four], u: float, m: float, d: float) -> tup
 
 
 def remembered(s: Knowledge, begun: bool, rests: bool, k: Correction, u: float, m: float, d: float) -> Knowledge:
-    """Update the sums of the first block; after a bridged sample, stop learning for the memory of the filter."""
+    """Update the sums of the first block; after a bridged sample, pause learning for the filter's memory."""
     row, covariance, faded, (command, measured, target), means, noise, count, resting, distance = s
     if not begun:
         command = (command[0] + u, 0.0, 0.0, 0.0, 0.0)

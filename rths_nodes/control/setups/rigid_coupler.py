@@ -56,7 +56,7 @@ class RigidCoupler(SetupOfKernel):
 
     @params
     class Params(Geometry):
-        """Geometry: points (x, y) in the plane of the coupler, in the pose at rest."""
+        """Points (x, y) in the plane of the coupler, in the pose at rest."""
 
         pose: tuple[tuple[float, ...], ...] | None = matrix(
             "motion of the coupler per degree of freedom of the structure: a row each for x, (y) and theta, a "

@@ -17,7 +17,7 @@ GROWTH = 1e-6
 """Largest accepted growth per step, because rounding alone makes an undamped mode grow."""
 
 HALVINGS = 40
-"""Largest number of halvings of a step in the search for a stable step."""
+"""Largest number of halvings to find a stable step."""
 
 CLOSE = 1e-7
 """Relative tolerance of a stability limit, which is printed with six digits."""

@@ -125,7 +125,7 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
 
 
 class HilberHughesTaylor(Dynamics):
-    """Each ``step`` is one iteration with the newest measured force; ``iterations`` steps make a time step h.
+    """Each ``step`` is one iteration with the newest measured force; a time step h has ``iterations`` steps.
 
     M a' + (1 + alpha) (C v' + r') - alpha (C v + r) = (1 + alpha) F' - alpha F, r with the measured force;
     x' = x~ + beta h^2 a', v' = v~ + gamma h a', beta = (1 - alpha)^2 / 4, gamma = 1/2 - alpha.

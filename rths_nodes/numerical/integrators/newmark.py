@@ -34,7 +34,7 @@ from rths_nodes.numerical.structures.linear_force import refuse_yielding
 from rths_nodes.numerical.vectors import ONE, Loads, Multiplier, Vector, vectors_of
 
 JUDGED = 60
-"""Number of modes of a large structure in the check of growth."""
+"""Number of modes in the check of growth."""
 
 
 Rates = tuple[Array, Array, Array, Array]

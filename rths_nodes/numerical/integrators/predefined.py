@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests without a structure: the targets are a function of time, a loading protocol, or a history from a file.
 
-The file is a measured motion, in columns, or a history that ``rths iterate`` writes: it includes the structure's
+The file is a measured motion in columns, or a history from ``rths iterate``, which includes the structure's
 response to the force of the last run.
 """
 
@@ -31,34 +31,34 @@ from rths_nodes.numerical.integrators.dynamics import Moved, Played
 from rths_nodes.numerical.vectors import Vector
 
 ARCHIVE = b"PK"
-"""First bytes of an npz file, as ``rths iterate`` writes it."""
+"""First bytes of an npz file, which ``rths iterate`` writes."""
 FEWEST = 32
 """Smallest number of samples of a measured motion."""
 SAME_RATE = 1e-4
-"""Relative difference up to which a measured motion has the servo rate of the test."""
+"""Largest relative difference between equal rates of measured motion and test."""
 ORDER = 5
-"""Order of the splines through a measured motion, whose accelerations are smooth."""
+"""Order of the splines through a measured motion; it gives smooth accelerations."""
 POLES = 4
 """Order of the Butterworth filter, which is applied forwards and backwards."""
 KEPT = 0.4
-"""Highest frequency that a slower test keeps of a measured motion, as a part of its servo rate."""
+"""Highest frequency kept of a measured motion in a slower test, as a fraction of the test's servo rate."""
 TIME_TITLES = ("time", "t")
-"""Titles of a column of times, without unit."""
+"""Titles of a time column, without unit."""
 OF_EXPORTS = ".displacement (m)"
-"""End of the titles of measured displacements in tables of this package."""
+"""Suffix of the titles of measured displacements in tables of this package."""
 
 
 def step_alike(
     nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int
 ) -> tuple[object, Moved]:
-    """Advance in the ``history`` ``(steps + 1, 3)`` of x, v, a; the force has no influence."""
+    """Advance in the ``history`` ``(steps + 1, 3)`` of x, v, a; the force is not used."""
     before, now = history[index], history[index + 1]
     motion = float(now[0]) + nothing, float(now[1]) + nothing, float(now[2]) + nothing
     return s, (*motion, float(before[2]) + nothing, nothing)
 
 
 def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index: int) -> tuple[object, Moved]:
-    """Advance in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force has no influence."""
+    """Advance in the ``history`` ``(steps + 1, 3, n)`` of x, v, a; the force is not used."""
     before, now = history[index], history[index + 1]
     return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
 
@@ -69,7 +69,7 @@ def _refuse(structure: Structure | None, name: str) -> None:
 
 
 def _of_formula(displacement: OfParams, samples: int, dt: float) -> Array:
-    """Return x, v, a of a function of time, ``(samples, 3)``. Raises ConfigError for one without derivatives."""
+    """Return x, v, a of a function of time, ``(samples, 3)``. Raises ConfigError if it has no derivatives."""
     motion = registry.build("ground_motion", displacement, 0)
     if not isinstance(motion, Formula):
         names = registry.names("ground_motion")
@@ -191,7 +191,6 @@ class Predefined(Played):
 
 
 def _is_archive(file: str) -> bool:
-    """Return whether a file begins like one of ``rths iterate``. Raises ConfigError if it cannot be read."""
     try:
         return read_head(Path(file).expanduser(), len(ARCHIVE)) == ARCHIVE
     except (OSError, ValueError) as error:
@@ -200,14 +199,13 @@ def _is_archive(file: str) -> bool:
 
 @lru_cache(maxsize=2)
 def _table(path: Path, *now: int) -> Table:
-    """Return the columns of a file, cached by its state ``now``."""
     return Table(path)
 
 
 class _Measured:
     """Measured motion: displacements ``(n, n_axes)`` m at ``rate`` (Hz).
 
-    Raises ConfigError for an unreadable file, an unknown column, uneven times and too few samples.
+    Raises ConfigError if the file is unreadable, a column is unknown, times are uneven or samples are too few.
     """
 
     def __init__(self, params: Predefined.Params) -> None:
@@ -227,7 +225,7 @@ class _Measured:
 
     @staticmethod
     def _times(table: Table, params: Predefined.Params) -> tuple[str, float]:
-        """Return the name of the column of times, or empty, and the rate, Hz."""
+        """Return the name of the time column (or an empty string) and the rate, Hz."""
         if params.rate is not None:
             return "", params.rate
         placed = params.time
@@ -295,7 +293,7 @@ class _Measured:
 
 
 def _filtered(x: Array, cutoff: float, rate: float) -> Array:
-    """Return ``x`` ``(n, n_axes)`` at ``rate`` without frequencies above ``cutoff`` (Hz), without phase shift."""
+    """Return ``x`` ``(n, n_axes)`` at ``rate``, low-pass filtered at ``cutoff`` (Hz) without phase shift."""
     from scipy.signal import butter, sosfiltfilt
 
     if cutoff >= 0.5 * rate:
@@ -305,7 +303,7 @@ def _filtered(x: Array, cutoff: float, rate: float) -> Array:
 
 
 def _check_reach(params: Predefined.Params, test: TestContext) -> None:
-    """Refuse a measured motion that is too short, of other axes, beyond a limit, or that begins with a jump."""
+    """Refuse a measured motion that is too short, has other axes, exceeds a limit or begins with a jump."""
     samples = math.ceil(test.duration * test.servo_rate - ROUNDING) + 1
     targets = _Measured(params).targets(test.servo_rate, samples)
     names = tuple(params.columns) or test.axes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trial steps of a model in another process before a test, with their durations."""
+"""Trial steps, before a test, of a model in another process, and their durations."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rths_nodes.core.protocols import Integrator
 from rths_nodes.core.samples import Array
 
 REHEARSAL_S, LOOK_S = 5.0, 0.002
-"""s; duration of the trial, and polling interval."""
+"""Longest duration of the trial, and polling interval, s."""
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:
-    """Return the durations, s, of ``steps``, or of fewer in ``REHEARSAL_S``, under ``force()`` ``(n_dof,)`` N.
+    """Return the durations (s) of at most ``steps`` within ``REHEARSAL_S``, under ``force()`` ``(n_dof,)`` N.
 
-    Raises ConfigError or IntegratorError if the model fails before.
+    Raises ConfigError or IntegratorError if the model fails.
     """
     took: list[float] = []
     try:

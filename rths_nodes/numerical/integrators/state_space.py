@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of a structure in state space, y = (x, v): exact steps, and the classical Runge-Kutta method.
 
-Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that runs straight from p
-to p', as :func:`rths_nodes.mechanics.structure.transition` returns them. Exact steps by the matrix exponential:
-the frame of the TADC paper (Wang et al.); Runge-Kutta: numerical examples of Phillips & Spencer 2012.
+Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that is linear from p to
+p' (:func:`rths_nodes.mechanics.structure.transition`). Exact steps (matrix exponential) are used for the frame of
+the TADC paper (Wang et al.), Runge-Kutta in the numerical examples of Phillips & Spencer 2012.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Matrices = tuple[Array, Array, Array]
 
 
 def state_space(structure: Structure) -> tuple[Array, Array]:
-    """Return A ``(2 n, 2 n)`` and B ``(2 n, n)`` of dy/dt = A y + B p for the numerical substructure; p in N."""
+    """Return A ``(2 n, 2 n)``, B ``(2 n, n)`` of dy/dt = A y + B p for the numerical substructure; p in N."""
     n = len(structure.influence)
     inverse = np.linalg.inv(structure.mass)
     nothing, identity = np.zeros((n, n)), np.eye(n)
@@ -58,8 +58,8 @@ def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
 class Constants(NamedTuple):
     """Matrix of a step, and state at step 0.
 
-    ``matrix`` ``(5 n, 6 n)`` gives x', v', a', exact acceleration and restoring force from x, v, the measured
-    force before and now, the external force now and next.
+    ``matrix`` ``(5 n, 6 n)`` computes x', v', a', exact acceleration and restoring force from x, v, the measured
+    forces at the last and this step, and the external forces at this and the next step.
     """
 
     matrix: Array
@@ -68,11 +68,11 @@ class Constants(NamedTuple):
 
 
 OfFew = tuple[Sequence[float], Sequence[float], Numbers, Numbers]
-"""x, v, the force measured at the step before, the external one at the begin of the step."""
+"""x, v, the force measured at the last step, and the external force at the beginning of the step."""
 
 
 FEW = 6
-"""Degrees of freedom up to which a step has only floats."""
+"""Largest number of degrees of freedom for steps with floats only."""
 
 
 ONE_OF_EACH = ((0.0,),) * 5
@@ -84,10 +84,10 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
     def step(
         k: Constants, s: OfFew, measured: Numbers, external: Array, index: int
     ) -> tuple[object, tuple[Sequence[float], ...]]:
-        """Exact step y' = Phi y + Gamma_0 p + Gamma_1 p', accelerations and restoring force, by one product."""
+        """Exact step y' = Phi y + Gamma_0 p + Gamma_1 p', accelerations and restoring force in one product."""
         matrix, _, _ = k
         x, v, before, load = s
-        if index == 0:  # the time before is unknown: as if constant
+        if index == 0:  # earlier values are unknown: assume that they are constant
             before, load = measured, first(load, numbers(external[0]))
         after = first(load, numbers(external[index + 1]))
         x, v, a, exact, r = groups(like, matrix, (*x, *v, *before, *measured, *load, *after))
@@ -99,7 +99,7 @@ def by_numbers(n: int) -> Callable[..., tuple[object, tuple[Sequence[float], ...
 def by_floats(
     k: Constants, s: OfFew, measured: float, external: Sequence[float], index: int
 ) -> tuple[object, Moved]:
-    """Exact step of one degree of freedom, on floats."""
+    """Exact step of one degree of freedom, with floats."""
     matrix, _, _ = k
     (x,), (v,), (before,), (load,) = s
     if index == 0:
@@ -125,7 +125,7 @@ def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, i
 
 
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
-    """Return constants of steps by ``matrices``; the measured force is held over the step, or ``extrapolated``."""
+    """Return constants for step ``matrices``; the measured force is held over the step, or ``extrapolated``."""
     phi, before, now = matrices
     n = len(phi) // 2
     slope = now if extrapolated else np.zeros_like(now)
@@ -147,16 +147,16 @@ def in_numbers(k: Constants) -> OfFew:
 
 
 class ByMatrix(Dynamics):
-    """An integrator with one precomputed matrix for the steps of a linear structure."""
+    """An integrator of linear structures with one precomputed step matrix."""
 
     @staticmethod
     def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
-        """Return step matrices, and whether the measured force is extrapolated. Raises TypeError without them."""
+        """Return step matrices, and whether the measured force is extrapolated. Raises TypeError if undefined."""
         raise TypeError("an integrator by a matrix without matrices")
 
     @classmethod
     def growth(cls, params: object, structure: Structure, dt: float) -> float:
-        """Return the growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
+        """Return the growth in a step ``dt`` (s) if a perfect actuator moves the part under test."""
         return spectral_radius(structure, *cls.matrices(params, structure, dt))
 
     @classmethod
@@ -195,9 +195,9 @@ class ByMatrix(Dynamics):
 
 
 def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool) -> float:
-    """Return the growth per step of the slowest-fading motion, with a perfect actuator before the part under test.
+    """Return the growth per step of the least damped motion if a perfect actuator moves the part under test.
 
-    The measured force is of the start of the step, held or ``extrapolated`` from the step before.
+    The force measured at the start of the step is held, or ``extrapolated`` from the last step.
     """
     phi, before, now = matrices
     mass, damping, stiffness = combined(structure)
@@ -211,10 +211,10 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
 
 
 class Exact(ByMatrix):
-    """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that runs straight over the step.
+    """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that is linear over the step.
 
-    The measured force is held over the step, which reduces damping as half a step of delay does, or extrapolated.
-    Raises ConfigError for a nonlinear restoring force, and for a step at which it grows.
+    The measured force is extrapolated, or held over the step, which reduces damping like half a step of delay.
+    Raises ConfigError if the restoring force is nonlinear or the motion grows with this step.
     """
 
     @params
@@ -236,10 +236,10 @@ RungeKuttaConstants = tuple[Operand, Operand, object, float]
 
 
 class RungeKutta(ByMatrix):
-    """Four stages a step; the external force is interpolated, the measured one extrapolated, both linearly.
+    """Four stages per step; the external force is interpolated, the measured force extrapolated, both linearly.
 
-    Of fourth order for the numerical substructure under a load that runs straight within each step, of second
-    order under any other load and through a specimen. Raises ConfigError for a step at which it grows.
+    It has fourth order for the numerical substructure under a load that is linear within each step, and second
+    order under any other load or with a specimen. Raises ConfigError if the motion grows with this step.
     """
 
     @params

@@ -76,7 +76,7 @@ def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
 
 
 def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
-    """Return the ``count`` lowest modes in the form of :func:`modes`; fewer if the structure has fewer."""
+    """Return at most ``count`` of the lowest modes, in the form of :func:`modes`."""
     if not is_sparse(mass) or max(SMALL, 2 * count) >= int((~massless(mass)).sum()):
         omega, shapes = modes(dense(mass), dense(stiffness))
         return omega[:count], shapes[:, :count]

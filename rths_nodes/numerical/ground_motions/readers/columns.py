@@ -324,7 +324,6 @@ def _swapped(values: Array) -> str:
 
 
 def _printed_resolution(times: Array) -> float:
-    """Return the rounding error of times printed with few decimals, s; zero for full precision."""
     for digits in range(8):
         scaled = times * 10.0**digits
         if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
@@ -458,7 +457,6 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
 
 
 def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
-    """Return the stated unit; None if the header states none or several."""
     explicit = [(line_number, match[1]) for line_number, line in lines if (match := _UNITS.search(line))]
     for line_number, word in explicit:
         if is_other_unit(word) or "/" in word:

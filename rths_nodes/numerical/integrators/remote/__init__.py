@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A numerical substructure in another program, a TCP client such as OpenSees: bytes, questions, steps."""
+"""A numerical substructure in another program, a TCP client such as OpenSees."""

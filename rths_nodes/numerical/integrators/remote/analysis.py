@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analysis of the OpenSees process for the integrator: it drives the rig, step by step.
+"""Analysis in the OpenSees process; it drives the rig, step by step.
 
-Run by ``core/opensees/model_process.py``, without the package.
+``core/opensees/model_process.py`` runs it without the package.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it is run without the package
+if TYPE_CHECKING:  # runs without the package
     from rths_nodes.core.data import Data
     from rths_nodes.core.opensees.model_process import Model
 
 RIG_ELEMENT = 2_000_000_000
-"""Tag of the rig's element, larger than the tags of a model."""
+"""Tag of the rig's element, larger than any tag of a model."""
 
 SHORTEST_VECTOR = 256
-"""Doubles of a message, unless the element's degrees of freedom need more."""
+"""Shortest message, in doubles; an element with many degrees of freedom needs more."""
 
 ASKS_FIRST = {"CentralDifference"}
-"""Integrators that request the force at the beginning of a step: they need one step more."""
+"""Integrators that request the force at the beginning of a step, and need one more step."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
-    """Build the model, insert the element genericClient at the part under test, and analyse it."""
+    """Build the model with the element genericClient as the part under test, and analyse it."""
     calls = []
 
     def rig() -> None:
@@ -46,7 +46,7 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
         name = Path(task["model"]).name
         raise SystemExit(f"model(rig) of {name} has called rig() {len(calls)} times: must be once")
     try:
-        check_free()  # it may have been fixed since
+        check_free()  # the model can have fixed it after the call of rig()
     except ValueError as error:
         raise SystemExit(str(error)) from error
     analyse(ops, task, model)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A numerical substructure in OpenSees, or in another client of its protocol, that drives the rig.
+"""A numerical substructure in OpenSees, or in another client of its protocol, drives the rig.
 
-The client sends a greeting, then vectors of doubles, little-endian, which begin with its action. The greeting is
+The client sends a greeting, then vectors of little-endian doubles; the first number is the action. The greeting is
 eleven int32: numbers of displacements, velocities, accelerations, forces and times, sent and requested, and the
 length of every vector.
 """
@@ -35,17 +35,17 @@ from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import EMPTY, Array
 
 WHOLE_S = 2.0
-"""s; longest time of a message from its first byte to its last, and of sending an answer."""
+"""Longest time to receive a message, from first to last byte, or to send an answer, s."""
 
 LOOK_S = 0.2
-"""s; interval of looking at the clock while waiting."""
+"""Interval of checking the timeout while waiting, s."""
 
 QUICKACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
-"""The client uses Nagle's algorithm: unless each segment is acknowledged at once, a step takes 44 ms."""
+"""Acknowledge each segment at once; otherwise Nagle's algorithm in the client takes 44 ms per step."""
 
 
 class ConnectionEnded(IntegratorError):
-    """The client has closed the connection, with ``missing`` bytes of a message to come (0: between two)."""
+    """The client has closed the connection; ``missing``: missing bytes of a message (0: between messages)."""
 
     def __init__(self, missing: int) -> None:
         super().__init__("the client has closed the connection" + (" within a message" if missing else ""))
@@ -53,7 +53,7 @@ class ConnectionEnded(IntegratorError):
 
 
 class Connection:
-    """Listens on ``address`` and ``port`` (0: chosen by the system), and accepts a single client."""
+    """Listens on ``address`` and ``port`` (0: the system chooses), and accepts a single client."""
 
     def __init__(self, address: str, port: int) -> None:
         self._address, self.port = address, port
@@ -79,7 +79,7 @@ class Connection:
             ) from error
 
     def accept(self) -> bool:
-        """Accept the first client and stop listening; return whether it is here."""
+        """Accept the first client and stop listening; return whether a client is connected."""
         if self._client is None and self._listener is not None:
             try:
                 self._client, _ = self._listener.accept()
@@ -127,7 +127,7 @@ class Connection:
         select.select([self._client], [], [], LOOK_S)
 
     def send(self, data: bytes) -> None:
-        """Send all of ``data``. Raises IntegratorError if the client does not take it."""
+        """Send all of ``data``. Raises IntegratorError if the client does not receive it."""
         assert self._client is not None
         until, rest = time.monotonic() + WHOLE_S, memoryview(data)
         while rest:
@@ -163,18 +163,18 @@ ACTIONS = {
     MASS: "getMass",
     DIE: "die",
 }
-"""Actions of a client; the first two and the last have no answer."""
+"""Actions of a client; the first two and the last are not answered."""
 
 LONGEST_VECTOR = 65_536
-"""Doubles; no vector needs more than n x n, and a greeting must not fill the memory."""
+"""Longest vector that a greeting may announce, in doubles."""
 
 FARTHEST = 1e6
-"""m, m/s, m/s^2 or s; larger values are no response of a structure, and their derivatives would overflow."""
+"""Largest plausible value, m, m/s, m/s^2 or s; derivatives of larger values could overflow."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Request of the client: its action, and for TRIAL displacement (m), velocity (m/s) ``(n,)`` and time (s)."""
+    """Request of the client: action, and for TRIAL displacement (m), velocity (m/s) ``(n,)`` and time (s)."""
 
     action: int
     displacement: Array = field(default_factory=lambda: EMPTY)
@@ -183,7 +183,7 @@ class Request:
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Return the length of a client's vectors. Raises IntegratorError for other degrees of freedom than ``n``."""
+    """Return the length of a client's vectors. Raises IntegratorError unless it has ``n`` degrees of freedom."""
     *sizes, length = GREETING.unpack(greeting)
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
     if sizes != expected:
@@ -211,7 +211,7 @@ def request(vector: bytes, columns: Indices) -> Request:
     if action != TRIAL:
         return Request(int(action))
     numbers = values[1 : 3 * n + 2].astype(float)
-    if not (np.abs(numbers) <= FARTHEST).all():  # false for nan
+    if not (np.abs(numbers) <= FARTHEST).all():  # also refuses nan
         worst = numbers[np.argmin(np.abs(numbers) <= FARTHEST)]
         raise IntegratorError(
             f"the client sends the trial response {worst:g}: must be a number between -{FARTHEST:g} and "
@@ -221,7 +221,7 @@ def request(vector: bytes, columns: Indices) -> Request:
 
 
 def answer(values: Array, length: int, columns: Indices) -> bytes:
-    """Return a vector of ``length`` doubles with ``values`` at their ``columns`` first, a matrix by columns."""
+    """Return a vector of ``length`` doubles that begins with ``values``, ordered by ``columns`` (column-major)."""
     vector, theirs = np.zeros(length, "<f8"), np.zeros_like(values)
     theirs[np.ix_(*[columns] * values.ndim)] = values
     vector[: values.size] = theirs.ravel("F")
@@ -229,17 +229,17 @@ def answer(values: Array, length: int, columns: Indices) -> bytes:
 
 
 ROUNDING = 1e-6
-"""Relative tolerance of times, in steps: a client's are sums of many steps."""
+"""Tolerance of times, in steps; a client's times are sums of many steps."""
 
 LONGEST_TALK = 10_000
-"""Most requests between two commitState: a client with more iterates endlessly."""
+"""Largest number of requests between two commitState; with more, the client does not converge."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Expected steps of the client: ``static_steps``, then ``steps`` time steps from ``start_time`` on.
+    """Expected steps of the client: ``static_steps``, then ``steps`` time steps from ``start_time``.
 
-    A time step of the client has the length ``iterations * dt`` s, and each of its iterations is a Target.
+    A time step of the client has the length ``iterations * dt`` s; each of its iterations is a Target.
     """
 
     steps: int
@@ -254,15 +254,15 @@ class Plan:
 
 
 class Conversation:
-    """Answers the client, request by request, with ``matrices`` of the part under test by action.
+    """Answers the client's requests; ``matrices`` of the part under test by action.
 
-    Before and in the static stage the force is the declared stiffness', and nothing moves. In the dynamic stage a
-    new trial response is ``due`` once the client requests its force: displacement ``(n,)`` m from the end of the
-    static stage, None while none is due. The rig goes there, and :meth:`force` makes the answer.
+    Before and in the static stage the declared stiffness gives the force, and the rig does not move. In the
+    dynamic stage a new trial response is ``due`` once the client requests its force: displacement ``(n,)`` m from
+    the end of the static stage, otherwise None. The rig moves there, and :meth:`force` returns the answer.
 
-    New trial responses are recognised by their times: integrators set them at t + dt or t + alpha_F dt, request
-    some forces twice, and some first at the start. ``offset`` (m) and ``static_force`` (N) are of the static
-    stage. ``steps`` counts the time steps committed since, ``asked`` the requests by action.
+    New trial responses are recognised by their times, because integrators use t + dt or t + alpha_F dt, and some
+    request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) belong to the static stage.
+    ``steps`` counts the time steps committed after it, ``asked`` the requests by action.
     """
 
     def __init__(self, n: int, matrices: Mapping[int, Array], plan: Plan) -> None:
@@ -273,7 +273,7 @@ class Conversation:
         self.steps = 0
         self.asked: Counter[int] = Counter()
         self.idle = True
-        """True between commitState and the next trial response: the client may leave."""
+        """True between commitState and the next trial response, when the client may leave."""
         self._static = plan.static_steps
         self._trial = Request(TRIAL, np.zeros(n), np.zeros(n), 0.0)
         self._fresh = False
@@ -288,7 +288,7 @@ class Conversation:
         return f"after {self.steps} of {self._plan.steps} steps, at its time {self._trial.time:g} s"
 
     def reply(self, request: Request) -> Array | None:
-        """Return the answer, or None, also if a displacement is ``due``. Raises ClientLeft, IntegratorError."""
+        """Return the answer, or None, e.g. if a displacement is ``due``. Raises ClientLeft, IntegratorError."""
         self.asked[request.action] += 1
         self._requests += 1
         if self._requests > LONGEST_TALK:
@@ -346,7 +346,7 @@ class Conversation:
         return None
 
     def _check_time(self, index: int, time: float) -> None:
-        """Raise IntegratorError unless time step ``index`` is the next one, or a next iteration of this one."""
+        """Raise IntegratorError unless ``index`` is the next time step, or this one with iterations left."""
         plan = self._plan
         if index == self._index and 0 < self._iteration < plan.iterations:
             self._iteration += 1
@@ -378,10 +378,10 @@ class Conversation:
 
 
 FAREWELL_S = 1.0
-"""s; time for a client at the end of the test to commit its last step and to leave."""
+"""Time for a client to commit its last step and leave after the test, s."""
 
 CLIENT = "the client"
-"""The client in messages if the test does not start it."""
+"""Name, in messages, of a client that the test does not start."""
 
 SILENT = f"{CLIENT} has been silent for"
 
@@ -389,14 +389,14 @@ log = logging.getLogger(__name__)
 
 
 class Served(Integrator):
-    """Server for the element genericClient: its trial displacements are the Targets, the rig's forces its answers.
+    """Server for the element genericClient: its trial displacements are the Targets, the rig's forces the answers.
 
-    The client solves the equation of motion. Some of its integrators send no velocities and accelerations: a
-    Target's are from the parabola through the last three displacements, and the exact acceleration at the step
-    before is its curvature. External and restoring forces stay zero: they are unknown here. The degrees of freedom
-    of the element are the axes', then observed ones, which get no force.
+    The client solves the equation of motion. Some integrators send no velocities or accelerations. A Target's
+    velocity and acceleration are therefore taken from the parabola through the last three displacements; the exact
+    acceleration at the last step is its curvature. External and restoring forces are unknown and remain zero. The
+    element has the degrees of freedom of the axes, then observed degrees of freedom without force.
 
-    From ``open`` on the client is answered, up to its first displacement; until then it is ``missing``.
+    After ``open``, the client is answered up to its first displacement, and is ``missing`` until then.
     """
 
     external = True
@@ -474,7 +474,6 @@ class Served(Integrator):
         self.reset()
 
     def _matrix(self, name: str) -> Array:
-        """Return ``(n, n)``; observed degrees of freedom have nothing under test."""
         rows, matrix = getattr(self._params, f"experimental_{name}"), np.zeros((self._n, self._n))
         if rows is not None:
             matrix[: len(rows), : len(rows)] = rows
@@ -490,9 +489,9 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Accept the client and answer it; return its missing actions before its first displacement.
+        """Accept and answer the client; return the missing action before its first displacement, or empty.
 
-        Raises ConfigError for a client that does not come, or violates the protocol: nothing has moved.
+        Raises ConfigError if the client does not connect or violates the protocol; the rig has not moved then.
         """
         try:
             problem = self._welcome()
@@ -523,21 +522,21 @@ class Served(Integrator):
         return "" if self.ready() else f"the first displacement of the client; it is {self.talk.where}"
 
     def begin(self, experimental_force: Array) -> None:
-        """Send the force at the rig's position, after the first displacement."""
+        """Send the force at the rig's position, except before the first displacement."""
         if self._begun:
             self._answer(experimental_force)
             self._expect(self._params.answer_within)
         self._begun = True
 
     def ready(self) -> bool:
-        """Return whether the next displacement has come. Raises IntegratorError if it cannot come any more."""
+        """Return whether the next displacement is available. Raises IntegratorError if it cannot be received."""
         try:
             while self.talk.due is None:
                 vector = self._connection.receive(8 * self._length)
                 if vector is None:
                     self._look_at_clock(SILENT)
                     return False
-                if not self._begun:  # in the test the timeout is for all requests of a step together
+                if not self._begun:  # during the test the timeout applies to a whole step
                     self._expect(self._patience)
                 reply = self.talk.reply(request(vector, self._columns))
                 if reply is not None:
@@ -559,7 +558,7 @@ class Served(Integrator):
         self.acceleration = self.exact_acceleration = curvature
 
     def finish(self, experimental_force: Array) -> None:
-        """Send the last force, and let the client commit its last step and leave."""
+        """Send the last force; wait until the client commits its last step and leaves."""
         try:
             self._answer(experimental_force)
             self._expect(FAREWELL_S)
@@ -570,7 +569,7 @@ class Served(Integrator):
             log.info("%s", error)
 
     def numbers(self) -> Data:
-        """Return steps of the client, displacement (m) and force (N) of its static stage, by degree of freedom."""
+        """Return the client's number of steps, and displacement (m) and force (N) of its static stage."""
         talk = self.talk
         static = {"displacement": talk.offset.tolist(), "force": talk.static_force.tolist()}
         return {"client_steps": talk.steps, "static_stage": static}
@@ -595,7 +594,7 @@ class Served(Integrator):
 
 
 class Remote(Served):
-    """A client that the user starts, on this machine or another."""
+    """A client that the user starts, on this or another machine."""
 
     @params
     class Params(Served.Params):

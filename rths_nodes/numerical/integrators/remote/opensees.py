@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A numerical substructure as a model of OpenSees in a process of its own, which the test starts."""
+"""A numerical substructure as an OpenSees model in a separate process that the test starts."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ INTEGRATORS = (
     "KRAlphaExplicit_TP",
     "NewmarkExplicit",
 )
-"""OpenSees integrators with a known number of displacements per step, whatever is measured (doc/opensees.md)."""
+"""OpenSees integrators with a number of displacements per step that no measurement changes (doc/opensees.md)."""
 
 
 @params
 class Analysis:
-    """Commands of OpenSees for a step of the dynamic analysis, as lists of words."""
+    """OpenSees commands for a step of the dynamic analysis, as lists of words."""
 
     integrator: str = text("words of ops.integrator: explicit, or with fixed iterations", "NewmarkExplicit 0.5")
     algorithm: str = text("words of ops.algorithm", "Linear")
@@ -56,16 +56,16 @@ class Analysis:
 
 
 def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return the nodes with their degrees of freedom in the element's order, and the index of each there."""
+    """Return nodes and degrees of freedom in the element's order, and the index of each given pair there."""
     first = {node: index for index, (node, _) in reversed(list(enumerate(nodes)))}
     wire = sorted(nodes, key=lambda pair: first[pair[0]])
     return wire, [wire.index(pair) for pair in nodes]
 
 
 class OpenSees(Served):
-    """A client that the test starts: a Python file builds the model, and its steps are analysed in a new process.
+    """A client that the test starts: a Python file builds the model, which a new process analyses step by step.
 
-    The process ends with the test, however that ends, and with this process.
+    The process ends with the test in all cases, and with this process.
     """
 
     @params
@@ -114,7 +114,7 @@ class OpenSees(Served):
             raise error.within("integrator.type = 'opensees'") from error
 
     def missing(self) -> str:
-        """Return missing actions, until the model ends. Raises ConfigError with its last output."""
+        """Return the missing action, or empty. Raises ConfigError, with its last output, if the model failed."""
         if self._process.failed and not self._connection.accept():
             problem = self._process.end()
             self.close()
@@ -136,11 +136,11 @@ class OpenSees(Served):
             raise (ClientLeft if isinstance(error, ClientLeft) else IntegratorError)(problem) from error
 
     def rehearsed(self) -> Array:
-        """Return trial steps with ``experimental_stiffness`` for the rig. Raises ConfigError, IntegratorError."""
+        """Rehearse with ``experimental_stiffness`` in place of the rig. Raises ConfigError, IntegratorError."""
         stiffness = self._matrix("stiffness")
         return rehearse(self, self._steps, lambda: matvec(stiffness, self.displacement))
 
     def close(self) -> None:
-        """End the process, which would wait for answers in a busy loop without a server."""
+        """End the process; without a server it would wait for answers in a busy loop."""
         super().close()
         self._process.close(LEAVING_S if self.talk.idle else 0.0)

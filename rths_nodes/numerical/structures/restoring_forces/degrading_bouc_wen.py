@@ -18,7 +18,7 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 LEAST = 10.0
-"""Smallest number of increments per integration step, each one RK4 step; equal to the law without degradation."""
+"""Smallest number of increments per integration step, each one RK4 step, as without degradation."""
 MOST = 2000.0
 """Largest number of increments of a move. A longer move has diverged, and z is set to its limit."""
 
