@@ -277,7 +277,6 @@ class Expressions(Scope):
         return position
 
     def _bounds(self, node: ast.Slice, length: int | None) -> tuple[int, int]:
-        """Return first and last position of a slice. Its bounds must be known."""
         if node.step is not None:
             raise Untranslatable("a slice of a kernel has no step")
         if length is None:
@@ -528,7 +527,6 @@ class FunctionTranslator(Expressions):
         self.loops.pop()
 
     def _undo(self) -> Callable[[], None]:
-        """Return a function that discards all later translations."""
         env, arrays, taken, sources = dict(self.env), list(self.arrays), dict(self.taken), dict(self.sources)
         lines, indent, loops = len(self.lines), self.indent, list(self.loops)
 
@@ -597,7 +595,6 @@ class FunctionTranslator(Expressions):
         return rebuilt(planned, parts)
 
     def _hand_on(self, carried: dict[str, Value]) -> None:
-        """Assign all variables of a loop at the end of a pass, as if simultaneously."""
         pairs: list[tuple[Scalar | Arr, Value]] = []
         for name, variables in carried.items():
             if name in self.env and not isinstance(variables, Plain):

@@ -37,7 +37,6 @@ def check_port(port: int, path: str) -> None:
 
 
 def _wrong(address: str) -> str:
-    """Return why ``address`` is invalid, or empty."""
     try:
         ipaddress.ip_address(address)
     except ValueError:

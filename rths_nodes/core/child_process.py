@@ -91,7 +91,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait ``within`` s at most; return a message about an unexpected end, or an empty one."""
+        """Wait ``within`` s at most; return a message about an unexpected end, or empty."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -105,14 +105,13 @@ class ChildProcess:
         return f"{self.who} has ended with code {code}" + (f": {problem}" if problem else "")
 
     def line_with(self, phrase: str) -> str:
-        """Return the first printed line that contains ``phrase``, or an empty one."""
+        """Return the first printed line with ``phrase``, or empty."""
         file = self._printed.fileno()
         # pread: the process writes at the shared file position
         printed = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
         return next((line.strip() for line in printed.splitlines() if phrase in line), "")
 
     def _last_words(self) -> str:
-        """Return the last printed line, preceded by earlier ones."""
         size = self._printed.seek(0, os.SEEK_END)
         self._printed.seek(max(0, size - LAST_WORDS))
         lines = [line.strip() for line in self._printed.read().decode(errors="replace").splitlines()]

@@ -270,7 +270,6 @@ def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
 
 
 def _located(function: Callable[..., object], name: str = "") -> str:
-    """Return the name of a function, with file and line unless it is inherited from this package."""
     inner: Any = inspect.unwrap(function)
     if package_of(inner.__module__) == package_of(__name__):
         return name or str(inner.__name__)

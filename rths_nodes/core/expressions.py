@@ -137,8 +137,6 @@ def _lambda(body: ast.expr) -> ast.expr:
 
 
 class _Reader:
-    """Checks the tree of an expression, rewrites it, and tracks the units."""
-
     def __init__(self, names: Names) -> None:
         self._names = names
         self.places: dict[int, None] = {}

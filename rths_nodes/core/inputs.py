@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files named by parameters: absolute paths, hashes of contents, and copies.
 
-A file is identified by the SHA-256 of its bytes. A Python program is identified together with the modules that it
-imports from below its folder, by contents and relative paths. The program is not run to find these modules.
+A file is identified by the SHA-256 of its bytes. A Python program includes the modules that it imports from below
+its folder, by contents and relative paths; they are found without running it.
 """
 
 from __future__ import annotations
@@ -221,7 +221,6 @@ def modules_of(program: Path) -> dict[Path, bytes]:
 
 
 def _imported(source: bytes, package: tuple[str, ...]) -> set[tuple[str, ...]]:
-    """Return the names, split at the dots, that a module of ``package`` imports; none for invalid Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -238,7 +237,6 @@ def _imported(source: bytes, package: tuple[str, ...]) -> set[tuple[str, ...]]:
 
 
 def _located(folder: Path, name: tuple[str, ...]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield the files of a module and of its parent packages, each with the package for relative imports."""
     for depth in range(1, len(name) + 1):
         target, inside = folder.joinpath(*name[:depth]), name[:depth]
         for ending in ENDINGS:

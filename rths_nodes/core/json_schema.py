@@ -26,7 +26,6 @@ _BOUNDS = {
 }
 _TEXTS: Data = {"type": "array", "items": {"type": "string"}}
 _NAMES: Data = {"pattern": r"^[^\W\d]\w*$", "maxLength": LONGEST_NAME}
-"""Schema for names of sections."""
 
 
 def json_schema(cls: type, title: str) -> Data:
@@ -37,8 +36,6 @@ def json_schema(cls: type, title: str) -> Data:
 
 
 class _Schemas:
-    """Schemas of parameters; ``definitions`` receives the shared schemas, by name."""
-
     def __init__(self, definitions: Data) -> None:
         self._definitions = definitions
 
@@ -103,7 +100,6 @@ class _Schemas:
         return described | self.of_class(registry.load(family, name).Params, name)
 
     def _defined(self, name: str, make: Callable[[], Data]) -> Data:
-        """Return a reference to the definition ``name``, which is made once, and may contain itself."""
         if name not in self._definitions:
             self._definitions[name] = {}
             self._definitions[name] = make()

@@ -136,7 +136,7 @@ def named(code: CodeType) -> set[str]:
 
 
 def foreign(function: Any) -> str:
-    """Return the name of the first object in a kernel that cannot be compiled, or an empty text."""
+    """Return the name of the first object in a kernel that cannot be compiled, or empty."""
     key = identity(function)
     if key not in _judged:
         _judged[key] = ""  # result for a call from within this function (recursion)

@@ -134,10 +134,10 @@ def path(
 ) -> Field:
     """Declare a file. In a scenario file it is relative to that file, elsewhere to the working directory.
 
-    A file that ``runs`` is a program, with all rights of the user. ``opens`` is for a Python program; it names the
-    field that lists the files, relative to the program, that it opens. These files, and modules that the program
-    imports from below its folder, belong to the program. Instead of a file of ``columns``, data may have the
-    columns by name. A copy of the file is part of a recording.
+    A file that ``runs`` is a program, with all rights of the user. ``opens`` names the field that lists the files,
+    relative to a Python program, that the program opens. These files, and modules imported from below its folder,
+    belong to the program. Instead of a file of ``columns``, data may have the columns by name. Recordings contain
+    a copy of the file.
     """
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens), columns=columns)
 

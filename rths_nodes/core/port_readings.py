@@ -99,12 +99,12 @@ class Readback(Protocol):
 
 
 def why_opened(port: Any, measured: Measurement) -> str:
-    """Return the reason why the rig of ``port`` does not follow, according to its interlock, or an empty text."""
+    """Return the reason why the rig of ``port`` does not follow, by its interlock, or empty."""
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
 
 def why_failed(port: OfPort, hydraulics: int) -> str:
-    """Return the reason why the rig of ``port`` cannot continue or move, or an empty text."""
+    """Return the reason why the rig of ``port`` cannot continue or move, or empty."""
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protocols of all component families.
 
-A *component* is a frozen ``Params`` class and a constructor that checks, allocates and factorises; ``step`` does
-arithmetic only; ``reset()`` restores exactly the initial state. Objects share no state: a second one may be
-stepped in parallel (``loop/warm_up.py``). SI units everywhere. Arrays have the shape ``(n_axes,)`` or
-``(n_dof,)``; a component of one axis (actuator, specimen) uses plain floats, which are several times faster. A
-returned array is valid until the component's next ``step``: copy it to keep it.
+A *component* has a frozen ``Params`` class. Its constructor checks, allocates and factorises; ``step`` does only
+arithmetic; ``reset()`` restores the initial state exactly. Objects share no state: a second object may be stepped
+in parallel (``loop/warm_up.py``). All units are SI. Arrays have the shape ``(n_axes,)`` or ``(n_dof,)``. A
+component of one axis (actuator, specimen) uses plain floats, which are faster. A returned array is
+valid until the component's next ``step``: copy it to keep it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from rths_nodes.core.specimen import Specimen as Specimen
 
 
 class StepMatrices(NamedTuple):
-    """One step of an integrator at small motion: y' = A y + B f, (x, v, a) = C y + D f.
+    """One step of an integrator for small motions: y' = A y + B f, (x, v, a) = C y + D f.
 
-    y ``(m,)`` is its state; f ``(n_dof,)`` N the measured force at the step; x, v, a ``(3 n_dof,)`` displacement
-    (m), velocity (m/s) and acceleration (m/s^2) of the resulting Target.
+    y ``(m,)`` is the state before the step and y' after it; f ``(n_dof,)`` N is the measured force. x, v, a
+    ``(3 n_dof,)`` are displacement (m), velocity (m/s) and acceleration (m/s^2) of the resulting Target.
     """
 
     onward: Array
@@ -44,8 +44,8 @@ class StepMatrices(NamedTuple):
 class GroundMotion(Protocol):
     """Excitation as a function of time.
 
-    Its ``Params`` has the class attribute ``proportional_to``: the name of the parameter to which all values are
-    proportional. Without it a test cannot be run at a reduced level.
+    The class attribute ``proportional_to`` of ``Params`` names the parameter to which all values are proportional.
+    Without this parameter a test cannot be run at a reduced level.
     """
 
     Params: ClassVar[type]
@@ -66,13 +66,13 @@ class StructuralForce(Protocol):
 
 
 class RestoringForce(StructuralForce, Protocol):
-    """Restoring force of every degree of freedom by itself, as a component."""
+    """Restoring force as a component; each degree of freedom has its own force."""
 
     Params: ClassVar[type]
     initial_stiffness: float
-    """N/m."""
+    """Stiffness before yield, N/m."""
     elastic_energy: float
-    """Strain energy at first yield, J; zero for a linear one."""
+    """Strain energy at first yield, J; zero for a linear force."""
 
     def __init__(self, params: object, n_dof: int) -> None: ...
 
@@ -88,10 +88,10 @@ class Damping(Protocol):
 
 
 class Structure(Protocol):
-    """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m, N/m and influence ``(n_dof,)``.
+    """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m and N/m, and influence ``(n_dof,)``.
 
-    All matrices of a large one are sparse (``mechanics/sparse.py``). The ``experimental_`` matrices are known
-    values of the physical part; the whole structure is the sum. They are zero if unknown.
+    Large structures have sparse matrices (``mechanics/sparse.py``). The ``experimental_`` matrices are known
+    values of the physical part, or zero if unknown. The whole structure is the sum of both parts.
     """
 
     Params: ClassVar[type]
@@ -104,40 +104,40 @@ class Structure(Protocol):
     experimental_stiffness: Array
     influence: Array
     ground_load: Array
-    """Load of the numerical substructure per ground acceleration (m/s^2), reversed, ``(n_dof,)`` N."""
+    """Load of the numerical substructure per reversed ground acceleration (m/s^2), ``(n_dof,)`` N."""
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear structure."""
     restoring_force: StructuralForce
 
 
 class Reduction(Protocol):
-    """A few shapes T in place of the degrees of freedom of a linear structure, x = T q."""
+    """A few shapes T that replace the degrees of freedom of a linear structure, x = T q."""
 
     Params: ClassVar[type]
 
     def __init__(self, params: object) -> None: ...
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Return shapes as columns ``(n_dof, m)``, and names of their coordinates; ``places`` of the interface."""
+        """Return shapes as columns ``(n_dof, m)``, and names of coordinates; ``places`` index the interface."""
         ...
 
 
 class Integrator(Protocol):
     """Solves the equation of motion one step at a time.
 
-    After construction and ``reset`` it is at step 0; ``step(force)`` takes the force of the experimental
-    substructure at the current step ``(n_dof,)`` N and advances to the next one. All attributes ``(n_dof,)``.
+    After construction and ``reset`` the integrator is at step 0. ``step(force)`` takes the force ``(n_dof,)`` N of
+    the experimental substructure at the current step, and advances to the next step. Attributes are ``(n_dof,)``.
 
-    An integrator in this process inherits from this class and implements ``step`` and ``reset``. An external one,
-    in a process or on a network, declares itself ``external``: its constructor connects nothing, ``open`` connects
-    (it is at step 0 once nothing is ``missing``), ``begin`` sends the force, and ``step`` takes the answer.
+    An integrator in this process inherits from this class and implements ``step`` and ``reset``. An integrator in
+    another process or on a network declares itself ``external``. Its constructor does not connect; ``open`` does,
+    and step 0 is reached once nothing is ``missing``. ``begin`` sends the force, and ``step`` takes the answer.
     ``step`` blocks unless ``ready``, which a real-time loop checks first. With ``observes = True`` in its
-    ``Params`` it returns, without a structure, further displacements: ``observed``.
+    ``Params``, an integrator without a structure returns further displacements as ``observed``.
     """
 
     Params: ClassVar[type]
     external: ClassVar[bool] = False
-    """True if there can be no second copy."""
+    """True if the integrator cannot be copied."""
     late_velocity: ClassVar[bool] = False
     """True if ``velocity``, as published, lags ``displacement``."""
     follows: ClassVar[bool] = False
@@ -148,7 +148,7 @@ class Integrator(Protocol):
     exact_acceleration: Array
     restoring_force: Array
     period: int = 1
-    """Steps after which it repeats."""
+    """Number of steps after which the integrator repeats its step matrices."""
     force_age: float = 0.0
     """Mean delay of the measured force in steps: half a step if it is held over the step."""
 
@@ -161,48 +161,48 @@ class Integrator(Protocol):
         """Start an external part before the test, or listen for it, without waiting."""
 
     def missing(self) -> str:
-        """Return the cause of a wait since ``open``; empty once at step 0. Raises ConfigError if it never ends."""
+        """Return the reason for a wait after ``open``; empty at step 0. Raises ConfigError if it cannot end."""
         return ""
 
     def begin(self, experimental_force: Array) -> None:
-        """Start the next ``step`` of an external part with this force."""
+        """Begin the next ``step`` of an external part with this force."""
 
     def ready(self) -> bool:
         """Return whether ``step`` would not block."""
         return True
 
     def step(self, experimental_force: Array) -> None:
-        """Advance by one step; the force equals that passed to ``begin``.
+        """Advance by one step; the force equals the force passed to ``begin``.
 
-        An external one raises IntegratorError if there can be no answer, as may ``ready``; ClientLeft if its other
-        side has ended in order.
+        An external integrator raises IntegratorError if it cannot get an answer, and ClientLeft if its client has
+        ended normally. ``ready`` may also raise IntegratorError.
         """
         ...
 
     def reset(self) -> None: ...
 
     def rehearsed(self) -> Array:
-        """Return the time of each step without a rig, s; empty if unknown."""
+        """Return the computing time of each step of a run without a rig, s; empty if unknown."""
         return EMPTY
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
-        """Change constants and memory of the restoring force ``name`` by ``change`` of the present ones."""
+        """Replace constants and memory of the restoring force ``name`` by ``change(constants, memory)``."""
         raise TypeError("an integrator that follows nothing")
 
     def finish(self, experimental_force: Array) -> None:
-        """Take the force at the last step of the test, which an external part may wait for."""
+        """Take the force at the last step of the test, for which an external part may wait."""
 
     def numbers(self) -> Data:
-        """Return results for the recording besides the Targets after the test, nested by name."""
+        """Return further results after the test, for the recording, nested by name."""
         return {}
 
     def close(self) -> None:
-        """Release the resources of ``open`` after the test; may be called again, or without it."""
+        """Release the resources of ``open``; may be called again, or without ``open``."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """Return the ``period`` steps for a linear structure and no external force.
+        """Return the matrices of ``period`` steps for a linear structure without external force, or empty.
 
-        ``rths stability`` uses them. Empty if unknown: such a test is refused there.
+        ``rths stability`` uses these matrices, and refuses a test without them.
         """
         return ()
 
@@ -219,7 +219,7 @@ class Port(OfPort, Readback, Protocol):
     """
 
     external: bool
-    """True if there can be no second copy: a real rig."""
+    """True if the port cannot be copied, as with a real rig."""
     simulated: bool
     transport_samples: int
     auxiliary_names: tuple[str, ...]
@@ -230,7 +230,7 @@ class Port(OfPort, Readback, Protocol):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Connect to the rig, which is at sample 0.
 
-        ``pacer`` waits for the next tick of the computer's clock and returns the missed ticks; it is for
+        ``pacer`` waits for the next tick of the computer's clock and returns the number of missed ticks. It is for
         simulators, which otherwise run at full speed. A real rig has its own clock.
         """
 
@@ -238,25 +238,25 @@ class Port(OfPort, Readback, Protocol):
         """Begin the test: request Measurement 0."""
 
     def arm_watchdog(self) -> None:
-        """Let the machine at the far end expect commands, before a test in real time."""
+        """Start the watchdog at the far end, which then expects commands, before a test in real time."""
 
     def disarm_watchdog(self) -> None: ...
 
     @property
     def interlock(self) -> str:
-        """Reason why the rig no longer follows commands, or empty. It trips before any limit is checked."""
+        """Reason why the rig no longer follows commands, or empty. A reason trips before any limit is checked."""
 
     @property
     def partial_stop(self) -> str:
-        """Part of the rig that has stopped by itself, as text, or empty. It trips after the limits are checked."""
+        """Part of the rig that has stopped by itself, as text, or empty. A text trips after all limit checks."""
 
     def wait_tick(self) -> int:
         """Wait for the next tick and return its sample number."""
 
     def write(self, command: Command) -> None:
-        """Send the Command of the tick; data to keep is copied.
+        """Send the Command of the tick; the port copies data that it keeps.
 
-        In a safe stop it carries FLAG_TRIPPED, and its target is its command.
+        In a safe stop the Command carries FLAG_TRIPPED, and its target equals its command.
         """
 
     def ready(self) -> bool:
@@ -276,12 +276,12 @@ class Port(OfPort, Readback, Protocol):
 
 
 class Quantity(Protocol):
-    """A number for each sample. Its ``Params`` has ``of``: the texts of its expressions."""
+    """A number for each sample. Its ``Params`` has the texts of its expressions as ``of``."""
 
     def __init__(self, params: object, dt: float) -> None: ...
 
     def unit(self, units: Sequence[Unit]) -> Unit:
-        """Return its unit, from the units of its expressions. Raises ValueError for an impossible one."""
+        """Return the unit of the quantity, from the units of its expressions. Raises ValueError if impossible."""
 
     def step(self, values: Sequence[float]) -> float:
-        """Return its value at the next sample, from the values of its expressions; SI units."""
+        """Return the quantity at the next sample, from the values of its expressions, in SI units."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loader of all component families.
 
-A family is a table ``TABLE = {name: ".module:Class"}`` in its module, with relative or, without the dot, absolute
-modules, which are imported on request. Other packages add components through the entry point group
-``rths_nodes.<family>``, a running program with :func:`add`; :func:`load` adds a class or kernel that replaces a
-name.
+A family is a table ``TABLE = {name: ".module:Class"}`` in its module. A module is relative or, without the dot,
+absolute, and is imported on request. Other packages add components through the entry point group
+``rths_nodes.<family>``. A running program adds components with :func:`add`, or passes a class or kernel to
+:func:`load` instead of a name.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ FAMILIES: dict[str, str] = {
 
 
 OF_KERNELS = {"compensator": "rths_nodes.control.compensators.per_axis:of_kernel"}
-"""Family -> function that makes a class of a name and a kernel, or of its step."""
+"""Family -> function that makes a class from a name and a kernel, or from a name and a step."""
 
 _added: dict[tuple[str, str], tuple[object, Any]] = {}
-"""Components of the running program by family and name: as added, and as a class."""
+"""Components of the running program by family and name: the added object, and its class."""
 _SESSION = uuid.uuid4().hex
 
 
@@ -96,10 +96,10 @@ def name_of(component: Kernel | Function) -> str:
 
 
 def add(family: str, component: Any, path: str = "") -> str:
-    """Add a class of ``family``, or a kernel or its step, of the running program; return its name.
+    """Add a component of the running program to ``family``: a class, a kernel or its step; return its name.
 
-    The name is the class's or the function's. A class or function of that name that was added before is replaced;
-    scenarios with the earlier one are refused. Raises ConfigError with file and line.
+    The name is the name of the class or function. It replaces a component added before with the same name;
+    scenarios with the replaced component are refused. Raises ConfigError with file and line.
     """
     where = path or family
     source = component.step if isinstance(component, Kernel) else component
@@ -127,12 +127,12 @@ def named(family: str, component: object, path: str = "") -> str:
 
 
 def added() -> list[tuple[str, object]]:
-    """Return family and component of all that the running program has added, for its processes."""
+    """Return families and components that the running program has added, for its child processes."""
     return [(family, component) for (family, _), (component, _) in _added.items()]
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return a text for the added components among built ``parts``, new in every process; empty without one."""
+    """Return a text that identifies the added components among ``parts`` and this process; empty without any."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -153,7 +153,7 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``; a class or kernel in place of the name is added.
+    """Return the component class ``name`` of ``family``; a class or kernel passed as ``name`` is added.
 
     Raises ConfigError with the known names.
     """
@@ -167,7 +167,7 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return the first line of a component's module, or class if several share it. Raises ConfigError."""
+    """Return the first docstring line of a component's module, or class if it shares one. Raises ConfigError."""
     component = load(family, name)
     homes = [target.partition(":")[0] for target in _table(family).values()]
     alone = homes.count(component.__module__) == 1
@@ -180,7 +180,7 @@ def first_line(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class of checked parameters ``built``. Raises ConfigError if not installed here."""
+    """Return the component class of the parameters ``built``. Raises ConfigError if it is not installed."""
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)

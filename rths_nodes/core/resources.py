@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Location of the package's messages, scenarios and launch files, in a checkout or as installed."""
+"""Location of the package's messages, scenarios and launch files, in a checkout or an installation."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 
     step(constants, state, command, auxiliary) -> state, (displacement, velocity, force, channels)
 
-is the kernel of a rig (``core/kernels.py``), in arrays: command, displacement (m), velocity (m/s) and force (N) of
-the axes ``(n_axes,)``, auxiliary inputs, and measured auxiliary channels.
+is the kernel of a rig (``core/kernels.py``). Its arguments and results are arrays: command, displacement (m),
+velocity (m/s) and force (N) of the axes ``(n_axes,)``, auxiliary inputs, and measured auxiliary channels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def still(n_axes: int) -> Shown:
 
 
 class RigKernel(NamedTuple):
-    """Arithmetic of a rig: as a ``Kernel``, and results at rest, ``shown(constants, state)``."""
+    """Arithmetic of a rig: a ``Kernel``, with ``shown(constants, state)`` for the results at rest."""
 
     constants: Function
     rest: Function
@@ -38,15 +38,15 @@ class RigKernel(NamedTuple):
 class Rig:
     """Simulator of all axes at once, with optional members and their defaults.
 
-    A class with a kernel has :meth:`kernel_of`; another one has its own ``step``, ``reset`` and results. With a
-    specimen in another process it is ``external``, and has ``open``, ``close`` and ``failure``.
+    A class with a kernel implements :meth:`kernel_of`; any other class implements ``step``, ``reset`` and results.
+    A rig with a specimen in another process is ``external``, and has ``open``, ``close`` and ``failure``.
     """
 
     Params: ClassVar[type]
     external: bool = False
-    """True if there can be no second copy."""
+    """True if the rig cannot be copied."""
     failure: str = ""
-    """Reason why it cannot continue, or empty."""
+    """Reason why the rig cannot continue, or empty."""
     auxiliary_names: tuple[str, ...] = ()
     """Names of further measured channels, with units."""
     auxiliary_inputs: tuple[str, ...] = ()
@@ -67,9 +67,9 @@ class Rig:
 
     @classmethod
     def at_commands(cls, params: AnyParams) -> object | None:
-        """Return parameters of the same specimen under ideal actuators, or None.
+        """Return parameters of the same specimen with ideal actuators, or None.
 
-        None for a specimen that cannot be separated from its actuators, or whose force depends on acceleration.
+        None is for a specimen that cannot be separated from its actuators, or whose force depends on acceleration.
         """
         return None
 

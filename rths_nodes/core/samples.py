@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples that the parts of the loop exchange, and their flags. SI units.
+"""Samples that the parts of the loop exchange, and their flags. All units are SI.
 
 The arrays of a message are shared by all receivers and must not be written to.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDING = 1e-9
-"""Tolerance in samples, or relative: far above the rounding of a float, far below any intended difference."""
+"""Tolerance in samples, or relative tolerance: far above rounding errors, far below any intended difference."""
 
 
 Array = NDArray[np.float64]
@@ -26,9 +26,9 @@ FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
 """Prescribed motion before the test: compensators may learn from it, indices leave it out."""
 FLAG_RESTING = 32
-"""No adaptation, because the motion is not informative: the soft start fades out."""
+"""Compensators do not adapt, because the motion is not informative while the soft start fades out."""
 FLAG_SLOWED = 64
-"""The rig returned from a pause, slower than the motion: not valid for a rate-dependent specimen."""
+"""The rig returned from a pause more slowly than the motion: not valid for a rate-dependent specimen."""
 FLAG_AT_BOUND = 128
 """Only in a Command: an adaptive parameter of the compensator is at a bound."""
 FLAG_FROZEN = 256
@@ -36,7 +36,7 @@ FLAG_FROZEN = 256
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
 """Modes in which the controller drives an axis; in force mode commands are in N. Only a Measurement has the mode
-held: the axis rests at a displacement, and accepts commands in N."""
+held, in which the axis rests at a displacement and accepts commands in N."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
 """States of the interlock, as read by the port; with an open one the rig has stopped by itself."""
@@ -45,13 +45,13 @@ NO_ENERGIES: Array = np.full(4, np.nan)
 
 
 def equal(one: Array, other: Array) -> bool:
-    """Compare few numbers, ten times faster than ``np.array_equal``."""
+    """Return whether two short arrays are equal, ten times faster than ``np.array_equal``."""
     same: bool = one.tolist() == other.tolist()
     return same
 
 
 class Recent:
-    """The last ``count`` results of a computation, by the contents of its input arrays; shared, so read-only."""
+    """Cache of the last ``count`` results of a computation, by content of its inputs. Results are read-only."""
 
     def __init__(self, count: int) -> None:
         self._count, self._pairs = count, list[tuple[tuple[Array, ...], Array]]()
@@ -67,7 +67,7 @@ class Recent:
 
 
 def by_force(modes: bytes) -> NDArray[np.bool_]:
-    """Return for each axis ``(n_axes,)`` whether its command is in N, by control ``modes``, a byte per axis."""
+    """Return for each axis ``(n_axes,)`` whether its command is in N; control ``modes`` has a byte per axis."""
     forced: NDArray[np.bool_] = np.frombuffer(modes, np.uint8) == MODE_FORCE
     return forced
 
@@ -76,10 +76,10 @@ def by_force(modes: bytes) -> NDArray[np.bool_]:
 class Target:
     """Target i: degrees of freedom at the end of integration step i, shapes ``(n_dof,)``.
 
-    displacement (m), velocity (m/s) and acceleration (m/s^2, predicted with the forces extrapolated) at step i;
-    exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure) at step i-1.
-    energies (J) of a model that is not sent completely, at step i-1: input, kinetic, strain, damping; nan if the
-    arrays are complete.
+    At step i: displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces).
+    At step i-1: exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure).
+    energies (J) at step i-1 are input, kinetic, strain and damping energy of a model whose arrays are not sent
+    completely; nan if the arrays are complete.
     """
 
     step: int
@@ -98,8 +98,8 @@ class Target:
 class Command:
     """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m.
 
-    control_mode, one byte per axis (MODE_DISPLACEMENT or MODE_FORCE; empty: displacement on all of them): the
-    target and the command of an axis whose mode is force are in N.
+    control_mode has one byte per axis: MODE_DISPLACEMENT or MODE_FORCE; empty means displacement on all axes. In
+    force mode target and command are in N.
     """
 
     sample: int
@@ -114,7 +114,7 @@ class Command:
 class Measurement:
     """Measurement k: displacement (m), force (N) and the applied command (m or N) at sample k, ``(n_axes,)``.
 
-    control_mode, one byte per axis (``MODE_...``; empty: unknown), hydraulics and interlock are as read by the
+    control_mode (``MODE_...``, one byte per axis; empty if unknown), hydraulics and interlock are as read by the
     port.
     """
 
@@ -133,9 +133,9 @@ class Measurement:
 class Motion:
     """Displacement (m), velocity (m/s) and acceleration (m/s^2) at one sample.
 
-    ``flagged`` is true if adaptation has to pause: the motion or its measurement was bridged, or a soft start
-    fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
-    displacement that a compensator gets with this motion.
+    ``flagged`` is true if adaptation has to pause, because the motion or its measurement was bridged or a soft
+    start fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together
+    with the displacement that a compensator gets with this motion.
     """
 
     displacement: Array

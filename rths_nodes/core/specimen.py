@@ -4,7 +4,7 @@
     force(constants, state, displacement, velocity) -> force
     rate(constants, state, displacement, velocity) -> rates of the state
 
-are the kernel functions of a specimen (``core/kernels.py``), with inner states as a tuple of floats, which the
+are the kernel functions of a specimen (``core/kernels.py``). The inner states are a tuple of floats, which the
 actuator integrates.
 """
 
@@ -26,7 +26,7 @@ class SpecimenKernel(NamedTuple):
     force: Callable[..., float]
     rate: Callable[..., tuple[float, ...]]
     driven: Callable[..., object] | None = None
-    """Constants under another voltage (V), for a specimen with one."""
+    """Function of constants and voltage (V) that returns new constants, for a specimen with a voltage."""
 
 
 def no_rates(constants: object, state: object, displacement: float, velocity: float) -> tuple[()]:
@@ -37,15 +37,15 @@ def no_rates(constants: object, state: object, displacement: float, velocity: fl
 class Specimen:
     """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats.
 
-    A class with a kernel has ``KERNEL`` or :meth:`kernel_of`. Another one has its own ``force``, ``rate``,
-    ``initial_state`` and, with states, ``decay``. Other members are optional.
+    A class with a kernel has ``KERNEL`` or :meth:`kernel_of`. Any other class implements ``force``, ``rate``,
+    ``initial_state`` and, with states, ``decay``. All other members are optional.
     """
 
     Params: ClassVar[type]
     KERNEL: ClassVar[SpecimenKernel | None] = None
     initial_state: tuple[float, ...]
     decay: Decay | None = None
-    """Decay of the inner states, which divides a sample into increments; ``Decay()`` without states."""
+    """Decay of the inner states, which determines the increments of a sample; ``Decay()`` without states."""
     mass: float = 0.0
     """Mass, kg; its inertial force is computed by the actuator."""
     felt: bool = True
@@ -77,7 +77,7 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return kernel and constants; with a ``force`` or ``rate`` of its own, functions that call the object."""
+        """Return kernel and constants; the kernel of a class with its own ``force`` or ``rate`` calls it."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self
@@ -97,7 +97,7 @@ def _driven(specimen: Specimen, voltage: float) -> Specimen:
 
 
 OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_state), _force, _rate, _driven)
-"""Kernel of a specimen without one: its constants are the object."""
+"""Kernel for a specimen class without a kernel; its constants are the specimen object."""
 
 
 def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process that reads a MATLAB, HDF5 or netCDF file, run by ``core/child_program.py`` with the task as JSON.
 
-Damaged files crash the libraries or exhaust the memory: only this process ends. It writes one line of JSON to the
-descriptor ``out``, followed by the numbers as float64, and imports nothing of the package.
+Damaged files can crash the libraries or exhaust the memory; then only this process ends. It writes one line of
+JSON to the descriptor ``out``, followed by the numbers as float64. It imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from rths_nodes.core.data import Data
 
 NUMBERS = "fiub"
-"""Kinds of numpy's types that are read."""
+"""Kinds of numpy types that are read."""
 ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "units", "unit")
 OBJECT = "an object, such as a table or timetable"
 LONGEST_TEXT = 300
-"""Characters of a library's message."""
+"""Largest number of reported characters of a library's message."""
 CPU_S, CPU_RATE = 6, 8 << 20
-"""Processor time for a small file, s; bytes per second in addition."""
+"""Limit of processor time: s for any file, plus file size divided by bytes per second."""
 
 
 class Refused(Exception): ...
@@ -57,7 +57,7 @@ class Dataset(Protocol):
 
 
 Part = tuple[str, Dataset, str | None]
-"""Name of numbers, their dataset, and their field if it is a compound."""
+"""Name of numbers, their dataset, and their field in a compound dataset."""
 
 
 class Reader:
@@ -95,7 +95,7 @@ class Reader:
 
     def _take(self, name: str, value: object) -> None:
         """Add a variable of MATLAB; elements of structs as ``s.x`` or ``s(2).x``, of cells as ``c{2}``."""
-        if not isinstance(value, np.ndarray):  # sparse, or not readable by scipy
+        if not isinstance(value, np.ndarray):  # a sparse array, or an array that scipy cannot read
             self.skipped[name] = f"of the class {type(value).__name__}"
         elif value.dtype.names is not None:
             for number, element in enumerate(value.flat, 1):
@@ -128,7 +128,7 @@ class Reader:
         datasets: dict[str, Dataset] = {}
 
         def visit(name: str, item: object) -> None:
-            if not name.startswith("#") and isinstance(item, h5py.Dataset):  # referenced by cells
+            if not name.startswith("#") and isinstance(item, h5py.Dataset):  # data that cells refer to
                 dotted = name.replace("/", ".")
                 if dotted in datasets:
                     raise Refused(f"two of its datasets are called {dotted!r}")
@@ -186,7 +186,7 @@ def dataset(item: Dataset, field: str | None) -> Item:
 
 
 def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item:
-    """Return numbers as meant by netCDF's conventions: scaled, missing ones NaN."""
+    """Return numbers by the netCDF conventions: scaled, with NaN for missing values."""
     values = np.array(raw, float)
     for name in ATTRIBUTES[:2]:
         if name in attributes:
@@ -199,7 +199,7 @@ def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item
 
 
 def bounded(most: int, size: int) -> None:
-    """Bound memory, to three copies of the numbers beyond the present use, and processor time."""
+    """Limit processor time, and limit memory to three copies of the numbers in addition to its present use."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     seconds = CPU_S + (size + most) // CPU_RATE
     for kind, wanted in ((resource.RLIMIT_AS, used + 3 * most), (resource.RLIMIT_CPU, seconds)):

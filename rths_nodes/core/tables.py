@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of numbers in a file of another program: text, MATLAB, HDF5 or netCDF, by content, never by name."""
+"""Columns of numbers in files of other programs: text, MATLAB, HDF5 or netCDF, recognised by content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNIT_IN_TITLE = re.compile(r"[(\[]\s*([^\s()\[\]]+)\s*[)\]]\s*")
 
 
 class Table:
-    """Columns of a file by name. Raises ConfigError for an unreadable file, or more than ``most`` bytes."""
+    """Columns of a file by name. Raises ConfigError if the file is unreadable or larger than ``most`` bytes."""
 
     def __init__(self, path: Path, most: int = LARGEST) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class Table:
             raise ConfigError(f"{path}: holds no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit that the file states for a column, or that ends its title, ``x (mm)``; or empty."""
+        """Return the unit that the file states for a column, or that ends its title (``x (mm)``), or empty."""
         title = _UNIT_IN_TITLE.search(name)
         return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
 
@@ -67,9 +67,9 @@ class Table:
         return list(self._contents.columns)
 
     def numbers(self, name: str, index: int, path: str) -> Array:
-        """Return column ``index``, from 1, of ``name``, ``(n,)``, for the key ``path``. Raises ConfigError.
+        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError with the key ``path``.
 
-        Of a struct array or a cell array, ``index`` selects the element.
+        In a struct array or a cell array, ``index`` selects the element.
         """
         called, index = self._located(name, index, path)
         values = self._contents.columns[called]
@@ -118,12 +118,12 @@ class Placed(Protocol):
     column: str
 
     def read(self, table: Table, path: str) -> Array:
-        """Return its numbers in SI units, ``(n,)``. Raises ConfigError, also for another unit in the file."""
+        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the unit in the file differs."""
         ...
 
 
 def column_class(units: Mapping[str, float]) -> type:
-    """Return the declaration of a column with one of these units."""
+    """Return a Params class for a column with one of these units."""
 
     @parameters.params
     class Column:
@@ -150,7 +150,7 @@ def column(units: Mapping[str, float], doc: str, optional: bool = False) -> para
 
 
 class _Text:
-    """Lines and cells of a text. Raises ValueError for a line that is too long, or not UTF-8 or UTF-16."""
+    """Lines and cells of a text. Raises ValueError if a line is too long, or is not UTF-8 or UTF-16."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -169,7 +169,7 @@ class _Text:
             yield line
 
     def rows(self, after: int = 0) -> Iterator[tuple[int, str]]:
-        """Yield numbers and texts of the lines after line ``after`` that are neither blank nor comments."""
+        """Yield line numbers and texts of lines after line ``after`` that are neither blank nor comments."""
         for number, line in enumerate(self.lines(), 1):
             if number > after and (row := line.strip("\n")).strip() and row.lstrip()[0] not in COMMENTS:
                 yield number, row
@@ -178,7 +178,7 @@ class _Text:
         return [cell.strip() for cell in row.split(self.separator)]
 
     def fault(self, after: int) -> str:
-        """Number of the first line after ``after`` that does not fit the first one, and why."""
+        """Return a message on the first line after ``after`` that differs in form from the first, or empty."""
         count = len(self.first)
         for number, row in self.rows(after):
             cells = self.cells(row)
@@ -200,7 +200,7 @@ class _Text:
         return ""
 
     def mistaken(self) -> str:
-        """Reason why the first lines are no samples: channel numbers, or decimal commas; empty if they are."""
+        """Return the reason why the first lines are not samples (channel numbers, decimal commas), or empty."""
         rows = [self.cells(row) for _, row in islice(self.rows(self.number), _COMPARED)]
         cells = [cell for row in rows for cell in row]
         if self.separator == "," and all(map(_WHOLE.fullmatch, cells)) and any(map(_PADDED.fullmatch, cells)):
@@ -221,7 +221,7 @@ class _Text:
 
 
 def _of_text(data: bytes) -> tuple[Contents, dict[str, list[int]]]:
-    """Return columns by the names in the first line, or by number, and places of repeated names.
+    """Return columns by the names in the first line or by number, and positions of repeated names.
 
     Raises ValueError with the faulty line.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""External files of text and of arrays, read with a size limit; tables for export."""
+"""External text and array files, read with a size limit, and tables for export."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST_TEXT = 4 << 20
-"""Limit of a YAML file, bytes: a scenario has some thousand, a rig model with a hundred states 300 000."""
+"""Largest size of a YAML file, bytes; a scenario has some thousand, a rig model with a hundred states 300 000."""
 LARGEST = 256 << 20
-"""Limit of a file with histories, and of the numbers in it, bytes."""
+"""Largest size of a file with histories, and of its numbers in memory, bytes."""
 
 
 class TooLarge(ValueError):
-    """A file that is larger than allowed, packed or unpacked."""
+    """The file is larger than allowed, packed or unpacked."""
 
 
 def size_of(count: int) -> str:
@@ -58,19 +58,19 @@ def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) 
         if status.st_size > most:
             raise TooLarge(f"is {size_of(status.st_size)}: must be <= {size_of(int(most))}")
         with open(descriptor, "rb", closefd=False) as stream:
-            # the size of files that wait for data, as /proc/kmsg, is 0
+            # files that wait for data, such as /proc/kmsg, have the size 0
             return stream.read(min(count, status.st_size))
     finally:
         os.close(descriptor)
 
 
 def encoding_of(head: bytes) -> str:
-    """Return the encoding of a text by the byte order mark at its start: UTF-16, or else UTF-8."""
+    """Return the encoding of a text: UTF-16 if it begins with a byte order mark of UTF-16, else UTF-8."""
     return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
 def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays in the ``content`` of an npz file, at most ``most`` bytes. Raises ValueError."""
+    """Return the arrays of an npz file. Raises ValueError if it is damaged, or unpacks to over ``most`` bytes."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
@@ -85,13 +85,13 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, which identify its version. Raises OSError and ValueError."""
+    """Return inode, size and times of a file, which identify its version. Raises OSError or ValueError."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
 
 def reason(error: Exception) -> str:
-    """Return why a file cannot be read, without its path."""
+    """Return the reason why a file cannot be read, without its path."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -107,7 +107,7 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 def stored_columns(columns: Mapping[str, object]) -> str:
     """Return the path of a CSV file with these columns of numbers, which this process deletes at its end.
 
-    Raises ValueError that names a column, ``.x: must be ...``, unless all are numbers, and as many in each.
+    Raises a ValueError that names a column, ``.x: must be ...``, unless all columns have numbers and equal length.
     """
     values: dict[str, list[float]] = {}
     for name, column in columns.items():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strict checking: plain data, as from YAML, to declared parameters and back.
+"""Strict conversion of plain data, as from YAML, to declared parameters, and back.
 
-All errors of an input raise :class:`ConfigError`: one message with path, value, unit, bound and known names.
+Errors of an input raise :class:`ConfigError`. The message contains path, value, unit, bound and known names.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from rths_nodes.core.text_files import read_rows, stored_columns
 
 T = TypeVar("T")
 LEAVES = int, float, str, type(None)
-"""Types of most values of a scenario, which hold no further ones."""
+"""Types of most values of a scenario, which contain no other values."""
 
 LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
-"""Endings of files with matrices that may be large."""
+"""File extensions of large matrices."""
 TAKEN_IN = 64
-"""Rows of a CSV file up to which its numbers are stored in the scenario."""
+"""Largest number of rows of a CSV file whose numbers are stored in the scenario."""
 
 LONGEST_NAME = 64
-"""Characters of a section's name, which is part of topics and namespaces of at most 255."""
+"""Largest number of characters of a section's name, which is part of topics and namespaces of at most 255."""
 SMALLEST, LARGEST = 1e-50, 1e50
-"""Magnitudes of numbers in SI units that any rig stays within; beyond, squares and quotients overflow."""
+"""Range of magnitudes in SI units, far wider than for any rig; beyond it squares and quotients overflow."""
 
 
 def checked_number(spec: Spec, value: object, path: str) -> float:
@@ -162,7 +162,6 @@ def _components(spec: Spec, value: object, path: str) -> dict[str, object]:
 def _named(
     check: Callable[[Spec, object, str], object], spec: Spec, value: Mapping[Any, object], path: str
 ) -> dict[str, object]:
-    """Return the entries of ``value``, each built by ``check``, and report all problems."""
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"{path}: the name {show(name)} must be letters, digits and underscores")
@@ -227,17 +226,17 @@ def from_data(cls: type[T], data: object, path: str = "") -> T:
 
 
 def _checked(spec: Spec, value: object, path: str) -> object:
-    absent = value is None and spec.default is None and spec.kind != "flag"  # null is no answer
+    absent = value is None and spec.default is None and spec.kind != "flag"  # null is not a flag
     return None if absent else _CHECKS[spec.kind](spec, value, path)
 
 
 def is_section(there: object) -> bool:
-    """Return whether :func:`opened` accepts it: a section as data, built, or None."""
+    """Return whether :func:`opened` accepts the argument: a section as data or built, or None."""
     return there is None or isinstance(there, Mapping) or attrs.has(type(there))
 
 
 def opened(built: Any) -> Data:
-    """Return a section's keys with values, built or as data, as :func:`from_data` accepts; empty for None."""
+    """Return a section as a mapping that :func:`from_data` accepts, with built values or data; empty for None."""
     if not attrs.has(type(built)):
         return dict(built or {})
     kind = type_of(built)
@@ -246,7 +245,7 @@ def opened(built: Any) -> Data:
 
 
 def to_data(built: object) -> Any:
-    """Invert :func:`from_data`: plain mappings, lists and numbers, complete with defaults and types."""
+    """Invert :func:`from_data`: return plain mappings, lists and numbers, complete with defaults and types."""
     if isinstance(built, tuple):
         return [to_data(entry) for entry in built]
     if isinstance(built, LEAVES):
@@ -263,7 +262,7 @@ def walk(built: object, path: str = "") -> Iterator[tuple[str, Any]]:
 def walk_declared(
     built: object, path: str = "", on_the_way: tuple[Spec, ...] = ()
 ) -> Iterator[tuple[str, Any, tuple[Spec, ...]]]:
-    """Yield as :func:`walk`, with the declarations of the fields on the path."""
+    """Yield paths and parts like :func:`walk`, and the declarations of the fields on each path."""
     if attrs.has(type(built)):
         yield path, built, on_the_way
         for name, spec in declared(type(built)).items():

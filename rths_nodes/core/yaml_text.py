@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text <-> plain data: YAML 1.2 numbers, no duplicate keys, bounded size.
+"""Conversion between YAML text and plain data, with YAML 1.2 numbers, unique keys and bounded size.
 
 The core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/, 10.3.2): ``7.6e6`` is a number, while ``1:30``,
 ``1_000``, ``yes`` and ``2024-01-01`` are text, which a numeric parameter refuses. Ambiguous numbers are refused
@@ -18,11 +18,11 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.text_files import LARGEST_TEXT, size_of
 
 MOST_NODES = 200_000
-"""Values, lists and sections in a text: three full matrices of 250 degrees of freedom."""
+"""Largest number of values, lists and sections in a text: three full matrices of 250 degrees of freedom."""
 DEEPEST = 50
-"""Nesting of lists and sections; the deepest shipped scenario has 7."""
+"""Deepest nesting of lists and sections; the deepest shipped scenario has 7 levels."""
 LONGEST_NUMBER = 300
-"""Digits of an integer; with more it exceeds every float."""
+"""Largest number of digits of an integer; an integer with more digits exceeds every float."""
 
 _TAG = "tag:yaml.org,2002:"
 _PATTERNS = {
@@ -35,11 +35,11 @@ _PATTERNS = {
     ),
     "merge": ("<<", ("<",)),
 }
-"""Kinds of plain text, by tag: pattern, and first characters. The first match counts."""
+"""Kinds of plain text, by tag: pattern, and possible first characters. The first match counts."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Core schema of YAML 1.2; sizes are bounded with aliases expanded."""
+    """Loader for the core schema of YAML 1.2; sizes are bounded with aliases expanded."""
 
     yaml_implicit_resolvers: dict[str, object] = {}  # noqa: RUF012 (as PyYAML declares it)
 
@@ -50,7 +50,7 @@ class _Loader(yaml.SafeLoader):
         """Values, characters and levels of each finished node, with aliases expanded."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Compose as PyYAML, and count; an anchor is known before its node is finished."""
+        """Compose like PyYAML, and count nodes; an anchor is known before its node is finished."""
         alias = self.check_event(yaml.AliasEvent)
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         self._level += 1
@@ -159,12 +159,12 @@ def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
 _QUICK: type[_Loader] = _Loader
 """Loader that is tried first."""
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
-"""Text that libyaml and PyYAML's own scanner may read differently; the latter gets it."""
+"""Pattern of text that libyaml and PyYAML's scanner may read differently; PyYAML's scanner reads such text."""
 if yaml.__with_libyaml__:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
     class _Quick(_Loader, CParser):
-        """The same over the events of libyaml, in a quarter of the time."""
+        """The same loader with the parser of libyaml, which takes a quarter of the time."""
 
         def __init__(self, source: str) -> None:
             super().__init__(source)
@@ -206,12 +206,12 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """Return the number in ``word`` as in a scenario, others unchanged. Raises ConfigError if ambiguous."""
+    """Return ``word`` as a number, if it is one in a scenario, else unchanged. Raises ConfigError if ambiguous."""
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 
 
 def dump(data: object, rows: bool = False) -> str:
-    """Return data as YAML of both versions, floats by repr (exact); ``rows``: lists of numbers on one line."""
+    """Return data as YAML 1.1 and 1.2 text, with exact floats; ``rows`` puts lists of numbers on one line."""
     flow = None if rows else False
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=flow))

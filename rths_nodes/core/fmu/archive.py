@@ -84,7 +84,6 @@ class Archive:
             raise ConfigError(f"is no FMU: has no {DESCRIPTION}")
 
     def _check_directory(self) -> None:
-        """Refuse a directory that would fill the memory."""
         try:
             with Path(self.path).open("rb") as file:
                 size = file.seek(0, os.SEEK_END)

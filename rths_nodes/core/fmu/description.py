@@ -272,7 +272,6 @@ UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not d
 
 
 def _read(package: Any, folder: str) -> Any:
-    """Return the description in ``folder``, valid except for undefined units."""
     try:
         return package.read_model_description(folder)
     except package.model_description.ValidationError as error:

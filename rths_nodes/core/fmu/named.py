@@ -123,7 +123,6 @@ def check_axes(axes: Iterable[str], test: TestContext) -> None:
 
 
 def _check_units(params: FmuParams, description: Description, problems: Problems) -> None:
-    """Refuse units for variables that are not converted; their names may be misspelt."""
     used = {row.name for row in params.rows() if row.quantity}
     for name, unit in params.units.items():
         if name not in used:
@@ -143,7 +142,6 @@ def _feed(params: FmuParams, description: Description, causality: str) -> Feed:
 
 
 def _setter(description: Description, variable: Variable) -> str:
-    """Return the type by which fmpy sets a variable; an enumeration is an integer."""
     if variable.kind == "Enumeration":
         return "Integer" if description.version == 2 else "Int64"
     return variable.kind

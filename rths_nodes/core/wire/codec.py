@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sample types <-> CDR bytes, little endian.
+"""Conversion between sample types and CDR bytes, little endian.
 
-A message of bounded arrays has a constant layout once the lengths of its arrays are fixed: one precompiled
-``struct`` packs and unpacks it (about 2 us; rclpy's typed conversion takes 20). Padding is zero. Values are copied
-out of the buffer, so that arrays are aligned; they are read-only, because nodes of one process share a sample.
+A message of bounded arrays has a constant layout once the lengths of its arrays are fixed. One precompiled
+``struct`` packs and unpacks it in about 2 us; rclpy's typed conversion takes 20 us. Padding is zero. Values are
+copied out of the buffer, so that arrays are aligned. Arrays are read-only, because nodes of one process share a
+sample.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ TO_LIST = methodcaller("tolist")
 
 
 class Codec:
-    """Sample types of one rig <-> bytes. Stamps are nanoseconds since the epoch.
+    """Converts samples of one rig to bytes and back. Stamps are nanoseconds since the epoch.
 
     ``n_auxiliary`` counts measured auxiliary channels, ``n_inputs`` channels of a command, ``n_state`` the
     compensator's internal quantities, ``n_updating`` quantities of learning copies. The last ``n_force`` axes may
-    be controlled by force. All messages belong to ``run``; others cannot be unpacked. ``unpack_target``,
+    be controlled by force. All messages belong to ``run``; messages of other runs are refused. ``unpack_target``,
     ``unpack_command`` and ``unpack_measurement`` return the sample of a message and its stamp.
     """
 
@@ -69,7 +70,7 @@ class Codec:
 
     @property
     def largest(self) -> int:
-        """Size of the largest of these messages, bytes."""
+        """Size of the largest message, bytes."""
         return max(
             layout.size for layout in (self._target, self._command, self._measurement, self._state, self._updating)
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layout of a message, read from its ``.msg`` text in ``msg/``, which alone defines the format.
 
-Messages of one run have a mark, their field ``run``, after a header with an empty ``frame_id``. It has constant
-length and position, so that layouts are constant and a node compares these bytes first.
+Messages of one run have a mark, the field ``run``, after a header with an empty ``frame_id``. The mark has
+constant length and position, so that layouts are constant and a node can compare these bytes first.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
 
 LENGTH = 23
-"""Characters of a mark, so that its field ends where numbers are aligned."""
+"""Number of characters of a mark; numbers after its field are aligned."""
 FIELD_AT = 20
-"""Offset of the field in a message: after encapsulation, stamp, and empty ``frame_id`` with any padding."""
+"""Offset of the field ``run`` in a message: after encapsulation, stamp, and empty ``frame_id`` with padding."""
 FIELD_SIZE = 4 + LENGTH + 1
-"""Bytes of that field: length, characters, and a zero."""
+"""Size of the field ``run``, bytes: length, characters, and a zero."""
 NO_RUN = struct.pack("<I", 1) + b"\0"
-"""Field of a message whose sender does not know the run."""
+"""Field ``run`` of a message whose sender does not know the run."""
 _BEFORE = "rths_"
 
 
@@ -39,9 +39,9 @@ def mark_of(run_id: str, salt: str = "") -> str:
 
 
 class RunMark:
-    """Run, as known to a node; its ``mark`` is empty while unknown.
+    """Mark of the run, as known to a node; ``mark`` is empty while the run is unknown.
 
-    ``field`` are the bytes at ``FIELD_AT`` of every message of the run, or of no run.
+    ``field`` has the bytes at ``FIELD_AT`` of every message of the run; while unknown, bytes that match no run.
     """
 
     def __init__(self, mark: str = "") -> None:
@@ -68,7 +68,7 @@ def _field(mark: str) -> bytes:
 T = TypeVar("T")
 ENCAPSULATION = b"\x00\x01\x00\x00"
 HEAD = struct.Struct(f"<4x2I8x{FIELD_SIZE}xI")
-"""Beginning of every message of a stream: seconds and nanoseconds of its stamp, sample or step number."""
+"""First numbers of every message of a stream: seconds and nanoseconds of its stamp, and sample or step number."""
 EMPTY = 1
 """Length of the empty ``frame_id`` of a header: its final zero."""
 HEADER = "std_msgs/Header"
@@ -76,11 +76,11 @@ HEADER = "std_msgs/Header"
 TIME = "builtin_interfaces/Time"
 """Type of the first field before version 2."""
 TRAILING = 8
-"""Bytes that the middleware may append: it aligns for the numbers of an array even without any."""
+"""Number of bytes that the middleware may append; it aligns even for the numbers of an empty array."""
 SEPARATOR = "=" * 80
-"""Separator in recorded definitions, followed by the types inside the message."""
+"""Separator in recorded definitions, before the types that the message contains."""
 Make = Callable[[tuple[int, ...], list[Array], list[bytes]], T]
-"""Makes a sample from integers, float64 arrays and uint8 arrays."""
+"""Function that makes a sample from integers, float64 arrays and uint8 arrays."""
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float32": ("f", 4), "float64": ("d", 8)}
 FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
@@ -107,8 +107,8 @@ def bound_of(message: str, field: str) -> int:
 class Layout:
     """Constant layout of a message of ``run``: header, mark, scalars, bounded arrays of ``lengths`` by name.
 
-    An array without a length is empty. float64 scalars form one more array before the others. Raises ConfigError
-    for a length beyond the bound.
+    An array without a length is empty. float64 scalars form an additional array before the others. Raises
+    ConfigError for a length beyond the bound of the array.
     """
 
     def __init__(self, message: str, lengths: Mapping[str, int], run: RunMark) -> None:
@@ -116,7 +116,7 @@ class Layout:
         self._run = run
         counts: list[int] = []
         reals, self._numbers, self._octets = slice(0, 0), list[slice](), list[slice]()
-        # complete, and without float64 and array entries
+        # format of the complete message, and format without float64 and array entries
         parts, integers = [f"<4s3I4x{FIELD_SIZE}s"], [f"<4s2I8x{FIELD_SIZE}s"]
         offset, scalars = FIELD_AT - len(ENCAPSULATION) + FIELD_SIZE, 0
         for name, kind, bound in fields(message):
@@ -161,9 +161,9 @@ class Layout:
         return self._struct.pack(*row)
 
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
-        """Return a function from the bytes of a message to the result of ``make``, and its stamp, ns.
+        """Return a function that converts a message's bytes to the result of ``make``, and its stamp in ns.
 
-        It raises ValueError for another layout or run. The last result is cached, for other nodes of the process.
+        The function raises ValueError if layout or run differ. It caches the last result for nodes of the process.
         """
         last: tuple[bytes, tuple[T, int]] | None = None
 
@@ -178,7 +178,7 @@ class Layout:
                 raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
             if row[3] != self._run.field:
                 raise ValueError(f"{self.message}: of another run")
-            # a copy, because numbers are aligned only without the encapsulation; bytes are read-only
+            # copy, because numbers are aligned only without the encapsulation; bytes are read-only
             content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
             numbers, octets = map(content.__getitem__, self._numbers), map(data.__getitem__, self._octets)
             values = make(row[self._head], list(numbers), list(octets)), row[1] * SECOND + row[2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages at a low rate <-> plain data (CDR, little endian), for any message of ``msg/``."""
+"""Conversion between low-rate messages (CDR, little endian) and plain data, for any message of ``msg/``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, desc
 
 
 def encode(message: str, values: Data) -> bytes:
-    """Return CDR bytes of a message from plain values, a header from ``stamp`` (ns) and ``frame_id``."""
+    """Return CDR bytes of a message from plain values; its header is made from ``stamp`` (ns) and ``frame_id``."""
     out = bytearray(ENCAPSULATION)
 
     def put(code: str, size: int, *numbers: object) -> None:
