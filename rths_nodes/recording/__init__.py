@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings: writing, reading, recovering, analysing; no ROS here."""
+"""Recordings: writing, reading, recovering, analysing; without ROS."""

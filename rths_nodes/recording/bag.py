@@ -2,8 +2,9 @@
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
 During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`) and passes it to the
-operating system every 0.1 s: a killed recorder loses no more, and no message waits for compression. ``close``
-makes it an indexed file, :func:`recover` does so after a crash, :func:`read` reads both.
+operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost, and no message waits for
+compression. ``close`` converts the journal to an indexed file; :func:`recover` does this after a crash.
+:func:`read` reads both.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ __all__ = [
 ]
 
 FLUSH_INTERVAL = 0.1
-"""Messages that a killed recorder may lose, s."""
+"""Longest time whose messages are lost if the recorder is killed, s."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -80,7 +81,7 @@ _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+
 
 
 def definition(kind: str) -> str:
-    """Definition of a message type and nested ones (MCAP ``ros2msg``). Raises ConfigError."""
+    """Definition of a message type and its nested types (MCAP ``ros2msg``). Raises ConfigError."""
     texts: dict[str, str] = {}
     waiting = [kind]
     while waiting:
@@ -155,7 +156,7 @@ class Topic:
 
     @property
     def of_test(self) -> bool:
-        """False for messages of other programs."""
+        """False for messages from other programs."""
         return self.type.startswith(f"{PACKAGE}/")
 
 
@@ -178,7 +179,7 @@ def _of_channel(topic: Topic) -> dict[str, str]:
 
 
 def _announcement(topic: Topic, number: int) -> bytes:
-    """Schema and channel records of another topic, both with the ``number`` of the channel."""
+    """Return the schema and channel records of another topic; ``number`` is used for both."""
     builder = RecordBuilder()
     Schema(number, definition(topic.type).encode(), "ros2msg", topic.type).write(builder)
     Channel(number, topic.name, "cdr", _of_channel(topic), number).write(builder)
@@ -200,7 +201,7 @@ def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
     except OSError as error:
         raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
+        with contextlib.suppress(OSError):  # a file system may not support locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_all(file, head)
     except OSError as error:
@@ -224,10 +225,10 @@ def _in_place(path: Path, file: FileIO) -> bool:
 
 
 class Writer:
-    """Writes a recording into ``directory``, which it makes; not thread-safe.
+    """Writes a recording into ``directory``, which it creates; not thread-safe.
 
-    ``information`` on the test (scenario, run id, versions) is written at once. Raises ConfigError for a directory
-    with a recording, a read-only place, and a message type that is not installed.
+    ``information`` on the test (scenario, run id, versions) is written at once. Raises ConfigError if the
+    directory contains a recording or cannot be written, or if a message type is not installed.
     """
 
     def __init__(self, directory: Path | str, topics: Sequence[Topic], information: Mapping[str, str]) -> None:
@@ -243,7 +244,7 @@ class Writer:
         return {name: count for name, (_, count) in self._channels.items()}
 
     def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None:
-        """Announce another topic with messages of type ``kind``. Raises ConfigError if that is not installed."""
+        """Add a topic with messages of type ``kind``. Raises ConfigError if the type is not installed."""
         qos = offered_qos("reliable" if reliable else "best_effort", "transient_local" if latched else "volatile")
         number = len(self._channels) + 1
         self._pending.append(_announcement(Topic(topic, kind, qos), number))
@@ -252,7 +253,7 @@ class Writer:
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
         """Append the CDR bytes of a message, stamped in ns since the epoch.
 
-        Raises KeyError for an unannounced topic and RecordingError when the disk is full.
+        Raises KeyError for an unknown topic, and RecordingError if the disk is full.
         """
         channel = self._channels[topic]
         channel[1] += 1
@@ -267,9 +268,9 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Pass all messages to the operating system, which keeps them if this process dies.
+        """Pass all messages to the operating system, which keeps them if this process is killed.
 
-        Raises RecordingError when the disk is full, and if the file was moved.
+        Raises RecordingError if the disk is full or the file was moved.
         """
         self._due = 0.0 if self._failure else monotonic() + FLUSH_INTERVAL
         data = b"".join(self._pending)
@@ -289,10 +290,9 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, first and last sample) and index the file. A second call does
-        nothing.
+        """Add the last ``information`` (outcome, first and last sample) and index the file; may be called again.
 
-        Raises RecordingError; written data can then be recovered.
+        Raises RecordingError; the written data can then be recovered.
         """
         if self._file.closed:
             return
@@ -320,7 +320,7 @@ class Bag:
     notes: tuple[str, ...] = ()
 
     def messages(self) -> Iterator[tuple[str, bytes, int]]:
-        """Yield topic, CDR bytes and stamp (ns) of each message, in order of writing.
+        """Yield topic, CDR bytes and stamp (ns) of each message, in the order of writing.
 
         Raises RecordingError for a damaged indexed file; damaged messages of a journal are skipped.
         """
@@ -341,7 +341,7 @@ class Bag:
 
 
 def read(path: Path | str) -> Bag:
-    """Open the recording at ``path``; a journal is read up to its damage, with ``notes``. Raises ConfigError."""
+    """Open the recording at ``path``. A damaged journal is read with ``notes``. Raises ConfigError."""
     file = recording(path)
     inventory = Inventory()
     try:
@@ -361,7 +361,7 @@ def read(path: Path | str) -> Bag:
 
 
 def _summarised(file: Path, inventory: Inventory) -> bool:
-    """Take the records of a file's summary; return False if it has none. Raises RecordingError."""
+    """Read the summary of a file; return False if there is none. Raises RecordingError."""
     if not has_summary(file):
         return False
     for opcode, content in summary(file):
@@ -370,7 +370,7 @@ def _summarised(file: Path, inventory: Inventory) -> bool:
 
 
 def _scan(file: Path, inventory: Inventory) -> int:
-    """Take all records of a file; return the number of lost bytes. Raises RecordingError."""
+    """Read all records of a file; return the number of lost bytes. Raises RecordingError."""
     with file.open("rb") as stream:
         contents = Contents(stream, stream.seek(0, 2))
         for _ in contents.taken(inventory.add):
@@ -414,9 +414,9 @@ def _bag(
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     """Index the journal of a killed recorder, in ``directory`` or as a file; a complete recording is not changed.
 
-    Damaged parts are left out and reported. With ``out`` the recording is made in that directory, without changing
-    the original. Raises ConfigError without a recording, for a recording in use or of another recorder, and if
-    ``out`` is taken; RecordingError if it cannot be written.
+    Damaged parts are omitted and reported. With ``out`` the recording is created in that directory, and the
+    original is not changed. Raises ConfigError if there is no recording, if it is in use or was made by another
+    recorder, and if ``out`` already exists; RecordingError if the recording cannot be written.
     """
     path = recording(directory)
     if out is not None:
@@ -448,7 +448,7 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
 
 
 def in_use(path: Path) -> bool:
-    """Return whether a recorder, or another recovery, has the file open."""
+    """Return True if a recorder, or another recovery, has the file open."""
     with path.open("rb") as stream:
         return _locked(stream)
 
@@ -458,7 +458,7 @@ def _locked(stream: IO[bytes]) -> bool:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:  # the file system does not support locks
         return False
     return False
 
@@ -479,7 +479,7 @@ def _examined(path: Path) -> tuple[int, list[str]]:
 
 
 def _recovered_in(path: Path, directory: Path) -> Recovered:
-    """Recover ``path`` into its own directory; nothing is left there after a failure."""
+    """Recover ``path`` into ``directory``, and remove a new directory after a failure."""
     new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -34,11 +34,11 @@ OF_LOADS = {"target": "N", "command": "N", "held": "m"} | {
     name: unit for name, unit in OF_AXES.items() if name not in ("target", "command")
 }
 LONGEST_FIELD = 31
-"""Characters of a MATLAB field name."""
+"""Maximum number of characters in a MATLAB field name."""
 
 
 class History(NamedTuple):
-    """``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, and names of the columns."""
+    """``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, and the names of the columns."""
 
     name: str
     values: Array
@@ -60,7 +60,7 @@ def samples_of(run: Run) -> list[History]:
 
 
 def steps_of(run: Run) -> list[History]:
-    """Return histories with a value for each integration step, or for each but the last."""
+    """Return the histories with a value for each integration step, or for each step but the last."""
     histories = [History("step_time", run.step_time, "s")]
     histories += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in OF_DOF.items()]
     return [history for history in histories if history.values.size and np.isfinite(history.values).any()]
@@ -85,7 +85,7 @@ def facts_of(run: Run) -> dict[str, str]:
 
 
 def columns_of(histories: list[History]) -> dict[str, list[float]]:
-    """Return columns under names with units: ``floor_1.force (N)``."""
+    """Return the columns by name with unit: ``floor_1.force (N)``."""
     columns = {}
     for history in histories:
         unit = f" ({history.unit})" if history.unit else ""
@@ -96,7 +96,7 @@ def columns_of(histories: list[History]) -> dict[str, list[float]]:
 
 
 def write_csv(histories: list[History], path: Path) -> None:
-    """Write the columns, padded by empty cells. Raises OSError."""
+    """Write the columns; shorter ones are padded with empty cells. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns_of(histories), path)
 

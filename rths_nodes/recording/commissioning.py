@@ -17,7 +17,7 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
-"""Version of the layout of the file; a file of another one is refused."""
+"""Version of the file layout; a file with another version is refused."""
 HEAD = (
     "# What the commissioning of this rig has found, before any specimen: written by rths commission, not to be\n"
     "# edited. It holds for 12 months, and for the port, channels, limits and receiver that it was made with.\n"
@@ -38,7 +38,7 @@ def write(result: Commissioning, path: Path | str) -> None:
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing ``paths`` to names with the time of their last change; return them. Raises ConfigError."""
+    """Copy existing ``paths`` to names with their modification time; return the copies. Raises ConfigError."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")
@@ -66,9 +66,9 @@ def of_rig(rig: Path | str) -> Commissioning | None:
 
 
 def in_effect(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
-    """Return the commissioning of the file ``rig``, and why it prevents moving rungs, or empty.
+    """Return the commissioning in the file ``rig``, and the reason why it prevents moving rungs, or empty.
 
-    Simulators and emulators need none. Raises ConfigError for an invalid file.
+    Simulators and emulators need no commissioning. Raises ConfigError for an invalid file.
     """
     if not rig or Assembly(scenario).port.simulated:
         return None, ""

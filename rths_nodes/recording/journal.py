@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of a journal to a recording for rosbag2 tools, after a clean stop or a crash.
+"""Conversion of a journal to a recording for rosbag2 tools, after a normal stop or a crash.
 
-A journal is an MCAP file (https://mcap.dev/spec) that is only appended to: no chunks, no index, no footer. All its
-complete records can be read whenever the recorder died. :func:`index` copies them into an indexed file, writes
-``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal by the copy: a crash in between leaves the
-journal unchanged. A damaged indexed file is rebuilt in the same way, and kept.
+A journal is an append-only MCAP file (https://mcap.dev/spec) without chunks, index and footer. All its complete
+records can be read, whenever the recorder stopped. :func:`index` copies them into an indexed file, writes
+``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal with the copy: a crash before that leaves
+the journal unchanged. A damaged indexed file is rebuilt in the same way; the original is kept.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ class Described:
 
 
 class Inventory:
-    """Takes the records of a file one by one, from its index and from between the messages.
+    """Reads the records of a file, both in its index and between messages.
 
-    ``counts`` of messages by channel number; ``stated`` by the index.
+    ``counts``: messages by channel number; ``stated``: the counts in the index.
     """
 
     def __init__(self) -> None:
         self.schemas: dict[int, Schema] = {
             0: Schema(id=0, data=b"", encoding="", name="")
-        }  # 0: a channel without a schema
+        }  # 0: channels that have no schema
         self.channels: dict[int, Described] = {}
         self.counts: dict[int, int] = {}
         self.stated: dict[int, int] | None = None
         self.information: dict[str, str] = {}
         self.distribution = ""
         self.bag_metadata = ""
-        """Text of ``metadata.yaml`` without its head, as in an indexed file."""
+        """Text of ``metadata.yaml`` without its head, as stored in an indexed file."""
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Take a record. Raises ValueError if it is damaged, or belongs to an unknown channel."""
+        """Read a record. Raises ValueError if it is damaged, or belongs to an unknown channel."""
         if opcode == Opcode.MESSAGE:
             if len(content) < MESSAGE.size:
                 raise ValueError("message without its head")
@@ -112,13 +112,13 @@ def _offered(text: str) -> list[dict[str, object]]:
 
 
 METADATA_VERSION = 9
-"""Version of ``metadata.yaml``, as rosbag2 numbers it."""
+"""Version of ``metadata.yaml`` in rosbag2."""
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Bytes lost by one damaged byte, a tenth of a second at 1024 Hz. Larger chunks save 2 % of the file."""
+"""Bytes lost through one damaged byte: a tenth of a second at 1024 Hz. Larger chunks save 2 % of the file."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
-"""Bytes after the last complete record that an unfinished write explains."""
+"""Largest number of bytes after the last complete record that an interrupted write can leave."""
 
 
 @attrs.frozen
@@ -157,7 +157,7 @@ class _Copy:
         return self._found.information
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Copy one record. Raises ValueError for an invalid one."""
+        """Copy one record. Raises ValueError if it is invalid."""
         self._found.add(opcode, content)
         if opcode == Opcode.MESSAGE:
             number, sequence, stamp, published = MESSAGE.unpack_from(content)
@@ -185,7 +185,7 @@ class _Copy:
         self._writer.add_metadata(INFORMATION, dict(information))
 
     def finish(self, file_name: str) -> str:
-        """Complete the file, to be named ``file_name``; return the text of ``metadata.yaml``."""
+        """Complete the file, which will be named ``file_name``; return the text of ``metadata.yaml``."""
         bag = self._bag_metadata(file_name)
         distribution = self._found.distribution
         self._writer.add_metadata(ROSBAG2, {"serialized_metadata": dump(bag), "ROS_DISTRO": distribution})
@@ -231,10 +231,10 @@ def _topic_metadata(described: Described) -> dict[str, object]:
 
 
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
-    """Copy the complete records of ``path`` into an indexed file, in its place or as ``target``.
+    """Copy the complete records of ``path`` into an indexed file, which replaces ``path`` or is ``target``.
 
-    ``recovering`` records losses in its information. Needs constant memory, and disk space for the copy. Raises
-    RecordingError, with ``path`` unchanged.
+    If ``recovering``, losses are recorded in its information. Needs constant memory, and disk space for the copy.
+    Raises RecordingError; ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)
@@ -290,7 +290,7 @@ def _kept(path: Path) -> list[str]:
     kept = next(name for name in names if not name.exists())
     try:
         os.link(path, kept)
-    except OSError:  # a file system without links
+    except OSError:  # the file system does not support links
         path.replace(kept)
     return [f"the damaged file is kept as {kept.name}"]
 

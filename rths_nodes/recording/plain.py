@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dataclass records as plain data, and back by a strict reader; atomic files of them."""
+"""Conversion of dataclass records to plain data and back, with strict checks; atomic files of such records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace the file at ``path`` by ``text``, atomically, also in a crash. Raises OSError (file unchanged)."""
+    """Replace the file at ``path`` with ``text``, atomically, also in a crash. Raises OSError (file unchanged)."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:
@@ -47,7 +47,7 @@ def text_of(record: object, version: int, head: str = "") -> bytes:
 
 
 def read(cls: type[T], path: Path, version: int) -> T:
-    """Read the record of ``cls`` at ``path``. Raises ConfigError with all problems of the file."""
+    """Read the record of type ``cls`` at ``path``. Raises ConfigError with all problems of the file."""
     try:
         text = read_text(path)
     except OSError as error:
@@ -67,18 +67,18 @@ def read(cls: type[T], path: Path, version: int) -> T:
 
 
 def plain(value: object) -> Any:
-    """Convert ``value`` for YAML: mappings, lists, numbers, texts; anything else by its text."""
+    """Convert ``value`` for YAML: mappings, lists, numbers, strings; convert other types to strings."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in list(value.items())}
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in list(value)]  # a snapshot: others may modify it
+        return [plain(entry) for entry in list(value)]  # a snapshot: another thread may modify it
     if hasattr(value, "tolist"):  # numpy numbers and arrays
         return plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, (bool, int, float, str)):  # with subclasses such as IntEnum
+    if isinstance(value, (bool, int, float, str)):  # including subclasses such as IntEnum
         return next(kind(value) for kind in (int, float, str) if isinstance(value, kind))
     return str(value)
 
@@ -109,7 +109,7 @@ def built(cls: type[T], data: object, path: str) -> T:
 
 
 def _checked(kind: object, value: object, path: str) -> object:
-    """Return ``value`` checked against the annotation ``kind`` of a field. Raises ConfigError."""
+    """Check ``value`` against the annotation ``kind`` of a field and return it. Raises ConfigError."""
     parts = typing.get_args(kind)
     match typing.get_origin(kind) or kind:
         case typing.Any:
@@ -144,7 +144,7 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 
 def _scalar(kind: Any, value: Any, path: str) -> object:
-    """Check text, flag or number; a number may be nan for a missing measurement, never infinite."""
+    """Check a string, flag or number. A number may be NaN (missing measurement), but not infinite."""
     right = type(value) is kind or (kind is float and type(value) is int)
     if not right or (kind is float and math.isinf(value)):
         raise ConfigError(f"{path} = {show(value)}: must be {_WORDS[kind]}")

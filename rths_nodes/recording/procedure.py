@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File of a procedure, ``procedure.yaml`` next to the recordings of its rungs: rewritten after every act.
+"""File of a procedure, ``procedure.yaml`` next to the recordings of its rungs, rewritten after every act.
 
-It is replaced atomically. Numbers are in SI units, times in ISO 8601 with their offset from UTC. Its last line
-ends the YAML document (``...``), which a truncated file lacks. During a procedure a locked file reserves space, so
-that the end can be recorded on a full disk.
+It is replaced atomically. Numbers are in SI units, times in ISO 8601 with their UTC offset. The last line ends the
+YAML document (``...``); a truncated file lacks this line. During a procedure a locked file reserves space, so that
+the end can be recorded on a full disk.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rths_nodes.recording.records import RecordingError, reason
 FILE = "procedure.yaml"
 ROOM = f".{FILE}.room"
 LEAST_ROOM = 1 << 18
-"""Smallest reserved space, bytes; twice the size of a longer record."""
+"""Minimum reserved space, bytes; for a longer record, twice its size."""
 VERSION = 1
-"""Version of the layout of the file; a file of another one is refused."""
+"""Version of the file layout; a file with another version is refused."""
 HEAD = (
     "# The record of this test: written by rths_nodes after every act, not to be edited.\n"
     "# SI units (m, N, s), by the names of the axes; times with their offset from UTC.\n"
@@ -37,7 +37,7 @@ def write(record: ProcedureRecord, folder: Path | str) -> Path:
 
 
 class RecordFile:
-    """File of one procedure in ``folder``, which it makes; thread-safe."""
+    """File of one procedure in ``folder``, which it creates; thread-safe."""
 
     def __init__(self, folder: Path | str) -> None:
         self.path = Path(folder) / FILE
@@ -46,10 +46,9 @@ class RecordFile:
         self._written = False
 
     def write(self, record: ProcedureRecord, last: bool = False) -> Path:
-        """Write ``record`` atomically; return the path. The ``last`` time it uses the reserved space.
+        """Write ``record`` atomically; return the path. The ``last`` write uses the reserved space.
 
-        Raises ConfigError if it cannot be written at the start, and RecordingError later; the old file is
-        unchanged.
+        Raises ConfigError if the first write fails, and RecordingError later; the old file is unchanged.
         """
         with self._lock:
             try:
@@ -69,10 +68,10 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """Reserve space; required at first, later a failure shows at the last write."""
+        """Reserve space. The first reservation must succeed; the last write reports a later failure."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
-            with contextlib.suppress(OSError):  # a file system without locks
+            with contextlib.suppress(OSError):  # a file system may not support locks
                 fcntl.flock(self._room, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.posix_fallocate(self._room, 0, LEAST_ROOM)
         elif os.fstat(self._room).st_size < size:
@@ -99,7 +98,7 @@ def under_way(folder: Path | str) -> bool:
 
 
 def exists(folder: Path | str) -> bool:
-    return os.path.isfile(Path(folder) / FILE)  # false also for a name that is too long
+    return os.path.isfile(Path(folder) / FILE)  # also False if the name is too long
 
 
 class OfProcedure(NamedTuple):
@@ -108,16 +107,16 @@ class OfProcedure(NamedTuple):
 
 
 def of_recording(path: Path | str) -> OfProcedure | None:
-    """Return the procedure of the recording at ``path``, or None. Raises as :func:`read`."""
+    """Return the procedure of the recording at ``path``, or None. Raises the errors of :func:`read`."""
     recording = Path(path).resolve()
     folder = recording if recording.is_dir() else recording.parent
     return OfProcedure(read(folder.parent), folder.name) if exists(folder.parent) else None
 
 
 def last_moving(folder: Path | str) -> Path | None:
-    """Return the recording of the last rung in ``folder`` that moved the rig; of the last rung if none did.
+    """Return the recording of the last rung in ``folder`` that moved the rig, or of the last rung if none did.
 
-    None if the test ended before a motion: the result of a simulator is not the result of the test.
+    Return None if the test ended before any motion, because a simulator's result is not the result of the test.
     """
     folder = Path(folder)
     record = read(folder)
@@ -128,5 +127,5 @@ def last_moving(folder: Path | str) -> Path | None:
 
 
 def read(folder: Path | str) -> ProcedureRecord:
-    """Read the record in ``folder``. Raises ConfigError with its path, and all its problems."""
+    """Read the record in ``folder``. Raises ConfigError with the path and all problems of the file."""
     return plain.read(ProcedureRecord, Path(folder) / FILE, VERSION)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording -> Run, without ROS, and without the components of the test.
+"""Conversion of a recording to a Run, without ROS and without the components of the test.
 
-Message layouts come from the recorded definitions, names of degrees of freedom and internal quantities from
+Message layouts come from the recorded definitions; names of degrees of freedom and internal quantities come from
 TestState and NodeStatus.
 """
 
@@ -40,22 +40,22 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Lengths of messages tried for a layout, and messages of each."""
+"""Number of message lengths tried for a layout, and of messages tried for each."""
 
 BATCH = 4096
-"""Messages of a stream unpacked together."""
+"""Number of messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
-"""Bound on the length of a history: multiple of the received messages, plus samples. A damaged number beyond does
-not extend it."""
+"""Largest length of a history: multiple of the number of received messages, plus samples. A larger, damaged number
+does not extend the history."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """Read the recording at ``path``, finished or not; ``notes``: skipped messages. Raises ConfigError."""
+    """Read the recording at ``path``, finished or not. ``notes`` report skipped messages. Raises ConfigError."""
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: {_why_no_test(recording)}")
     origin = Path(path).absolute()
-    folders = [origin, *origin.parents[:2]]  # the recording may be a file in its folder, in a test's folder
+    folders = [origin, *origin.parents[:2]]  # the recording may be a file in its folder, or in a test's folder
     scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
     contents = _Contents(recording)
     try:
@@ -74,9 +74,9 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
-    """Return the fields of the messages of streams, by name, in the order of their numbers.
+    """Return the fields of the messages of the streams ``names``, in the order of the message numbers.
 
-    Raises ConfigError for a stream that is damaged, or has not all messages from 0 on.
+    Raises ConfigError if a stream is damaged, or lacks messages from 0 on.
     """
     recording = bag.read(os.fspath(path))
     waiting: dict[str, list[bytes]] = {name: [] for name in names}
@@ -110,7 +110,7 @@ def _why_no_test(recording: bag.Bag) -> str:
 
 
 class _Contents:
-    """Data from the messages of a recording; topics by the last part of their names."""
+    """Data from the messages of a recording; keys are the last parts of the topic names."""
 
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
@@ -128,7 +128,7 @@ class _Contents:
         self._far: dict[str, tuple[int, int]] = {}
 
     def add(self, topic: str, data: bytes) -> None:
-        """Take a message. Raises ValueError if a stream contradicts its definition."""
+        """Store a message. Raises ValueError if a stream contradicts its definition."""
         if (waiting := self._waiting.get(topic)) is not None:
             waiting.append(data)
             if len(waiting) == BATCH:
@@ -136,7 +136,7 @@ class _Contents:
             return
         try:
             self._add_text_message(topic, data)
-        except (ValueError, KeyError, TypeError):  # a missing field, or one of another kind
+        except (ValueError, KeyError, TypeError):  # a field is missing or has the wrong type
             self._damaged[topic] += 1
 
     def _add_text_message(self, topic: str, data: bytes) -> None:
@@ -173,7 +173,7 @@ class _Contents:
         waiting.clear()
 
     def rows(self, n_axes: int, modes: bool) -> dict[str, dict[str, Array]]:
-        """Return the fields of each stream for a Run, one row for each sample or step; nan if missing."""
+        """Return the fields of each stream for a Run, one row per sample or step; missing values are NaN."""
         for topic in self._waiting:
             self._unpack(topic)
         counts = {stream: self._count(stream) for stream in STREAMS if stream != TOPIC}
@@ -211,7 +211,7 @@ class _Contents:
         return notes
 
     def _length(self, stream: str, name: str) -> int:
-        """Length of the array ``name``, from names if there was no message."""
+        """Return the length of the array ``name``; without a message it is derived from names."""
         names = self._dof_names if stream == "target" else self._state_names
         return next((batch[name].shape[1] for batch in self._batches[stream] if name in batch), len(names))
 
@@ -270,7 +270,7 @@ STREAMS = {
     "target": "step",
     TOPIC: "sample",
 }
-"""Topics of the histories, and the field that numbers their messages."""
+"""Topics of the histories, and the field with the message number."""
 
 
 def _last(topic: str) -> str:
@@ -282,10 +282,10 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
-    """Return the checked scenario of a recording. Raises ConfigError with ``origin``.
+    """Return the checked scenario of a recording. Raises ConfigError that begins with ``origin``.
 
-    Copies of files are searched below ``folders`` first. Components, or parameters, that are not installed here
-    are kept as recorded; building them is refused with the reason.
+    Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
+    kept as recorded; building them raises an error with the reason.
     """
     data = parse(text, origin)
     if not isinstance(data, Mapping):
@@ -330,12 +330,12 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 class StreamLayout:
     """Layout of a recorded stream, from the definition ``text`` and the lengths in ``message``.
 
-    Raises ValueError if the message contradicts it, and for fields that are neither numbers nor arrays of numbers.
+    Raises ValueError if the message contradicts it, or if a field is neither a number nor an array of numbers.
     """
 
     def __init__(self, text: str, message: bytes) -> None:
         self._fields: list[tuple[str, str, int]] = [("encapsulation", "V4", 0)]
-        """Name, format and offset of each number, or array of numbers."""
+        """Name, format and offset of each number or array of numbers."""
         self._size = len(ENCAPSULATION)
         self._counts: dict[str, int] = {}
         try:
@@ -362,7 +362,7 @@ class StreamLayout:
             raise ValueError(f"a message of another length than {self._size} bytes")
 
     def _add(self, name: str, kind: str, count: int | None = None) -> None:
-        """Add a field, with the alignment of CDR."""
+        """Add a field, aligned according to CDR."""
         code, size = CODES[kind]
         self._size += -(self._size - len(ENCAPSULATION)) % size
         self._fields.append((name, f"<{code}" if count is None else f"({count},)<{code}", self._size))
@@ -384,9 +384,9 @@ class StreamLayout:
         return self._size <= len(message) <= self._size + TRAILING
 
     def columns(self, messages: Sequence[bytes]) -> Columns:
-        """Return the fields of ``messages`` by name: scalars ``(n,)``, arrays ``(n, length)``, except empty ones.
+        """Return the fields of ``messages`` by name: scalars ``(n,)``, non-empty arrays ``(n, length)``.
 
-        Messages of another layout are skipped.
+        Messages with another layout are skipped.
         """
         fitting = [message[: self._size] for message in messages if self._fits(message)]
         rows = np.frombuffer(b"".join(fitting), self._dtype)
@@ -398,7 +398,7 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
-    """Return the layout of more than half of the ``messages``. Raises ValueError."""
+    """Return the layout of the majority of ``messages``. Raises ValueError."""
     problem = ValueError("messages of many layouts")
     for layout in _layouts(text, messages):
         if isinstance(layout, ValueError):
@@ -409,7 +409,7 @@ def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
 
 
 def _layouts(text: str, messages: Sequence[bytes]) -> Iterator[StreamLayout | ValueError]:
-    """Yield layouts of the messages, trying each length a few times, the most frequent first."""
+    """Yield possible layouts of the messages, a few tries per length, the most frequent length first."""
     tried: Counter[int] = Counter()
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
         for message in messages:

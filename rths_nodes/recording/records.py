@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete records of an MCAP file (https://mcap.dev/spec): finished, truncated or damaged."""
+"""Complete records of an MCAP file (https://mcap.dev/spec), which may be finished, truncated or damaged."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 PACKED = "{0}: is compressed as a file, which cannot be read: unpack it with `unzstd {0}`"
 LIBRARY = "rths_nodes"
 INFORMATION = "rths_nodes"
-"""Name of the metadata records with information of a recording; later ones complete the first."""
+"""Name of the metadata records with information on a recording; later records update the first."""
 ROSBAG2 = "rosbag2"
 RECORD = struct.Struct("<BQ")
-"""Opcode and length, before the content of each record."""
+"""Opcode and length, at the beginning of each record."""
 MESSAGE = struct.Struct("<HIQQ")
-"""Channel, sequence, log time and publish time, before the data of a message."""
+"""Channel, sequence, log time and publish time, at the beginning of a message."""
 LARGEST_CHUNK = 1 << 28
-"""Bytes of an unpacked chunk; recorders make far smaller ones."""
+"""Largest unpacked chunk, bytes; recorders write far smaller chunks."""
 _CHECKSUM = 4
-"""Bytes of the checksum at the end of the data; zero if absent."""
+"""Length of the checksum at the end of the data, bytes; the checksum is zero if absent."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
 _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
 
 class RecordingError(RuntimeError):
-    """A recording that cannot continue or cannot be read: path and reason."""
+    """Recording failed or cannot be read; the message has path and reason."""
 
 
 def reason(error: OSError) -> str:
@@ -48,7 +48,7 @@ def reason(error: OSError) -> str:
 
 
 def recording(path: Path | str) -> Path:
-    """Return the MCAP file of a recording, by that file or its directory. Raises ConfigError."""
+    """Return the MCAP file of a recording; ``path`` is the file or its directory. Raises ConfigError."""
     path = Path(path)
     try:
         if path.is_dir():
@@ -74,7 +74,7 @@ def recording(path: Path | str) -> Path:
 
 
 def check_free(directory: Path) -> None:
-    """Raise ConfigError for a place where no recording can be made; nothing is created."""
+    """Raise ConfigError if no recording can be made in ``directory``; create nothing."""
     try:
         if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
             raise ConfigError(f"{directory}: there is a recording already, choose another place")
@@ -109,7 +109,7 @@ def _footer(stream: IO[bytes]) -> Footer | None:
 
 
 class _Whole(ReadDataStream):  # type: ignore[misc]
-    """Raises if fewer bytes are available than requested."""
+    """Stream that raises if fewer bytes are available than requested."""
 
     def read(self, length: int) -> bytes:
         data = bytes(super().read(length))
@@ -138,7 +138,7 @@ def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, in
 
 
 def summary(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield opcode and content of indexed records, and metadata. Raises RecordingError if damaged."""
+    """Yield opcode and content of index and metadata records. Raises RecordingError if they are damaged."""
     with path.open("rb") as stream:
         footer = _footer(stream)
         size = stream.seek(0, 2) - _TAIL
@@ -166,11 +166,11 @@ def _named(path: Path, index: MetadataIndex) -> bytes:
 
 
 class Contents:
-    """Records of an MCAP file's data section, including chunks, up to its complete part.
+    """Records of the data section of an MCAP file, including chunks, up to the end of its complete part.
 
-    Iterate once: opcode and content. Damage raises RecordingError, unless ``lenient``; then a damaged chunk is
-    skipped. ``size`` is the valid part of the file, bytes. Available afterwards: ``damage`` as text, ``end`` of
-    the complete part, and ``lost_bytes``, skipped or after the end.
+    Iterate once: opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is skipped
+    instead. ``size`` is the valid part of the file, bytes. Available afterwards: ``damage`` as text, ``end`` of
+    the complete part, and ``lost_bytes``, which were skipped or follow the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
@@ -183,7 +183,7 @@ class Contents:
         self._stream.seek(len(MAGIC))
         checksum = zlib.crc32(MAGIC)
         for opcode, content, end in whole_records(self._stream, self._size):
-            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # others are damaged records
+            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # otherwise damaged
                 self._check(checksum, int.from_bytes(content, "little"))
                 return
             checksum = zlib.crc32(content, zlib.crc32(RECORD.pack(opcode, len(content)), checksum))
@@ -195,7 +195,7 @@ class Contents:
         self.lost_bytes += self._size - self.end
 
     def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
-        """Yield records accepted by ``take``; one refused with ValueError is damaged, and skipped."""
+        """Yield the records accepted by ``take``. A record refused with ValueError is damaged and skipped."""
         refused = 0
         for opcode, content in self:
             try:
@@ -233,6 +233,6 @@ def _unpacked(content: bytes, end: int) -> bytes:
         if chunk.uncompressed_size > LARGEST_CHUNK:
             raise ValueError(f"{chunk.uncompressed_size} bytes: must be <= {LARGEST_CHUNK}")
         stream, length = get_chunk_data_stream(chunk, validate_crc=True)
-    except Exception as error:  # any error of the decompression library
+    except Exception as error:  # the decompression library may raise any error
         raise RecordingError(f"the chunk that ends at byte {end} is damaged ({error})") from error
     return bytes(stream.read(length))

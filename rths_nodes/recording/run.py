@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run: arrays of a test with its scenario, indices and timing, without ROS."""
+"""Run: the arrays of a test with its scenario, indices and timing, without ROS."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from rths_nodes.loop.scenario.schema import Scenario
 Flags = NDArray[np.uint32]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
-"""Fields of a Target from a model that is not sent completely."""
+"""Fields of a Target that describe a model of which only a part is sent."""
 ELSEWHERE = "elsewhere"
 """Host of an imported test, and type of its unknown parts."""
 _ROWS = 1 << 16
-"""Initial rows of a table, which doubles, since a long test may stop soon."""
+"""Initial number of rows of a table; it is doubled as needed, because a long test may stop early."""
 
 
 @dataclass(eq=False)
 class Loads:
-    """The force axes of a Run, ``names``; arrays ``(n, n_force)``, of samples 0 ... n-1.
+    """Force axes ``names`` of a Run; arrays ``(n, n_force)``, of samples 0 ... n-1.
 
-    ``target`` and ``command`` in N, nan where the axis was held; ``held`` is the displacement command (m) there,
-    nan where its mode was force. ``force``, ``true_force`` in N; ``displacement``, ``true_displacement`` in m.
+    ``target`` and ``command`` in N, NaN while the axis was held; ``held`` is the displacement command (m) then,
+    NaN in force mode. ``force``, ``true_force`` in N; ``displacement``, ``true_displacement`` in m.
     """
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class Loads:
 
     @property
     def error(self) -> Array:
-        """Target minus measured force, N; nan where the axis was held."""
+        """Target minus measured force, N; NaN while the axis was held."""
         return self.target - self.force
 
 
@@ -67,7 +67,7 @@ Rows = dict[str, dict[str, Array]]
 
 
 def split(rows: Mapping[str, Mapping[str, Array]], names: tuple[str, ...]) -> tuple[Rows, Loads | None]:
-    """Split the ``rows`` of a Run (stream, field) into displacement axes, and loads on ``names``."""
+    """Split the ``rows`` of a Run (stream, field) into displacement axes and the force axes ``names``."""
     streams = {stream: dict(fields) for stream, fields in rows.items()}
     if not names:
         return streams, None
@@ -100,21 +100,20 @@ def _of_force(modes: Array) -> NDArray[np.bool_]:
 
 @dataclass(eq=False)
 class Run:
-    """Everything a report needs. ``n`` samples (0 ... n-1), ``n_steps`` steps (0 ... n_steps-1); SI units.
+    """Data of a report. ``n`` samples (0 ... n-1), ``n_steps`` steps (0 ... n_steps-1); SI units.
 
-    Arrays per sample: ``time (n,)`` s; ``target``, ``command`` (as the compensator gave them; before the first
-    command, and during a safe stop, both hold the applied command), ``displacement``, ``true_displacement``
-    ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of measurement and command;
-    ``compensator (n, len(compensator_names))``. A brief run of a study has a row of it for each report of the
-    compensator, and no velocities, accelerations and restoring forces.
-    Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
-    ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
-    ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J of a model that has more
-    degrees of freedom (input, kinetic, strain, damping), else no row. All times and rates are the rig's.
-    ``dof_names``: the observed degrees of freedom, columns of the arrays per step.
+    Arrays per sample: ``time (n,)`` s; ``target``, ``command`` (from the compensator; before the first command,
+    and during a safe stop, both hold the applied command), ``displacement``, ``true_displacement`` ``(n, n_axes)``
+    m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of measurement and command; ``compensator (n,
+    len(compensator_names))``. In a brief run of a study, ``compensator`` has a row per report of the compensator,
+    and there are no velocities, accelerations and restoring forces. Arrays per step: ``step_time (n_steps,)`` s;
+    ``dof_displacement``, ``dof_velocity``, ``dof_acceleration`` ``(n_steps, n_dof)``; ``exact_acceleration``,
+    ``external_force``, ``restoring_force`` ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies``
+    ``(n_steps - 1, 4)`` J (input, kinetic, strain, damping) if the model has more degrees of freedom, else without
+    rows. All times and rates are those measured on the rig. ``dof_names``: the observed degrees of freedom,
+    columns of the arrays per step.
 
-    ``scenario`` is checked, but nothing of it is built: a Run of a recording may have components that are not
-    installed here.
+    ``scenario`` is checked, but its components are not built: they may not be installed here.
     """
 
     scenario: Scenario
@@ -148,7 +147,7 @@ class Run:
     """Quantities of learning copies ``(n, len(updating_names))`` after the samples at ``updating_time``."""
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
-    """Loads of the force axes, which the other arrays leave out, or None."""
+    """Data of the force axes, which the other arrays omit, or None."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -157,12 +156,12 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """``finished``, ``held``, ``tripped`` or another outcome of the recording."""
+        """Outcome of the recording: ``finished``, ``held``, ``tripped`` or another one."""
         return self.information.get("outcome", "unknown")
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """True ``(n,)`` for samples that lack a value of a recorded channel."""
+        """True for each sample that lacks a value of a recorded channel, ``(n,)``."""
         values = np.isfinite(np.hstack((self.target, self.command, self.displacement, self.force)))
         return np.asarray(~values[:, values.any(axis=0)].all(axis=1))
 
@@ -176,7 +175,7 @@ class Run:
 
     @property
     def in_lockstep(self) -> bool:
-        """True without a clock: computing times do not relate to a servo period."""
+        """True if no clock was used: computing times are then unrelated to a servo period."""
         return self.information.get("pace") == LOCKSTEP
 
     @property
@@ -196,7 +195,7 @@ class Run:
     def late(self) -> LateData:
         bridged = np.flatnonzero(self.flags & FLAG_BRIDGED)
         late = LateData.of_bridged(bridged, self.scenario.dt, self.scenario.bridge.max_bridge)
-        # a foreign actuator node reports no timing, versions before 0.10 no gap
+        # other actuator nodes report no timing, versions before 0.10 no gap
         return LateData.from_timing({"longest_gap_s": late.gap} | self.timing, late.bridged, late.max_bridge)
 
     @property
@@ -204,13 +203,13 @@ class Run:
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def rates(self, values: Array) -> Array:
-        """Return the rate of ``values`` ``(n, ...)`` between samples, 1/s; nan across a hold or a pause."""
+        """Return the rate of ``values`` ``(n, ...)`` between samples, 1/s; NaN across a hold or a pause."""
         rates = np.diff(values, axis=0) / self.scenario.dt
         rates[(self.flags[1:] & FLAG_SLOWED) > 0] = np.nan
         return rates
 
     def arrays(self) -> dict[str, Array]:
-        """Return all histories by name; loads as ``loads.force``."""
+        """Return all histories by name; force axes as ``loads.force``."""
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         loads = {} if self.loads is None else vars(self.loads)
         return arrays | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
@@ -236,7 +235,7 @@ class _Table:
 
 
 def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the numbers of the longest run of ``usable`` samples ``(n,)``; analyses close up no gap."""
+    """Return the indices of the longest sequence of ``usable`` samples ``(n,)``; analyses do not bridge gaps."""
     if not usable.any():
         return np.arange(0)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], usable, [False]))))
@@ -247,8 +246,8 @@ def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
 def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fields: Any) -> Run:
     """Build a Run from the recorded messages: ``rows`` by stream and field, one for each sample or step.
 
-    Missing samples are NaN. The Run takes the arrays over. ``fields`` are its other fields: names, information,
-    metrics, timing.
+    Missing samples are NaN. The Run uses these arrays without copying. ``fields`` are its other fields: names,
+    information, metrics, timing.
     """
     rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
@@ -261,7 +260,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
     lost = missing & (flags == 0)  # sent, but not recorded
     lost[: np.argmin(np.append(missing, False))] = False
     for wanted in (commanded["target"], commanded["command"]):
-        # if missing, or replaced by the safe stop, the command sent to the rig: never a refused one
+        # a missing command, or one replaced by the safe stop: use the command sent to the rig, never a refused one
         replaced = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)
         wanted[replaced] = np.where(np.isnan(applied[replaced]), wanted[replaced], applied[replaced])
     commanded["target"][lost] = np.nan
@@ -284,7 +283,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
         dof_displacement=target["displacement"],
         dof_velocity=target["velocity"],
         dof_acceleration=target["acceleration"],
-        # Target i brings the forces of step i - 1
+        # Target i contains the forces of step i - 1
         exact_acceleration=target["exact_acceleration"][1:],
         external_force=target["external_force"][1:],
         restoring_force=target["restoring_force"][1:],
@@ -312,7 +311,7 @@ class Collector:
     """Sink that collects a Run of an embedded test in memory."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
-        """Raise ConfigError for a test whose histories do not fit into memory."""
+        """Raise ConfigError if the histories of the test do not fit into memory."""
         self.scenario = scenario
         self._names = names
         self._modes = bool(scenario.force_axes)
@@ -333,7 +332,7 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Receive the first histories by stream and field (energies in one array), by sample or step."""
+        """Store the first histories by stream and field (energies in one array), per sample or step."""
         target = dict(rows["target"])
         energies = target.pop("energies")
         columns = {name: energies[:, index : index + 1] for index, name in enumerate(ENERGIES)}
@@ -416,7 +415,7 @@ class Collector:
 
 
 def measurement_of(run: Run, sample: int) -> Measurement:
-    """Return Measurement ``sample`` of a Run, with the loads after the other axes; without auxiliary channels."""
+    """Return Measurement ``sample`` of a Run; force axes follow the other axes, auxiliary channels are omitted."""
     rows = [values[sample] for values in (run.displacement, run.force, run.command)]
     if (loads := run.loads) is not None:
         applied = np.where(np.isnan(loads.held[sample]), loads.command[sample], loads.held[sample])

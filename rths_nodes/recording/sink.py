@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording of an embedded run, with the same messages and topics as a run of nodes."""
+"""Recording of an embedded run, with the same messages and topics as a run with nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Volume:
 
 
 class RecordingSink:
-    """Sink of the embedded loop that writes the messages of nodes, stamped in test time."""
+    """Sink of the embedded loop; it writes the same messages as nodes, stamped in test time."""
 
     def __init__(
         self, writer: Appender, scenario: Scenario, names: Names, namespace: str, information: dict[str, str]
@@ -118,7 +118,7 @@ class RecordingSink:
         ):
             numbers = flatten(data, section)
             if not numbers and node == "integrator":
-                continue  # most have none
+                continue  # most streams are empty
             values = {
                 "node": node,
                 "sample": outcome.samples,
