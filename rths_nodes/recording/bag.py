@@ -179,7 +179,6 @@ def _of_channel(topic: Topic) -> dict[str, str]:
 
 
 def _announcement(topic: Topic, number: int) -> bytes:
-    """Return the schema and channel records of another topic; ``number`` is used for both."""
     builder = RecordBuilder()
     Schema(number, definition(topic.type).encode(), "ros2msg", topic.type).write(builder)
     Channel(number, topic.name, "cdr", _of_channel(topic), number).write(builder)

@@ -109,7 +109,6 @@ def built(cls: type[T], data: object, path: str) -> T:
 
 
 def _checked(kind: object, value: object, path: str) -> object:
-    """Check ``value`` against the annotation ``kind`` of a field and return it. Raises ConfigError."""
     parts = typing.get_args(kind)
     match typing.get_origin(kind) or kind:
         case typing.Any:

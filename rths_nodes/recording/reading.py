@@ -211,7 +211,6 @@ class _Contents:
         return notes
 
     def _length(self, stream: str, name: str) -> int:
-        """Return the length of the array ``name``; without a message it is derived from names."""
         names = self._dof_names if stream == "target" else self._state_names
         return next((batch[name].shape[1] for batch in self._batches[stream] if name in batch), len(names))
 
@@ -362,7 +361,6 @@ class StreamLayout:
             raise ValueError(f"a message of another length than {self._size} bytes")
 
     def _add(self, name: str, kind: str, count: int | None = None) -> None:
-        """Add a field, aligned according to CDR."""
         code, size = CODES[kind]
         self._size += -(self._size - len(ENCAPSULATION)) % size
         self._fields.append((name, f"<{code}" if count is None else f"({count},)<{code}", self._size))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the environment before ROS 2 is loaded, one row for each variable.
+"""Checks of environment variables before ROS 2 is loaded, one row per variable.
 
-With a wrong variable ROS 2 ends the process, raises errors without its name, or lets nodes wait in vain.
+If a variable is wrong, ROS 2 ends the process, raises errors that do not name the variable, or lets nodes wait
+forever.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from rths_nodes.core.resources import prefixes
 
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
-"""Valid values. ROS 2 silently takes any other value as LOCALHOST."""
+"""Valid values. ROS 2 silently treats any other value as LOCALHOST."""
 PEERS = "ROS_STATIC_PEERS"
 """Hosts on which nodes are discovered, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Ports of a higher domain exceed 65535, and Fast DDS ends the process."""
+"""Highest domain; for a higher one, ports exceed 65535 and Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Settings files of Fast DDS 3 and 2; a missing file means defaults, with shared memory."""
+"""Settings files of Fast DDS 3 and 2; if a file is missing, defaults with shared memory apply."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
 """Timeout for a host to report a closed port, s."""
@@ -65,7 +66,7 @@ MODULES = {
 
 
 def check() -> None:
-    """Raise ConfigError if nodes cannot start in this environment, or cannot be discovered."""
+    """Raise ConfigError if nodes cannot start or be discovered in this environment."""
     if message := missing():
         raise ConfigError(message)
     if problems := findings():
@@ -109,7 +110,7 @@ def _installed(name: str, environment: Environment) -> bool:
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
-    """ROS 2 writes its logs into ROS_LOG_DIR, or ROS_HOME/log, or ~/.ros/log, and does not start without them."""
+    """Check that the log directory is writable (ROS_LOG_DIR, ROS_HOME/log or ~/.ros/log), as ROS 2 requires."""
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a folder that can be written"
@@ -210,7 +211,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 
 
 def _absent(server: str) -> str:
-    """Reason why ``server`` has no discovery server; empty if it may have one."""
+    """Return the reason why ``server`` is not a discovery server; empty if it may be one."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"
@@ -225,7 +226,7 @@ def _absent(server: str) -> str:
                 ours.send(b"RTPS")  # too short to be a valid message
                 ours.recv(1)
     except TimeoutError:
-        return ""  # servers do not answer invalid messages; nor do unreachable hosts
+        return ""  # neither servers nor unreachable hosts answer invalid messages
     except socket.gaierror as error:
         return f"no machine of that name ({error.strerror})"
     except ConnectionRefusedError:

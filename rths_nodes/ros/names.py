@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of all topics: name, type, QoS, publishers and subscribers.
 
-Plain data: wiring, recordings and documentation are made from it without importing rclpy.
+Plain data, without rclpy; source of wiring, recordings and documentation.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
 AXIS = "axis"
 """Node of one axis, in a namespace below the rig."""
 CONSOLE = "console"
-"""Node of ``rths run`` if nodes are in other processes: it subscribes, and may request a trip."""
+"""Node of ``rths run`` if nodes run in other processes: it subscribes, and may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Node that publishes the state of a procedure and stops it; not a peer of any run."""
 OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
 STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
-"""Names of the callers of these services, in the record."""
+"""Names of the callers of these services in the record."""
 MOTION = "motion "
-"""Prefix of the mark of curves of a motion of the procedure."""
+"""Prefix that marks curves of a motion of the procedure."""
 RIG = "rig"
 """Executable with several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -41,12 +41,12 @@ NAMESPACE = options.NAMESPACE
 STOPS = ("stop", "trip")
 """Services of the actuator node that end a test: held, or tripped."""
 FORMER_TRIP = "emergency_stop"
-"""Name of the topic and service ``trip`` up to 0.9.0: still received, with a warning, for one version."""
+"""Name of the topic and service ``trip`` up to 0.9.0; for one version it is still received, with a warning."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """One row. Names are relative to the namespace of the rig."""
+    """One row of the table. Names are relative to the namespace of the rig."""
 
     name: str
     type: str
@@ -54,14 +54,14 @@ class Topic:
     subscribers: tuple[str, ...]
     latched: bool = False
     depth: int = 10
-    """Queue depth of publishers; inboxes keep all."""
+    """Queue depth of publishers; inboxes keep all messages."""
     stream: bool = False
-    """Messages of the loop: reliable or best effort by the parameter ``reliability``."""
+    """True for messages of the loop; the parameter ``reliability`` makes them reliable or best effort."""
     handshake: bool = False
-    """Messages that nodes also publish before they know the run."""
+    """True for messages that nodes also publish before they know the run."""
     recorded: bool = True
     apart: bool = False
-    """Messages between nodes of different machines only."""
+    """True for messages that are exchanged only between different machines."""
     best_effort: bool = False
     section: str = ""
     """Section of a scenario that this topic needs."""
@@ -87,7 +87,7 @@ def _type_of(message: str) -> str:
 
 
 def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:
-    # an external recording lost 0.1-6 % with depth 1
+    # an external recording lost 0.1-6 % of the messages with depth 1
     return Topic(name, _type_of(message), (publisher,), subscribers, False, 2000, True)
 
 
@@ -128,12 +128,12 @@ TOPICS: dict[str, Topic] = {
         Topic(FORMER_TRIP, "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
         Topic("summary", _type_of("Summary"), ROLES, (RECORDER, CONSOLE), True),
         Topic("progress", _type_of("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
-        # Offsets of the clocks of several machines, before and after a test.
+        # Clock offsets of several machines, before and after a test.
         _clock("clock_question", (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, AXIS)),
         _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
         # For plotting tools and robots, at the rate of sync_status: measured, target, commanded.
         *map(_joints, JOINTS),
-        # For onlookers: curves in columns of 10 ms, and their names.
+        # For other subscribers: curves in columns of 10 ms, and their names.
         Topic("live", _type_of("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),
         Topic("live_curves", _type_of("LiveCurves"), (MONITOR,), (), latched=True, recorded=False),
     )
@@ -142,19 +142,19 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""Topic of trips for other programs: only a volatile subscription matches a volatile publisher, and only a latched
-one receives earlier messages of a latched publisher."""
+"""Topic of trips from other programs: only a volatile subscription matches a volatile publisher, and only a
+latched subscription receives earlier messages of a latched publisher."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
-"""Absolute name: ROS tools expect it there."""
+"""Absolute name, which ROS tools expect."""
 
 CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
-"""Simulated time; only in lockstep, on request."""
+"""Simulated time; only in lockstep, if requested."""
 
 ALSO_RECORDED = (DIAGNOSTICS.name, "/rosout")
 
-# Below the namespace of an axis with a node of its own. Not recorded: the actuator node merges them into
-# topics of the rig.
+# Below the namespace of an axis that has its own node. Not recorded: the actuator node merges them into topics of
+# the rig.
 AXIS_TOPICS: dict[str, Topic] = {
     topic.name: replace(topic, recorded=False)
     for topic in (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model of a rig for RViz: URDF of its axes, and the view of it."""
+"""Model of a rig for RViz: URDF of its axes, and a view of the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def xml_text(root: ElementTree.Element) -> str:
 
 
 def urdf(scenario: Scenario) -> str:
-    """Axes as stacked slabs, each a prismatic joint along x within its stroke (m)."""
+    """Return the axes as stacked slabs; each is a prismatic joint along x within its stroke (m)."""
     robot = ElementTree.Element("robot", name=scenario.name)
     _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
     height = 0.0
@@ -51,6 +51,6 @@ def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> N
 
 
 def rviz(rig: str) -> str:
-    """View of the model in the namespace ``rig``, which is also the frame_prefix of its publisher."""
+    """Return a view of the model in the namespace ``rig``, which is also the frame_prefix of its publisher."""
     template = resource("config", "templates", "layouts", "rig.rviz.tmpl").read_text(encoding="utf-8")
     return Template(template).substitute(prefix=rig.strip("/"), ground=GROUND)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator, SROS 2.
 
-Made from the table of topics, for one namespace and without rclpy; ``config/stack`` has the default files.
+They are made from the table of topics, for one namespace and without rclpy. ``config/stack`` has the default
+files.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def of_rig(namespace: str, axes: Sequence[str] = ()) -> dict[str, str]:
 
 
 def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
-    """Return the QoS for ``ros2 bag record``: KEEP_ALL, in place of the default KEEP_LAST of 10."""
+    """Return the QoS for ``ros2 bag record``: KEEP_ALL instead of the default KEEP_LAST with depth 10."""
     rows = [*TOPICS.values(), *OPERATOR_TOPICS.values()]
     overrides = {_under(namespace, row.name): _listening(row, best_effort) for row in rows if row.publishers}
     overrides[DIAGNOSTICS.name] = _listening(DIAGNOSTICS, best_effort)
@@ -86,7 +87,7 @@ def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Return parameters of ``aggregator_node``: a tree of loop, observers, axes; silent nodes make it stale."""
+    """Return parameters of ``aggregator_node``: a tree of loop, observers and axes; silent nodes become stale."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
         "loop": _branch("Loop", rig, LOOP),
@@ -103,7 +104,7 @@ def _analyzer(path: str, rig: str) -> dict[str, object]:
 
 def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
     paths = [f"{rig}/{node}" for node in nodes]
-    return _analyzer(path, rig) | {"startswith": paths, "expected": [*paths]}  # ROS reads no aliases of YAML
+    return _analyzer(path, rig) | {"startswith": paths, "expected": [*paths]}  # ROS does not support YAML aliases
 
 
 # -- SROS 2 -----------------------------------------------------------------------------------------------
@@ -112,8 +113,7 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     """Return the policy file of SROS 2.
 
-    Enclaves: ``/rths/integrator`` and so on for the process of one node, ``/rths/test`` for all nodes in one
-    process.
+    Enclaves: ``/rths/integrator`` etc. for processes with one node, ``/rths/test`` for all nodes in one process.
     """
     rig = "/" + namespace.strip("/")
     profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}

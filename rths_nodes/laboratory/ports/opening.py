@@ -115,7 +115,6 @@ class Judgement:
             raise ConfigError(*(f"{problem} at {self._address}" for problem in wider))
 
     def _check_loads(self, head: Head, answer: Answer) -> None:
-        """Raise ConfigError if the controller cannot close its force loops, or if their limits differ."""
         terms = self._terms
         if any(terms.loads) and not head.flags & datagrams.NEWTONS:
             raise ConfigError(

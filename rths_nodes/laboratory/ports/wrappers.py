@@ -246,8 +246,6 @@ class PortBefore(Port):
 
 
 class _Renumbered(PortBefore):
-    """A wrapper that converts the numbers of Measurements."""
-
     def truth(self) -> Measurement | None:
         true = self._port.truth()
         return None if true is None else self._true(true)

@@ -39,7 +39,7 @@ from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport import middleware
 
 GRACE_S = 0.6
-"""Time for the other nodes to report after a node died, s."""
+"""Time for the other nodes to report after a node has died, s."""
 
 KINDS: dict[str, type[RthsNode]] = {
     kind.role: kind for kind in (IntegratorNode, CompensatorNode, ActuatorNode, AxisNode, MonitorNode)
@@ -69,7 +69,7 @@ def in_namespace(namespace: str) -> list[str]:
 
 @contextmanager
 def ros_context(args: Sequence[str] = ()) -> Context:
-    """Private rclpy context. Raises ConfigError if ROS 2 does not start."""
+    """Return a private rclpy context. Raises ConfigError if ROS 2 does not start."""
     context = middleware.started(args)
     try:
         yield context
@@ -86,9 +86,9 @@ def run(
     starting: Callable[[str], None] | None = None,
     port: Port | None = None,
 ) -> Result:
-    """Run the nodes to the end of the test, the roles ``separate`` in processes of their own.
+    """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
 
-    ``starting`` gets a text on missing nodes until the test begins; ``port`` is an open port of a procedure,
+    ``starting`` receives a text on missing nodes until the test begins. ``port`` is an open port, of a procedure
     or of nodes that follow the executive. Raises NodeRefused.
     """
     beside = [description for description in descriptions if description.role in separate]
@@ -149,8 +149,6 @@ def _answer(died: Process, rig: ActuatorNode) -> None:
 
 
 def _exit_codes(processes: Processes, console: Console, result: Result) -> list[int]:
-    """Stop the separate nodes and add their reports to ``result``."""
-
     def listen() -> None:
         console.listen()
         time.sleep(0.01)
@@ -168,7 +166,7 @@ def _exit_codes(processes: Processes, console: Console, result: Result) -> list[
 
 
 class ComposedTest:
-    """Nodes of a test that share a process; the actuator node takes over the port ``handed``."""
+    """Nodes of a test in a common process; the actuator node takes over the port ``handed``."""
 
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
@@ -197,7 +195,7 @@ class ComposedTest:
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
-        """Run until every node is done; exit codes are not judged yet."""
+        """Run until every node has finished; exit codes are not evaluated yet."""
 
         def idle() -> None:
             if watch:
@@ -211,9 +209,10 @@ class ComposedTest:
         return self.result
 
     def _prepare(self) -> None:
-        """Begin real-time scheduling, once, after all endpoints are matched.
+        """Start real-time scheduling, once, after all endpoints are matched.
 
-        Discovery busy-waits for locks shared between processes: under real-time scheduling that may never end.
+        During discovery threads busy-wait for locks shared between processes; under real-time scheduling this may
+        never end.
         """
         if self._prepared or self.rig.settings.lockstep:
             return

@@ -54,7 +54,7 @@ class Console(Node):
         return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
-        """Take messages; match publishers again whose node was unknown to the graph."""
+        """Receive messages; match publishers again if the graph did not know their node."""
         guards = self._topics.guards.values()
         for guard in guards:
             if not guard.complete:
@@ -64,7 +64,7 @@ class Console(Node):
             self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip))
         for name in self._topics.inboxes:
             for values in self._topics.received(name):
-                with suppress(ValueError):  # a foreign message on our topic is not for us
+                with suppress(ValueError):  # ignore a foreign message on this topic
                     self._hear(name, values)
         for state in self._membership.cleared():
             self._hear_state(state)
@@ -76,7 +76,7 @@ class Console(Node):
             result.add(dict(zip(values["names"], values["values"], strict=True)))
         elif name == TEST_STATE:
             if values["run_id"] != self._run_id or not self._membership.counts(values):
-                self._topics.guards[name].drop()  # another node may have the name of a peer before the test
+                self._topics.guards[name].drop()  # before the test another node may have the name of a peer
                 return
             self._hear_state(values)
         elif name == "node_status":
@@ -101,7 +101,7 @@ class Console(Node):
         self.problems[ACTUATOR] = reason
 
     def trip(self, reason: str) -> None:
-        """Trip the rig; before all nodes are discovered there is no motion to stop."""
+        """Trip the rig; until all nodes are discovered there is no motion to stop."""
         if self._trip is not None:
             header = {"stamp": time.time_ns(), "run": self._topics.run.mark}
             self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))

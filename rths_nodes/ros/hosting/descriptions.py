@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of the nodes of a scenario, as data: runner and launch files start the same list."""
+"""Descriptions of the nodes of a scenario, as data; runner and launch files start the same list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NodeDescription:
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
-    """Axis of an axis node, which also names its namespace."""
+    """Axis of an axis node; its name is also part of the namespace."""
     scenario: Scenario | None = None
     """Scenario built by the runner; None if parameters define it."""
 
@@ -36,9 +36,9 @@ class NodeDescription:
 def describe(
     options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
 ) -> list[NodeDescription]:
-    """Describe the nodes of a rig; without a recording there is no recorder.
+    """Describe the nodes of a rig; the recorder is omitted if there is no recording.
 
-    ``axes`` have a node each, all or none. With ``console`` the test waits for the runner's console.
+    ``axes`` have one node each: all axes or none. With ``console`` the test waits for the runner's console.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -81,7 +81,7 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """Return the axes with nodes of their own, all or none. Raises ConfigError."""
+    """Return the axes that have their own nodes: all or none. Raises ConfigError."""
     if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)

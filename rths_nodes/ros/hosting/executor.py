@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executor of nodes: all nodes of a test in one process, or a single node.
 
-Nodes in one process pass loop messages directly, so the ring runs in order without an rclpy executor; messages for
-other processes are published in the slack. A thread answers services; the loop executes requests that change a
-node.
+Nodes in one process pass loop messages directly, so that the loop runs in order without an rclpy executor.
+Messages for other processes are published in the slack. A thread answers services; the loop executes requests that
+change a node.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from rths_nodes.ros.transport.rclpy_private import WaitSet
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 OBSERVE_LIMIT = 16
-"""Samples per turn of an observer while the loop waits, and ticks that it may lag."""
+"""Samples per turn of an observer while the loop waits, and number of ticks that an observer may lag."""
 BEHIND_NS = 20_000_000
 """Longest lag of an observer at a low servo rate, at least one tick."""
 
 
 class SlackBudget:
-    """Recent duration of a task, to judge whether it fits before a tick."""
+    """Recent duration of a task, used to decide whether the task fits before a tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -47,14 +47,14 @@ class SlackBudget:
         self._now = clock.monotonic_ns
 
     def decay(self) -> None:
-        """Reduce the recent duration, so that a task which was slow once is tried again."""
+        """Reduce the recent duration, so that a task that was slow once is tried again."""
         self._needed *= self._remembered
 
     def fits(self, pacer: Pacer) -> bool:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run ``task`` and time it unless it returns False (nothing to do); return True if it worked."""
+        """Run ``task`` and record its time. Return True if it did any work; a task returns False if not."""
         started = self._now()
         did = task() is not False
         if did:
@@ -65,7 +65,8 @@ class SlackBudget:
 class SlackUser:
     """Runs an observer within the slack of the loop, one sample at a time.
 
-    An observer that lags too far works two samples per tick, even if late; a longer burst would delay many.
+    An observer that lags too far processes two samples per tick, even if late; a longer burst would delay many
+    ticks.
     """
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -93,7 +94,7 @@ class SlackUser:
 
 
 SERVE_EVERY_NS = 50_000_000
-"""Period of rounds over all nodes' handshakes, with at most one request that changes a node."""
+"""Period of rounds over the handshakes of all nodes, with at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
 """Slack that one handshake needs."""
 SERVE_LATEST_NS = 500_000_000
@@ -101,7 +102,7 @@ SERVE_LATEST_NS = 500_000_000
 
 
 class ServiceDesk:
-    """Serves handshakes of ``nodes`` in rounds, calling ``idle`` in each, and executes ``calls``."""
+    """Serves handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Continue a round, or begin one when due; with ``pacer`` only within the slack before the tick."""
+        """Continue a round, or begin the next when due; with ``pacer`` only within the slack before the tick."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:
@@ -165,7 +166,7 @@ READING = (
     GetAvailableStates,
     GetAvailableTransitions,
 )
-"""Services that change nothing, answered by their thread; the loop executes the others."""
+"""Services that change nothing: their thread answers them. The loop executes the others."""
 
 
 def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
@@ -195,11 +196,11 @@ def answering(nodes: Sequence[RthsNode], context: Context, calls: LoopCalls) -> 
 GONE = attrgetter("phase.gone")
 
 MIXED_S = 0.0005
-"""Longest sleep of a node that waits for a socket and a topic, s."""
+"""Longest sleep of a node that waits for both a socket and a topic, s."""
 
 
 class Waiter:
-    """Sleeps until a stream of ``nodes`` has a message; the caller must first take the pending ones."""
+    """Sleeps until a stream of ``nodes`` has a message. The caller must first receive the pending messages."""
 
     def __init__(self, nodes: Sequence[RthsNode], context: Context, clock: Clock = SYSTEM_CLOCK) -> None:
         self._nodes = nodes
@@ -222,7 +223,7 @@ class Waiter:
         if lines:
             sockets = [line.socket for line in lines if not line.ended]
             behind = [line.socket for node in self._nodes for line in node.topics.lines.behind]
-            # a node that receives only a part by line polls the rest
+            # a node that receives only some streams by line polls the others
             longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
             select.select(sockets, behind, [], longest)
             return
@@ -236,9 +237,9 @@ class Waiter:
 
 
 DIAGNOSE_SLACK_NS = 500_000
-"""Slack, at most half a sample, that publishing diagnostics needs."""
+"""Slack that publishing diagnostics needs; at most half a sample."""
 RECORD_SLACK_NS = 50_000
-"""Slack for messages to the recorder only, and for nodes outside the loop."""
+"""Slack that messages for the recorder, and for nodes outside the loop, need."""
 FOREIGN_AT_A_TIME = 256
 """Foreign messages dropped per tick from an inbox."""
 DIAGNOSE_EVERY_NS = 20_000_000
@@ -247,25 +248,25 @@ OBSERVE_EVERY = 32
 """Turns between two turns of monitor and recorder in lockstep."""
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep if no message can wake the process, because its nodes pass messages directly, s."""
+"""Sleep if no message can wake the process because its nodes pass messages directly, s."""
 OBSERVER_SLEEP_S = 0.01
-"""Sleep of a monitor or recorder in a process of its own, in lockstep, s."""
+"""Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
-"""Yields in a row for messages by topic, which a thread of the middleware passes on. By socket one is enough; with
-more, two nodes would yield to each other."""
+"""Number of consecutive yields for messages by topic, which a thread of the middleware delivers. For messages by
+socket one is enough; with more, two nodes would yield to each other."""
 POLLS = 4
-"""Polls of the inboxes, with yields between, before a sleep: a wake-up costs 100 us."""
+"""Number of polls of the inboxes, with yields between them, before a sleep: a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
-"""Time without sleep after which a process sleeps instead of yielding, which the kernel's limit for real-time
-processes (``realtime.STARVING_S``) does not count as rest."""
+"""Time without sleep after which a process sleeps instead of yielding. The kernel's limit for real-time processes
+(``realtime.STARVING_S``) does not count yielding as rest."""
 SLEPT_NS = 50_000
-"""Shortest wait that counts as sleep; a shorter one had a message pending."""
+"""Shortest wait that counts as sleep; for a shorter wait a message was pending."""
 PATIENT_TURNS = 16
-"""Turns without work after which a real-time process sleeps: it must not starve its processor."""
+"""Number of turns without work after which a real-time process sleeps, to avoid starving its processor."""
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Give ``node`` a turn if it is due one; return True if it did something. A surprise ends the node."""
+    """Give ``node`` a turn if it is due; return True if it did any work. An unexpected error ends the node."""
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
@@ -278,7 +279,7 @@ def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
 
 
 class LoopExecutor:
-    """Runs ``nodes`` until all are done; ``idle`` is called regularly, for progress and signals."""
+    """Runs ``nodes`` until all have finished; calls ``idle`` regularly, for progress and signals."""
 
     def __init__(
         self,
@@ -291,7 +292,7 @@ class LoopExecutor:
         self._context = context
         self._now, self._sleep = clock.monotonic_ns, clock.sleep
         ring = {node.role: node for node in nodes if node.role in LOOP}
-        # the measurement goes to the integrator first: its target is needed by the compensator
+        # the measurement goes to the integrator first, because the compensator needs its target
         axes = [node for node in nodes if node.role == AXIS]
         self._ring = [*(ring[role] for role in LOOP if role in ring), *axes]
         self._observers = [node for node in nodes if node not in self._ring]
@@ -299,7 +300,7 @@ class LoopExecutor:
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         if self._rig is not None:
             self._rig.on_armed = self.introduce
-        # direct answers reach the waiting node at once
+        # direct answers reach the waiting node immediately
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._waiter = Waiter(self._ring, context, clock) if self._ring and not self._observers else None
@@ -370,7 +371,7 @@ class LoopExecutor:
             self._wait()
 
     def _yield_processor(self) -> None:
-        """Yield to the nodes of other processes that answer this one (host ``processes``, in real time)."""
+        """Yield to nodes of other processes that send answers to this one (host ``processes``, in real time)."""
         if self._yields:
             for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
@@ -402,7 +403,7 @@ class LoopExecutor:
         self._publish_held()
         for inbox in itertools.islice(self._by_hand, 1):
             inbox.drop(FOREIGN_AT_A_TIME)
-        # before a step the warm-up has priority; the rest waits for the next tick
+        # before a step the warm-up has priority; other work waits for the next tick
         spare = not any(node.works and node.warm_up.due for node in self._ring)
         if spare and pacer.slack > RECORD_SLACK_NS:
             self._publish_for_record()
@@ -417,7 +418,7 @@ class LoopExecutor:
         self._warm_up(pacer)
 
     def _warm_up(self, pacer: Pacer) -> None:
-        """Warm up last, so that the caches still hold its data at the tick."""
+        """Warm up last, so that its data are still in the caches at the tick."""
         for node, budget in self._warm_ups:
             if node.works and node.warm_up.due:
                 budget.decay()
@@ -440,7 +441,7 @@ class LoopExecutor:
         return busy
 
     def _diagnose_if_due(self) -> None:
-        """Publish the diagnostics of at most one node: that takes 50 us."""
+        """Publish the diagnostics of at most one node, because this takes 50 us."""
         now = self._now()
         if now < self._next_diagnosis or not self._may_diagnose():
             return
@@ -463,7 +464,6 @@ class LoopExecutor:
         return self._now() - node.answered_at < round(node.scenario.dt * 0.25e9)
 
     def _time_left(self) -> float | None:
-        """Time to the next deadline of the loop, s."""
         deadlines = [deadline for node in self._ring if node.works and (deadline := node.deadline) is not None]
         return max(0.0, (min(deadlines) - self._now()) * 1e-9) if deadlines else None
 

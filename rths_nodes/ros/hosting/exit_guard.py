@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timed exit of a process whose middleware hangs after a test.
 
-Fast DDS can deadlock while endpoints are removed (its issue 6502); a node that has published its Summary has
-nothing left to do. The hanging call holds the interpreter lock, so the C library ends the process:
-``faulthandler.dump_traceback_later`` would end it with exit code 1. The normal exit of the interpreter waits for
+Fast DDS can deadlock while endpoints are removed (its issue 6502). A node that has published its Summary has
+finished its work. The hanging call holds the interpreter lock, so the C library ends the process;
+``faulthandler.dump_traceback_later`` would end it with exit code 1. The interpreter's normal exit waits for
 threads, and exit handlers of the middleware race with its threads.
 """
 
@@ -20,7 +20,7 @@ from typing import NoReturn
 from rths_nodes.loop.interrupts import ignore_stop_signals
 
 LEAVING_S = 2.0
-"""Time for a reported process to exit, s."""
+"""Time for a process to exit after its report, s."""
 
 _SIGEV_THREAD = 2
 _CLOCK_MONOTONIC = 1
@@ -40,7 +40,7 @@ class _Event(ctypes.Structure):
 
 
 class ExitGuard:
-    """Ends this process with an exit code unless disarmed or armed again in time."""
+    """Ends this process with an exit code, unless disarmed or armed again in time."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +48,7 @@ class ExitGuard:
         self._code: int | None = None
 
     def arm(self, seconds: float, code: int) -> None:
-        """End the process with ``code`` after ``seconds``. Raises OSError if timers are not available."""
+        """End the process with ``code`` after ``seconds``. Raises OSError if no timer is available."""
         if code != self._code:
             self.disarm()
             function = ctypes.cast(self._library._exit, ctypes.c_void_p).value

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a node: lost messages, wrong sensors, slowness, freezing, death.
 
-The host inserts them between a node and its parts. A fault on a stream acts before the inbox of the receiving node
-of the loop; monitor and recorder receive the message as sent. The sample number is the clock of all faults. Other
-faults act when the node takes Measurement k or, in the actuator node, would send it. In the host ``processes``
-they are real (SIGKILL, SIGSTOP, SIGCONT); in the host composed a dead or frozen node gets no turn.
+The host inserts the faults between a node and its parts. A fault on a stream acts before the inbox of the
+receiving node of the loop; monitor and recorder receive the message as sent. All faults are timed by sample
+number. Other faults act when the node receives Measurement k or, in the actuator node, before it is sent. In the
+host ``processes`` they are real (SIGKILL, SIGSTOP, SIGCONT); in the host composed a dead or frozen node gets no
+turn.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ CurrentWriter = Callable[[], Writer | None]
 
 
 class FaultInjection:
-    """Faults of one node; the host calls it at each configuration and opens recordings through it."""
+    """Faults of one node; the host calls the object at each configuration and opens recordings through it."""
 
     def __init__(self, open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
         self._open_writer, self._own_process, self._clock = open_writer, own_process, clock
@@ -102,7 +103,7 @@ class _Faults(Interposer):
 
     def inbox(self, topic: str, inbox: Inbox) -> Any:
         faulty: Any = inbox
-        # indices are part of the seed
+        # the index of a fault is part of its seed
         faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
             change = _poisoner(topic, self._node.codec)
@@ -127,7 +128,7 @@ class _Faults(Interposer):
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
     def _known_sample(self) -> float:
-        """Last sample known to the node; infinite after the test."""
+        """Return the last sample known to the node; infinite after the test."""
         if self._node.phase.ended:
             return math.inf
         return self._sent if self._role == ACTUATOR else self._node.measurements.expected - 1
@@ -183,14 +184,13 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """Freeze a node that shares its process; all wait for the actuator node anyway."""
+        """Freeze a node that shares its process; the actuator node sleeps, as all nodes wait for it."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:
             self._frozen_until = self._clock.monotonic_ns() + round(seconds * 1e9)
 
     def _fill_disk(self) -> None:
-        """Let further writes of the recorder fail with ENOSPC."""
         writer = self._writer()
         assert writer is not None
         full = os.open("/dev/full", os.O_WRONLY)
@@ -199,7 +199,7 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox with faults of ``stream``; ``sent_at(number)``: sample of sending, ``clock()``: last known sample."""
+    """Inbox with faults of ``stream``. ``sent_at(number)``: sample of sending; ``clock()``: last known sample."""
 
     def __init__(
         self, inbox: Any, stream: FaultyStream[bytes], sent_at: Callable[[int], int], clock: Callable[[], float]
@@ -212,7 +212,7 @@ class FaultyInbox:
     def take(self) -> bytes | None:
         while (data := self._take()) is not None:
             if len(data) < HEAD.size:
-                self._arrived.append(data)  # foreign: the node drops it
+                self._arrived.append(data)  # a foreign message: the node drops it
                 continue
             sample = self._sent_at(number_of(data))
             self._newest = max(self._newest, sample)
@@ -226,7 +226,7 @@ class FaultyInbox:
 
 
 class StruckInbox:
-    """Inbox of Measurements that calls ``strike()`` at number ``first``; empty while the node may not work."""
+    """Inbox of Measurements that calls ``strike()`` at message ``first``; empty while a fault pauses the node."""
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
         self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take
@@ -267,7 +267,7 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 
 def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
-    """Start the process that, on a line, stops this one for ``seconds``: it cannot resume itself."""
+    """Start a process that, on receiving a line, suspends this process for ``seconds`` and then resumes it."""
     pid = os.getpid()
     script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
     return subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

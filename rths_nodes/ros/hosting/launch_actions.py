@@ -56,7 +56,7 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
-"""Python arguments that serve the page, which this package must not import."""
+"""Python arguments that serve the page; this package must not import it."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "true: all nodes in one process, which hand each other their messages", FLAG),
@@ -83,10 +83,10 @@ def description(
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
-    """Launch description with the arguments of a test, ``further`` ones, and the entities of ``make(context)``.
+    """Return a launch description: arguments of a test, ``further`` arguments, and entities of ``make(context)``.
 
-    ``defaults`` replace the usual ones; with ``composes`` there are the arguments ``composed`` and ``separate``.
-    An invalid test or an unknown argument is refused before any node starts.
+    ``defaults`` replace the usual defaults; ``composes`` adds the arguments ``composed`` and ``separate``. An
+    invalid test or an unknown argument is refused before any node starts.
     """
     arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
@@ -113,7 +113,7 @@ def description(
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown argument, which launch itself accepts.
 
-    Only if the command line names this file or its wrapper: arguments of an including file look the same.
+    Check only if the command line names this file or its wrapper: arguments of an including file look the same.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper of a file declares no arguments
@@ -123,7 +123,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
     )
     for word in context.argv if named else ():
         name, sign, _ = word.partition(":=")
-        if sign and name not in known_names and not name.startswith("launch-"):  # launch-prefix is launch's own
+        if sign and name not in known_names and not name.startswith("launch-"):  # launch-prefix belongs to launch
             raise unknown(name, "argument", name, known_names)
 
 
@@ -139,7 +139,7 @@ class LaunchedTest:
             if name in configured
         }
         directory = options["directory"]
-        # otherwise named by the run id, which needs the scenario
+        # otherwise the run id, which needs the scenario, names the directory
         chosen = run_options(options | {"directory": directory or "runs"}, LAUNCH, host=host)
         scenario = files.load(chosen.scenario, chosen.overrides, chosen.case, chosen.rig)
         self.run_id = chosen.run_id or scenario.run_id()
@@ -252,7 +252,7 @@ class LaunchedTest:
     def _process(
         self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object
     ) -> Node:
-        """Return an action for our executable; a ``patient`` one has time to write a recording."""
+        """Return a launch action for an executable; a ``patient`` process has time to write its recording."""
         patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == RECORDER else {}
         node = Node(
             package="rths_nodes",
@@ -322,7 +322,7 @@ def check_rosbag2(directory: Path) -> None:
 
 
 def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
-    """Parameters with explicit types: launch would read text like 7e3 as a number."""
+    """Return parameters with explicit types, because launch would parse text such as 7e3 as a number."""
     return {name: ParameterValue(value, value_type=_type(value)) for name, value in parameters.items()}
 
 
@@ -338,7 +338,6 @@ def _check_rviz() -> None:
 
 
 def _params_files(path: str) -> list[str]:
-    """Return the absolute path of a file of parameters, if any. Raises ConfigError."""
     if not path:
         return []
     try:

@@ -26,7 +26,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting import node_processes
 
 SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
-"""Roles by priority of their reports: leader, writer, judge."""
+"""Roles in the order in which their reports count: leader, writer, judge."""
 
 
 def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
@@ -59,7 +59,7 @@ class FolderOfLastWords:
         return outcomes.read_report(self._file(peer))
 
     def tell_death(self, reason: str) -> None:
-        """Record a death without a report, for the recorder."""
+        """Store the reason of a death without a report, for the recorder."""
         with suppress(OSError):
             Path(self._folder.name, outcomes.DIED).write_text(reason, encoding="utf-8")
 
@@ -68,11 +68,11 @@ class FolderOfLastWords:
 
 
 class EndOfLaunch:
-    """Follows the ``processes`` of a test to their end.
+    """Follows the ``processes`` of a test until their end.
 
-    A process that ends with an error ends all; after a trip the others leave in order. Foreign recorders, which
-    are not in ``peers``, are stopped after the last node. Then launch prints outcome, reason, indices and
-    ``recording``, and exits with code 1 unless the test is valid.
+    A process that exits with an error ends all processes; after a trip the others exit normally. Foreign
+    recorders, which are not in ``peers``, are stopped after the last node. Then launch prints outcome, reason,
+    indices and ``recording``, and exits with code 1 unless the test is valid.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class EndOfLaunch:
         folder: FolderOfLastWords,
         beside: Sequence[ExecuteProcess] = (),
     ) -> None:
-        """Further processes, such as a page, end with the test, but not the test with them."""
+        """Further processes, such as a page: they end with the test, but do not end the test."""
         self._processes, self._beside = list(processes), list(beside)
         self._running = list(processes)
         self._peers = peers
@@ -139,14 +139,14 @@ class EndOfLaunch:
         raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
-        """Return exit code and text of the test: worst process first, then the outcome."""
+        """Return exit code and text of the test: first from the worst process, then from the outcome."""
         spoken = self._spoken
         tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
         code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)
         if code == ExitCode.FINISHED:
             first = next((report.test for report in spoken if report.test is not None), ExitCode.HELD)
             code = of_nodes([first], State.FINISHED)
-        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # a foreign actuator node counts nothing
+        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # other actuator nodes do not count
             code = ExitCode.NOT_VALID
         nothing = "" if tests else "there was none"
         return code, tests.get(code) or ": ".join(filter(None, (code.ending, self._why(code) or nothing)))

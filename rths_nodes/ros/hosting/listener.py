@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listener of a rig: a node that receives published messages without being a peer of a test.
+"""Listener of a rig: a node that receives published messages but is not a peer of a test.
 
 All methods are thread-safe and return plain data.
 """
@@ -39,19 +39,19 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Stored messages; the oldest are dropped if the loop has ended."""
+"""Number of stored messages; if the reading loop has ended, the oldest are dropped."""
 
 MOST_COLUMNS = 60_000
-"""Stored columns: ten minutes of 10 ms."""
+"""Number of stored columns: ten minutes with 10 ms each."""
 AT_ONCE = 400
-"""Messages with columns per request; a late client gets earlier ones in turns."""
+"""Messages with columns per request; a late client receives earlier messages in several requests."""
 MOST_EVENTS = 200
 TURN_S = 0.05
-"""Time over which messages are taken together, s."""
+"""Period over which messages are collected, s."""
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
-"""Nodes that report the kind of their rig (REAL RIG, EMULATED or SIMULATED)."""
+"""Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED)."""
 
 
 class RigListener(ThreadedNode):
@@ -64,14 +64,14 @@ class RigListener(ThreadedNode):
         self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE
         self._columns: deque[tuple[int, int, bytes]] = deque()
-        """First sample, samples per column, and float32 values of received columns."""
+        """First sample, samples per column, and float32 values of the received columns."""
         self._kept = self._gone = 0
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
         self._hear()
 
     def _hear(self) -> None:
-        """Subscribe to topics whose subscribers no node of a test counts."""
+        """Subscribe to topics whose subscribers are not counted by any node of a test."""
         self._listen(TOPICS["live"], self._live)
         self._listen(TOPICS["live_curves"], self._curves)
         self._listen(OPERATOR_TOPICS["procedure_state"], partial(self._state, "procedure"))
@@ -80,7 +80,7 @@ class RigListener(ThreadedNode):
         self._of_run: list[object] = []
 
     def _join(self) -> None:
-        """Subscribe to the topics of a run; latched messages are delivered again."""
+        """Subscribe to the topics of a run; the middleware delivers latched messages again."""
         self._leave()
         self._of_run = [
             self._listen(TOPICS[TEST_STATE], self._test_state),
@@ -90,13 +90,13 @@ class RigListener(ThreadedNode):
         ]
 
     def _leave(self) -> None:
-        """Unsubscribe after a run, so that the nodes of the next one match only each other."""
+        """Unsubscribe after a run, so that the nodes of the next run match only each other."""
         for subscription in self._of_run:
             self._node.destroy_subscription(subscription)
         self._of_run = []
 
     def _listen(self, topic: Topic, hear: Callable[[object], None]) -> object:
-        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # KEEP_ALL: each node latches a message of its own
+        every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # KEEP_ALL: each node latches its own message
         return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(hear), every)
 
     def _locked(self, hear: Callable[[object], None]) -> Callable[[object], None]:
@@ -123,7 +123,7 @@ class RigListener(ThreadedNode):
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the next ``number``, and the columns since ``number``, all of one run."""
+        """Return the situation, the next ``number``, and the columns since ``number``, all from one run."""
         with self._lock:
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
@@ -132,7 +132,7 @@ class RigListener(ThreadedNode):
             return self._situation(), last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store the result of a stop (``stop``, text) or whether a stop can reach the rig (``reaches``)."""
+        """Store the result of a stop (``stop``, text), or whether a stop can reach the rig (``reaches``)."""
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])
@@ -242,13 +242,13 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 class WatchEar(ThreadedNode):
     """Observes the test in ``namespace`` from start to close.
 
-    A thread of its own adds time (s, monotonic), topic and message of each. Raises ConfigError.
+    A separate thread stores time (s, monotonic), topic and content of each message. Raises ConfigError.
     """
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), 1)
         self.heard: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
-        # late messages are worthless: no retransmission
+        # late messages are useless: no retransmission
         for topic in (OPERATOR_TOPICS[PROCEDURE_STATE], replace(OPERATOR_TOPICS[RIG_STATE], best_effort=True)):
             self._listen(topic)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of the nodes: started, watched and ended together; reports of a node to its runner."""
+"""Processes of the nodes, started, monitored and ended together, and reports of a node to its runner."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ INDEXING_S = 600.0
 """Timeout for a recorder to index its file, s."""
 
 LEAVING_S = 10.0
-"""Timeout for the other nodes to exit after the first, s."""
+"""Timeout for the other nodes to exit after the first node, s."""
 
 QUIET_S = 0.05
-"""Pause before endpoints and participant are removed, s: a peer that is just acknowledging a message could hang
-(``exit_guard.py``)."""
+"""Pause before endpoints and participant are removed, s: otherwise a peer that is acknowledging a message could
+hang (``exit_guard.py``)."""
 
 LONGEST_REPORT = 4000
-"""Limit of a final report, bytes: fits into a pipe without a reader."""
+"""Largest final report, bytes; it fits into a pipe without a reader."""
 
 LOOKS = 20
-"""Polls within ``HANGS_S``."""
+"""Number of polls within ``HANGS_S``."""
 
 HANGS_S = 20.0
 """Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
 
 STOPPED_S = 2.0
-"""Longest wait for a node suspended by a signal after the test, s."""
+"""Longest wait after the test for a node that is suspended by a signal, s."""
 
 PARENT = "RTHS_PARENT"
-"""Environment variable with the pid of the runner, with which a node ends."""
+"""Environment variable with the pid of the runner; the node ends with this process."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with the file descriptor to which a node of our runner writes why it ends: a node that was
+"""Environment variable with a file descriptor, to which a node of the runner writes why it ends: a node that was
 never configured has no topic."""
 
 
@@ -93,9 +93,9 @@ class Process:
     sent: set[int] = field(default_factory=set)
     silent: bool = False
     _stopped_at: float = 0.0
-    """Time at which it was seen suspended, s; 0 while it runs."""
+    """Time at which the process was found suspended, s; 0 while it runs."""
     _turns: tuple[list[str], float] = field(default_factory=lambda: ([], 0.0))
-    """CPU times and switches of its main thread; time of their last change, s."""
+    """CPU times and context switches of the main thread; time of their last change, s."""
     _next_look: float = 0.0
 
     @property
@@ -123,7 +123,7 @@ class Process:
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check_alive(self) -> None:
-        """Kill a hung process: suspended from outside, or deadlocked in the middleware."""
+        """Kill a process that hangs: suspended from outside, or deadlocked in the middleware."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -131,7 +131,7 @@ class Process:
         with suppress(OSError):
             state, turns = self._main_thread()
             before, since = self._turns
-            if turns != before or state == "D":  # waits for a disk
+            if turns != before or state == "D":  # D: the process waits for a disk
                 self._turns = turns, now
             elif now - since > HANGS_S:
                 self._give_up()
@@ -148,7 +148,7 @@ class Process:
         thread = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}")
         state, *numbers = (thread / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         switches = (thread / "status").read_text(encoding="utf-8").partition("\nvoluntary_ctxt_switches")[2]
-        return state, [*numbers[10:12], switches]  # time in user and in kernel mode
+        return state, [*numbers[10:12], switches]  # time in user mode and in kernel mode
 
     def _give_up(self) -> None:
         self.silent = True
@@ -178,7 +178,7 @@ def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) 
 
 
 def _popen(command: Sequence[str], environment: Mapping[str, str], pipe: int) -> subprocess.Popen[bytes]:
-    # a session of their own: the runner handles Ctrl-C
+    # a separate session: the runner handles Ctrl-C
     return subprocess.Popen(
         command,
         env={**environment, TELLS: str(pipe)},
@@ -251,7 +251,7 @@ class Processes:
                 process.popen.send_signal(number)
 
     def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
-        """Wait for all roles except ``but``; False on timeout. Hung processes are killed."""
+        """Wait for all roles except ``but``; return False on timeout. Hung processes are killed."""
         end = time.monotonic() + seconds
         while any(process.role not in but for process in self.alive()):
             if time.monotonic() > end:
@@ -282,14 +282,14 @@ class Processes:
         return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
 
     def why(self, ended: Process) -> str:
-        """Reason of a process's end; of a refusal, the text of the node that refused."""
+        """Return the reason for the end of a process; after a refusal, the message of the refusing node."""
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
         return (ended if ended.report else next((process for process in alike if process.report), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
-        """Return the processes whose exit codes count; ``reported`` are those with a Summary.
+        """Return the processes whose exit codes count; ``reported`` are the processes with a Summary.
 
-        A node that hung after its Summary does not count, except a recorder, which leaves no recording.
+        A node that hung after its Summary does not count, except a recorder, whose recording is then missing.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes in a process of their own, one or several, as started by ``ros2 run``, launch and our runner.
+"""One or several nodes in their own process, as started by ``ros2 run``, launch and the runner.
 
     ros2 run rths_nodes recorder --ros-args --params-file test.yaml
     ros2 run rths_nodes rig --ros-args --params-file test.yaml
     ros2 run rths_nodes rig integrator compensator actuator monitor --ros-args -p scenario:=chen_ricles_2010 ...
 
-rclpy has no component container. Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``,
-``-r node:from:=to`` and ``-r __ns:=/lab`` reach each node of a rig; ``-r __node:=x`` would rename all of them.
+rclpy has no component container. Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``, ``-r
+node:from:=to`` and ``-r __ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all of them.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 
 TOLD_S = 5.0
-"""Longest turn of the leading node after its Summary, s; a longer one hangs."""
+"""Longest turn of the leading node after its Summary, s; a node that takes longer has hung."""
 
 TURN_S = 30.0
-"""Longest turn after the test, s, on any disk; a longer one hangs."""
+"""Longest turn after the test, s, on any disk; a node that takes longer has hung."""
 
 FLUSHED_S = 10.0
-"""Timeout for a node to deliver its last messages or see its peers leave, s."""
+"""Timeout for a node to deliver its last messages or detect that its peers have left, s."""
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or a rig of several, with ROS ``arguments``; exit with the code of the node or of the
-    test.
+    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``; exit with the code of the node or
+    of the test.
     """
     try:
         hosted = _hosted(role, arguments)
@@ -77,7 +77,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
         code = refused(error)
     except ExternalShutdownException:
         print("rths: ROS 2 was shut down in this process under the test", file=sys.stderr)
-    except Exception as error:  # unexpected; the other nodes still have to be informed
+    except Exception as error:  # unexpected error; the other nodes must still be informed
         reason = f"{type(error).__name__}: {error}"
         print(f"rths: {reason}", file=sys.stderr)
         tell_runner(reason)
@@ -123,7 +123,7 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Context) -> int:
-        """Run the node; return its exit code (leading: the test's), 0 if the report was left for launch."""
+        """Run the node; return its exit code (leading node: the test's), or 0 if launch reads the report."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)
@@ -136,7 +136,7 @@ class HostedNode:
         code = test.exit_code if test is not None and speaks else code
         left = tell_launch(last_words(code, node.phase.problem, test, node.shutdown.summary))
         code = ExitCode.FINISHED if left else code
-        with exits_within(FLUSHED_S, code):  # the report is written: a middleware that hangs loses nothing
+        with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
             node.flush()
         tell(node, left)
         if test is not None and speaks and not left and TELLS not in os.environ:
@@ -144,7 +144,6 @@ class HostedNode:
         return code
 
     def _watch(self) -> None:
-        """Guard against hanging from the end of the test on."""
         (node,) = self.nodes
         phase = node.phase
         if phase.now >= Phase.REPORTED and node.role != RECORDER:  # everything is reported; exit must be quick
@@ -190,7 +189,7 @@ class HostedTest:
         return ["--ros-args", *arguments] if arguments else []
 
     def run(self, context: Context) -> int:
-        """Run all nodes; return the test's exit code, 0 if the report was left for launch."""
+        """Run all nodes; return the test's exit code, or 0 if launch reads the report."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
@@ -242,7 +241,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """Report problems to the user, unless our runner does, or launch by the report that was ``left``."""
+    """Report problems to the user, unless the runner does, or launch does from the report that was ``left``."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

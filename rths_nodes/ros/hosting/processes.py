@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Host ``processes``: each node in its own process, watched by the runner."""
+"""Host ``processes``: each node runs in its own process, monitored by the runner."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def run(
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
 ) -> Result:
-    """Start the nodes as processes, watch them to the end of the test, and end all.
+    """Start the nodes as processes, monitor them until the end of the test, and end all processes.
 
-    ``starting`` gets a text on missing nodes until the test begins. Raises ConfigError.
+    ``starting`` receives a text on missing nodes until the test begins. Raises ConfigError.
     """
     first = descriptions[0]
     with Processes(descriptions) as processes, ros_context() as context:
@@ -64,7 +64,7 @@ class _Watch:
             processes.send(signal.SIGTERM)
         result.notes += processes.see_out(self._idle)
         console.listen()
-        # after a death, signals of this runner to the others are no result of the test
+        # after a death, signals from this runner to other nodes are no result of the test
         counted = [
             node_process
             for node_process in processes.counted(console.reported)
@@ -91,7 +91,7 @@ class _Watch:
         leader = next(process for process in processes.running if process.role == ACTUATOR)
         while leader.popen.poll() is None and not processes.dead():
             self._idle()
-            leader.check_alive()  # the rig itself notices other silent nodes
+            leader.check_alive()  # the rig itself detects other silent nodes
             result.interrupted = result.interrupted or bool(self._interrupted and self._interrupted())
             # a starting node does not handle signals yet
             if result.interrupted and console.heard_state and not self._asked:
@@ -101,7 +101,7 @@ class _Watch:
     def _end_after(self, died: Process) -> None:
         """Trip the rig after a death, and end all nodes within ``GRACE_S``.
 
-        A refused node has died before motion: the others are stopped at once.
+        A refusing node has died before any motion: the others are stopped immediately.
         """
         processes = self._processes
         if died.popen.returncode == ExitCode.REFUSED and self._console.result.state not in UNDER_WAY:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result of a run on the node hosts, gathered from the nodes' summaries."""
+"""Result of a run on the node hosts, collected from the summaries of the nodes."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Result:
         self.numbers |= numbers
 
     def blame(self, why: str) -> None:
-        """Put ``why`` first in the reason, unless it is included already."""
+        """Put ``why`` at the start of the reason, unless the reason contains it already."""
         if why not in self.reason:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Derive the exit code of the test from its nodes' exit codes, and a reason for a failure."""
+        """Derive the exit code of the test from the exit codes of its nodes, and a reason for a failure."""
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node by which a page stops a rig, without subscriptions that could delay a stop."""
+"""Node with which a page stops a rig; it has no subscriptions that could delay a stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stop_address(namespace: str) -> bytes:
 
 
 def stop_executive(namespace: str, kind: str) -> bool:
-    """Set the stop word of the executive in ``namespace``, without its nodes; return whether there is one."""
+    """Set the stop word of the executive in ``namespace``, without its nodes; return True if there is one."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
         sender.setblocking(False)
         return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
@@ -57,11 +57,12 @@ class StopClient(ThreadedNode):
     async def stop(self, kind: str) -> str:
         """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure; return the first answer.
 
-        Raises ConfigError if no node confirms within ``STOP_S``: the rig may still move. An executive needs none.
+        Raises ConfigError if no node confirms within ``STOP_S``: the rig may still move. An executive need not
+        confirm.
         """
         brakes = stop_executive(self._namespace, kind)
         waiting = [self._stops[kind], self._procedure]
-        """Clients without a request yet: a service may be discovered after its node has started."""
+        """Clients whose request is not sent yet: a service may be discovered after its node has started."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
 
         def put(future: Future) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuator node: receives Commands, publishes Measurements; owns the rig, the tick and the state of the test.
 
-With a node per axis (``axis.py``) it leads the axes.
+With one node per axis (``axis.py``) it leads the axis nodes.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.topics import NodeTopics
 
 LINGER_NS = 5_000_000_000
-"""Timeout for monitor and recorder to be complete after the test."""
+"""Timeout for monitor and recorder to complete their work after the test."""
 
 JUDGED_NS = 2_000_000_000
-"""Timeout for the monitor to judge its last samples."""
+"""Timeout for the monitor to check its last samples."""
 
 TRUTH_NS = 200_000_000
-"""Timeout for the true states of axes with a node each."""
+"""Timeout for the true states of axes with their own nodes."""
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
@@ -58,16 +58,16 @@ LOOK_S = 0.01
 
 
 GONE_NS = 20_000_000
-"""Wait for a Measurement before checking that the axis node is alive."""
+"""Waiting time for a Measurement after which the node checks that the axis node is alive."""
 
 LOST_NS = 250_000_000
-"""Wait for a Measurement once the test has to stop, probably because of this axis."""
+"""Waiting time for a Measurement when the test has to stop, probably because of this axis."""
 
 
 class TopicLinks:
     """Commands to the axis nodes and their answers, on topics below the name of each axis.
 
-    ``stamp`` gives the nominal time of a tick, ns. An axis without an answer for ``patience`` ns is lost.
+    ``stamp`` gives the nominal time of a tick, ns. An axis that does not answer for ``patience`` ns is lost.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port of nodes for all ``axes``, whose force loops are closed here. Raises ConfigError."""
+    """Return the port for nodes of all ``axes``; it closes their force loops. Raises ConfigError."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: {', '.join(axes)} have axis nodes: must be all or none of {axis_nodes}")
@@ -161,7 +161,7 @@ class ActuatorNode(RthsNode):
         self._watch = watch_observers(context, scenario, observers, warn, self.settings.clocked)
         self._stop_calls = LoopCalls()
         self._gate = TickGate(context, self._watch, self._stop_calls, self._hear_stops, patience)
-        # now, because in real time threads of a library may deadlock
+        # compute it now, because in real time threads of a library may deadlock
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._after = AfterMeasurement(
             context,
@@ -203,7 +203,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Let peers learn of a refused test before leaving, except the console, which stays while nodes exist."""
+        """Let peers receive the refusal of a test before leaving; the console stays while nodes exist."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)
@@ -211,7 +211,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """True also while a deactivated node brings its rig to rest."""
+        """True also while a deactivated node stops its rig."""
         return self.phase.active or (self.rig is not None and self.rig.machine.state >= State.ARMED)
 
     @property
@@ -228,7 +228,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def last_tick(self) -> int:
-        """Number of the last tick, by which axis nodes count; pauses have ticks without samples."""
+        """Number of the last tick, which axis nodes count; pauses have ticks without samples."""
         return int(self.rig.ticks)
 
     @property
@@ -242,7 +242,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time to the tick that can run now, ns; None if only messages can be waited for."""
+        """Time to the tick that can run now, ns; None if only messages can be awaited."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:
@@ -286,7 +286,7 @@ class ActuatorNode(RthsNode):
     def tick(self) -> None:
         """Send the Command of the next tick; in real time wait for the tick, with or without a Command.
 
-        The sample is completed if its Measurement is available at once, else in a later turn.
+        The sample is completed if its Measurement is available immediately, otherwise in a later turn.
         """
         if self._measuring:
             self.rig.port.wait(LOOK_S)
@@ -362,8 +362,8 @@ def _warn(phase: PhaseMachine, logger: Logger, message: str) -> None:
 class Completion:
     """Leads the actuator node from the last sample of its rig to its end.
 
-    The monitor may still trip a finished test through ``gate``. After its judgement and the last true state the
-    Summary is published; the node leaves when all ``observers`` are done. ``questions`` compares the clocks of
+    The monitor may still trip a finished test through ``gate``. After its verdict and the last true state the node
+    publishes its Summary; it leaves when all ``observers`` have finished. ``questions`` compares the clocks of
     other machines again.
     """
 
@@ -393,13 +393,13 @@ class Completion:
             if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
                 return
             shutdown.report()  # the recorder closes after this
-        unneeded = shutdown.patience_over and not self._times.began_at  # no observer has received anything
+        unneeded = shutdown.patience_over and not self._times.began_at  # the observers have received nothing
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()
             self._phase.to(Phase.GONE)
 
     def _settle(self) -> None:
-        """Trip a finished test if the monitor found a breach in the last samples."""
+        """Trip a finished test if the monitor detected a breach in the last samples."""
         self._gate.hear_trips()
         self._rig.settle()
         self._announcer.announce_change()

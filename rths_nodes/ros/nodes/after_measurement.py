@@ -18,15 +18,15 @@ from rths_nodes.ros.nodes.phase import StateOfTest
 from rths_nodes.ros.transport.topics import DeferredSends
 
 PERIOD_S = 0.01
-"""Period of ``/clock``, s of the test."""
+"""Period of ``/clock``, in s of test time."""
 LOGGED = (State.ARMED, State.RUNNING, *ENDED)
 _TIME = struct.Struct("<iI")
 
 
 class AfterMeasurement:
-    """Publishes TestState and, when the loop does not wait, what belongs to each Measurement.
+    """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
 
-    TestState has the ``constants`` of the test. True states are ``deferred``; with a node per axis they are
+    TestState has the ``constants`` of the test. True states are ``deferred``; with one node per axis they are
     ``gathered``, later than their Measurements. In lockstep every ``clock_every``-th sample is published on
     ``/clock`` (0: never).
     """
@@ -47,13 +47,13 @@ class AfterMeasurement:
         self.announced: State | None = None
         self.due: tuple[int, int] | None = None
         self._of_ticks: deque[tuple[int, int, int]] = deque(maxlen=KEPT)
-        """Ticks with missing true states, with sample and stamp."""
+        """Ticks whose true states are missing, with sample and stamp."""
 
     def announce(self) -> None:
         machine, sample = self._rig.machine, self._rig.sample
         self.announced = machine.state
         self._phase.follow(StateOfTest(machine.state, sample, machine.reason))
-        if machine.state in LOGGED:  # none of them in the middle of a test in real time
+        if machine.state in LOGGED:  # none of these states occurs in the middle of a test in real time
             self._log(f"{machine.state.name.lower()} at sample {max(sample, 0)}")
         state = {"state": int(machine.state), "sample": sample, "reason": machine.reason}
         self._topics.tell("test_state", self._constants | state)

@@ -33,12 +33,12 @@ class Arming:
     """Leads the actuator node from its activation until its rig is armed.
 
     All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout``. Then
-    ``questions`` measures the clocks of other machines, whose round trip may take one sample in real time.
+    ``questions`` measures the clocks of other machines; in real time a round trip may take one sample.
     ``farewell`` is the time for which a refusing node waits for its peers, s.
 
-    A rig that is not simulated waits FOUND_S before its first sample, because a trip request of a publisher that
-    has not discovered the node is lost. A refusal is published as long, because peers ignore a node without a
-    known name.
+    A rig that is not simulated waits FOUND_S before its first sample, because a trip request is lost if its
+    publisher has not discovered the node. A refusal is published for the same time, because peers ignore a node
+    without a known name.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Arming:
         return (self._clock.monotonic_ns() - self._active_since) / SECOND
 
     def work(self) -> bool:
-        """Arm the rig once the test may begin; return whether it was armed. The next turn begins the test."""
+        """Arm the rig when the test can begin; return True if it was armed. The next turn begins the test."""
         announcer, machine = self._announcer, self._rig.machine
         if announcer.announced is None:
             announcer.announce()
@@ -84,7 +84,7 @@ class Arming:
             # a node that does not know the run is not ready
             self._statuses[status["node"]] = status if status["run"] else {**status, "ready": False}
         try:
-            # clients that may stop a real rig must have discovered it
+            # clients that can stop a real rig must have discovered it
             stoppable = self._rig.port.simulated or self._open_s >= FOUND_S
             if not (self._may_begin() and stoppable and self._questions.done_before()):
                 return False

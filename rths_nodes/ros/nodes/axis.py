@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node of one axis: receives a Command, publishes a Measurement.
 
-It is in a namespace below the rig's (``rths/story_1``) and answers each Command of the actuator node, which leads
-all axes. Without a leader it stops by itself.
+Its namespace is below the rig's (``rths/story_1``). It answers each Command of the actuator node, which leads all
+axes. If no Commands arrive, it stops its axis itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 
 ALONE_NS = 200_000_000
-"""Timeout of an interrupted axis for the next Command, which would lead it to rest."""
+"""Time for which an interrupted axis waits for the next Command, which would bring it to rest."""
 
 LATER_NS = 1_000_000_000
-"""Additional patience in real time: the actuator node, which stops all axes, acts first."""
+"""Additional waiting time in real time, so that the actuator node, which stops all axes, acts first."""
 
 
 class AxisNode(RthsNode):
@@ -67,7 +67,7 @@ class AxisNode(RthsNode):
         return busy
 
     def _answer(self, measured: Measurement, stamp: int) -> None:
-        if self.stage.trip and not self._trip_told:  # before the Measurement, which has no reason
+        if self.stage.trip and not self._trip_told:  # send the trip before the Measurement, which has no reason
             self._trip_told = True
             self.go_safe(self.stage.trip)
         self._stamp = stamp

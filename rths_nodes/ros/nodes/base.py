@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base of all nodes: lifecycle, turns, and handling of unexpected errors.
 
-A node is a stage (``loop/stages``) with topics. Messages of loop and handshake are taken by hand, as bytes; a
-thread answers services.
+A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake, as bytes; a thread
+answers services.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ msg = importlib.import_module("rths_nodes.msg")
 
 
 def codec_of(location: NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
-    if location.axis:  # without Targets
+    if location.axis:  # an axis node has no Targets
         return Codec(0, 1, 0, run=run, n_force=int(takes_force(assembly.scenario, location.axis)))
     codec = assembly.codec(run)
     check_serialization(codec)
@@ -64,7 +64,7 @@ def codec_of(location: NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
 
 
 def check_serialization(codec: Codec) -> None:
-    """Raise RuntimeError if the middleware encodes or decodes ``codec`` differently; padding is ignored."""
+    """Raise RuntimeError if the middleware encodes or decodes ``codec`` differently, except for padding."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
     count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
     numbers = iter(np.linspace(0.1, 9.7, count).tolist())
@@ -134,11 +134,11 @@ class Host:
     scenario: Scenario | None = None
     """Scenario to run; None to build it from parameters."""
     handed: Port | None = None
-    """Open port of a procedure, in place of the scenario's."""
+    """Open port of a procedure, which replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
     commands: Callable[[Assembly], CommandStage] = CommandStage.of
     rig: Callable[[Scenario, Port], RigStage] = RigStage.of
-    """Makers of the stages of integrator, compensator and actuator node."""
+    """Functions that make the stages of integrator, compensator and actuator node."""
     follows: bool = False
     """True if these stages follow the executive."""
 
@@ -158,7 +158,7 @@ class Writer(Protocol):
 
 
 OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
-"""Directory, topic names with rows, information -> a recording. Raises ConfigError."""
+"""Function that makes a recording from directory, topic names with rows, and information. Raises ConfigError."""
 
 
 PERIOD_NS = 1_000_000_000
@@ -167,7 +167,7 @@ LOOK_NS = 2_000_000
 """Polling period of the handshake topics while idle."""
 
 IN_WORDS = (ComponentError, IntegratorError, PortError)
-"""Errors whose message names the failed external part; others are reported with their type."""
+"""Errors whose message names the failed external part; other errors are reported with their type."""
 
 
 class NodeRefused(ConfigError):
@@ -178,8 +178,8 @@ class RthsNode(FewRequests, LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
     ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` handles at most ``limit`` samples
-    and returns whether it did anything. External resources of a stage belong into ``outside``, closed at cleanup.
-    ``handshake``, ``diagnostics`` and ``interposer`` exist once the node is configured.
+    and returns True if it did any work. Subclasses put a stage's external resources into ``outside``, closed at
+    cleanup. ``handshake``, ``diagnostics`` and ``interposer`` exist once the node is configured.
     """
 
     role: str
@@ -190,22 +190,22 @@ class RthsNode(FewRequests, LifecycleNode):
     heavy: bool = False
     """True if the next sample takes much longer than most."""
     spares: bool = False
-    """True while there is work that can wait until no sample does."""
+    """True if there is work that can wait until no sample is pending."""
     rests: bool = False
     """True while no message of the loop needs an answer."""
     awaits_answer: bool = False
     """True while another node of the loop computes the input of this one."""
     deadline: int | None = None
-    """Time at which the node has to work without a message, monotonic ns, or None."""
+    """Time at which the node must work even without a message, monotonic ns, or None."""
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Returns what the node lacks, apart from peers, before a test."""
+    """Returns the missing requirements of the node before a test, apart from peers."""
     judged: tuple[ExitCode, str] | None = None
-    """Outcome and reason, if this node knows more than the actuator node publishes."""
+    """Outcome and reason, if this node has more information than the actuator node publishes."""
     late: LateData = LateData()
     awaited_streams: Sequence[str] = STREAMS
-    """Inboxes whose messages wake the node in a process of its own."""
+    """Inboxes whose messages wake the node if it has its own process."""
 
     def __init__(
         self,
@@ -256,13 +256,13 @@ class RthsNode(FewRequests, LifecycleNode):
                 raise NodeRefused(self.phase.problem)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Check the scenario, build the stage, open the endpoints. rclpy would swallow exceptions."""
+        """Check the scenario, build the stage, open the endpoints. rclpy would hide exceptions."""
         self.phase.configure()
         try:
             self._configure()
         except ConfigError as error:
             self.phase.blame(ExitCode.REFUSED, str(error))
-            if not self.settings.autostart:  # otherwise the starter of the node reports it
+            if not self.settings.autostart:  # otherwise the process that starts the node reports it
                 self.get_logger().error(self.phase.problem)
             return TransitionCallbackReturn.FAILURE
         except Exception as error:
@@ -297,7 +297,7 @@ class RthsNode(FewRequests, LifecycleNode):
             self.clocks,
             self.inner_numbers,
         )
-        self.diagnostics.tell()  # first calls are slow: not while the rig moves
+        self.diagnostics.tell()  # the first calls are slow and must not happen while the rig moves
         self.handshake = Handshake(
             self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
         )
@@ -306,7 +306,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Take part; refused while the rig of a deactivated node may still move."""
+        """Start to participate; refused while the rig of a deactivated node may still move."""
         if self.phase.under_way:
             return _refused(self, "activate")
         self.phase.activate(True)
@@ -314,7 +314,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop taking part; refused while the rig moves and needs this node."""
+        """Stop participating; refused while the rig moves and needs this node."""
         if self.under_way and not self.stops_rig:
             return _refused(self, "deactivate")
         self.phase.activate(False)
@@ -332,7 +332,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Leave, after stopping a test under way and its end."""
+        """Stop a test in progress, wait for its end, and leave."""
         if self.under_way:
             self.stop(f"the {self.identity} node was shut down")
             self.shutdown.interrupt()
@@ -370,14 +370,14 @@ class RthsNode(FewRequests, LifecycleNode):
         return -1
 
     def look(self) -> bool:
-        """Poll the handshake, at most every ``LOOK_NS``; return whether it was due."""
+        """Poll the handshake, at most every ``LOOK_NS``; return True if a poll was due."""
         now = self._now()
         due = now >= self._next_look
         if due:
             self._next_look = now + LOOK_NS
         if not self.participates:
             if due:
-                self.topics.lines.answer()  # callers wait for this
+                self.topics.lines.answer()  # callers wait for the answer
             if self.shutdown.patience_over:
                 self.phase.to(Phase.GONE)
             return False
@@ -398,7 +398,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.topics.flush()
 
     def safely(self, action: Callable[..., object], *arguments: object) -> object:
-        """Call ``action``; on an unexpected error make the rig safe and fail the node."""
+        """Call ``action``; after an unexpected error bring the rig to rest and fail the node."""
         try:
             return action(*arguments)
         except Exception as error:
@@ -411,10 +411,10 @@ class RthsNode(FewRequests, LifecycleNode):
         self.get_logger().debug(traceback.format_exc())
         self.go_safe(self.phase.problem)
         if "summary" in self.topics.outlets and not self.shutdown.reported:
-            with suppress(Exception):  # the stage may be broken
+            with suppress(Exception):  # the stage may be faulty
                 self.shutdown.tell(0, {})
         if self.diagnostics is not None:
-            with suppress(Exception):  # as above
+            with suppress(Exception):  # the stage may be faulty
                 self.diagnostics.tell()
         self.phase.to(Phase.GONE)
 
@@ -426,7 +426,7 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node, because of a breach at ``sample`` if known.
 
-        It acts at once, in lockstep at the sample ``effective`` if not 0.
+        The trip takes effect immediately, or in lockstep at the sample ``effective`` if it is not 0.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -437,7 +437,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """Request a trip because this node cannot continue; the actuator node prefixes the name."""
+        """Request a trip because this node cannot continue; the actuator node prefixes the node's name."""
         self.trip(reason.removeprefix(f"{self.identity}: "))
 
 
@@ -448,7 +448,7 @@ def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
 
 
 class Diagnostics:
-    """Message of a node, once a second.
+    """Diagnostics message of a node, published once per second.
 
     ``facts`` are constant, ``counters()`` counts faults, ``clocks`` are timed durations, ``numbers()`` returns
     internal quantities.
@@ -475,7 +475,7 @@ class Diagnostics:
         self._values = {"role": location.role, **facts}
 
     def tell_if_due(self) -> bool:
-        """Publish if a second has elapsed, and return whether it has; in the slack only."""
+        """Publish if a second has elapsed, and return True if it has; call only within the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False

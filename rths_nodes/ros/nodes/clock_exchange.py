@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clock comparison of several machines, requested by the actuator node before and after the test."""
+"""Clock comparison between machines, requested by the actuator node before and after the test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
-"""Requests before, and again after, the test; the fastest answer of each node counts."""
+"""Number of requests before and after the test; the fastest answer of each node counts."""
 UNANSWERED_NS = 100_000_000
 """Timeout of a request."""
 
@@ -42,7 +42,7 @@ def answer_questions(context: NodeContext) -> None:
 
 
 class ClockQuestions:
-    """Requests the clocks of ``peers`` on other machines, all with each request."""
+    """Requests the clocks of ``peers`` on other machines; each request addresses all peers."""
 
     def __init__(self, context: NodeContext, peers: Sequence[str]) -> None:
         self._node, self._peers, self._topics = context.location.peer, tuple(peers), context.topics

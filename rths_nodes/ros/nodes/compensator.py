@@ -20,7 +20,7 @@ from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.sequence import WarmUp
 
 QUIET_NS = 3_000_000_000
-"""Wait for the Target of a dead integrator after the test."""
+"""Waiting time after the test for the Target of a dead integrator."""
 
 
 class CompensatorNode(RthsNode):
@@ -77,7 +77,7 @@ class CompensatorNode(RthsNode):
         return busy
 
     def _take_all(self) -> bool:
-        """Empty the inboxes: a message left there would keep the process from sleeping."""
+        """Empty the inboxes: a remaining message would prevent the process from sleeping."""
         busy = False
         while self._take_measurement() or self._take_target():
             busy = True
@@ -115,7 +115,7 @@ class CompensatorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """Streams to wake up for; a Measurement alone is none while its Target is missing."""
+        """Streams to wake up for; a Measurement does not wake the node while its Target is missing."""
         if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None
@@ -128,7 +128,7 @@ class CompensatorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """Time at which the Target of the next Command is late, ns; None for the first, without motion."""
+        """Time at which the Target of the next Command is late, ns; None for the first Command, before motion."""
         if self.settings.lockstep or self._answered < 0:
             return None
         if self._waiting:
@@ -136,14 +136,14 @@ class CompensatorNode(RthsNode):
         return None if self.stage.ready(self.measurements.expected + 1) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
-        """Return whether a Target is late, and was in the last turn.
+        """Return True if a Target is late, and was already late in the last turn.
 
-        If this process was suspended, its integrator may have been, too: it gets a turn in between.
+        If this process was suspended, its integrator may have been suspended as well; it gets a turn in between.
         """
         deadline = self.deadline
         if deadline is None or self._looked < deadline:
             return False
-        self._take_all()  # it may have arrived while this process was suspended
+        self._take_all()  # the Target may have arrived while this process was suspended
         return True
 
     def _answer(self, measured: Measurement, stamp: int, began: int, late: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guard of the limits of the axes against a foreign driver node, which may have none."""
+"""Guard of the limits of the axes against a third-party driver node, which may not check limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node went on after the Trip"
 LATER_NS = 2 * SECOND
-"""Additional patience for a driver, and again after the Trip."""
+"""Additional waiting time for a driver, and again after the Trip."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
@@ -28,11 +28,11 @@ def ended_early(test: StateOfTest, samples: int) -> str:
 
 
 class DriverGuard:
-    """Checks Commands to the driver of the rig and its Measurements; the first breach trips.
+    """Checks Commands to the driver of the rig and its Measurements; the first breach causes a trip.
 
-    ``trip`` gets the reason, the sample, and the first tick without a Command (0: the pending one). ``tripped`` is
-    the reason with the sample, or empty. A driver that ignores a Trip ends a tripped test, and one that ends
-    before the last sample a failed test.
+    ``trip`` gets the reason, the sample, and the first tick without a Command (0: the pending tick). ``tripped``
+    is the reason with the sample, or empty. If a driver ignores a Trip, the test ends as tripped. If a driver ends
+    before the last sample, the test fails.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class DriverGuard:
         self._heard_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return whether the rig may continue after ``measured``; safe stops are not judged.
+        """Return True if the rig may continue after ``measured``; safe stops are not checked.
 
-        ``judged``: our actuator node, which made it, has judged it.
+        ``judged``: the actuator node of this package made ``measured`` and has checked it.
         """
         self._heard_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
@@ -70,13 +70,13 @@ class DriverGuard:
         if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
             reason = reason or breach.reason
         if self._at_once is not None and (problem := self._at_once.reason(measured)):
-            return self._passes(reason or problem, measured.sample, 0)  # it waits for the next Command: at once
+            return self._passes(reason or problem, measured.sample, 0)  # the driver waits for a Command: trip now
         if measured.interlock == INTERLOCK_OPEN:
             reason = reason or "the interlock of the rig is open"
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
-        """Return whether ``command`` may be published: never after a breach."""
+        """Return True if ``command`` may be published; after a breach always False."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)

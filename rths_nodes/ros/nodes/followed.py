@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages for nodes that follow the executive: they hand on its messages and compute nothing.
+"""Stages for nodes that follow the executive: they publish its messages and compute nothing.
 
-The nodes of one process share a :class:`Feed`. A Measurement is released with the row after it, so that the
-Command and the Target that answer it are known.
+The nodes of one process share a :class:`Feed`. A Measurement is released together with the next row, so that the
+Command and the Target in response to it are known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rths_nodes.loop.supervision.states import State
 
 
 class Feed:
-    """Messages of the executive, a sink, until the nodes take them."""
+    """Sink of the executive; it stores messages until the nodes receive them."""
 
     def __init__(self) -> None:
         self.targets: deque[Target] = deque()
@@ -42,7 +42,7 @@ class Feed:
 
 
 class FollowedPort(RecordedPort):
-    """Port of the actuator node: it starts the program of ``loop``, and hands on its Measurements."""
+    """Port of the actuator node: starts the program of ``loop`` and publishes its Measurements."""
 
     failure = ""
 
@@ -95,13 +95,13 @@ class FollowedPort(RecordedPort):
 
 
 class FollowedRig(RigStage):
-    """Rig of the actuator node: state and reason are the program's; stop requests set its stop word."""
+    """Rig of the actuator node: the program sets state and reason; stop requests set the program's stop word."""
 
     port: FollowedPort
 
     @property
     def ahead(self) -> int:  # type: ignore[override]
-        """Samples by which the program may be ahead of the nodes in lockstep."""
+        """Number of samples by which the program may be ahead of the nodes in lockstep."""
         return self.port.loop.ahead
 
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
@@ -160,7 +160,7 @@ class FollowedTargets(RecordedTargets):
 
 
 class FollowedCommands(CommandStage):
-    """Compensator node: the program's Commands, and its state by sample."""
+    """Compensator node: Commands of the program, and the state of its compensator by sample."""
 
     feed: Feed
     _values: Sequence[float] = ()

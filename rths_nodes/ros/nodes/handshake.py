@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handshake: membership in a run, participants, their discovery, and the state of the test."""
+"""Handshake: membership in a run, discovery of participants, and the state of the test."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ COMPLAINT_NS = 3_000_000_000
 """Period of messages about undiscovered peers."""
 
 DUPLICATE_NS = 2_000_000_000
-"""Time for which duplicate names are tolerated before a test: nodes of the last one may be leaving."""
+"""Time for which duplicate names are tolerated before a test: nodes of the last test may be leaving."""
 
 DUPLICATES_EVERY_NS = 100_000_000
-"""Polling period for duplicate peers while another is missing: a query takes 0.2 ms."""
+"""Polling period for duplicate peers while another peer is missing: a query takes 0.2 ms."""
 
 LIVE_NS = 1 * SECOND
-"""Longest delay of a live message of the actuator node from ARMED on."""
+"""Longest delay of a live message from the actuator node, from ARMED on."""
 OLD_NS = 60 * SECOND
-"""Age of an active or ended test, at the start of this node, from which it counts as replayed."""
+"""Age, at the start of this node, from which the state of an active or ended test counts as replayed."""
 
 _STATES = frozenset(map(int, State))
 
 
 class Membership:
-    """Judges whether TestStates belong to this run; before the test, a node may join another run.
+    """Decides whether TestStates belong to this run; before the test, a node may join another run.
 
-    ``join`` is called with the mark of that run and raises ConfigError if none can have it. ``scenario_hash``
+    ``join`` is called with the mark of that run and raises ConfigError if no node can have it. ``scenario_hash``
     restricts the test; None: any. Once the test is ``settled()``, other runs are ignored. A replayed recording has
-    older stamps than the actuator node. Unless ``guard()`` is certain of the publisher, a test that is active or
-    ended is neither joined nor followed by old messages. The first message, sent once, may precede the name of its
-    publisher: it is kept, for :meth:`cleared`.
+    older stamps than the actuator node. Unless ``guard()`` is certain of the publisher, the node neither joins an
+    active or ended test nor follows its old messages. The first message is sent only once and may arrive before
+    the name of its publisher is known: it is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Membership:
         return self._counts(state)
 
     def cleared(self) -> list[Data]:
-        """Return the last TestState if its publisher is now known and counts."""
+        """Return the last TestState if its publisher is now known and accepted."""
         if self._in_doubt is None or not self._guard().certain:
             return []
         state, publishers = self._in_doubt
@@ -88,7 +88,7 @@ class Membership:
         if self._settled() or stamp < self._joined_at:
             return False
         if state == State.IDLE and not mark:
-            return self._certain(values)  # refused, perhaps because this node is of another run
+            return self._certain(values)  # refused, perhaps because this node belongs to another run
         if self._hash not in (None, values["scenario_hash"]):
             return False
         if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain(values)):
@@ -106,8 +106,8 @@ class Handshake:
     """Discovers the peers of the ``settings``, publishes NodeStatus and follows TestState.
 
     ``prepare`` is called once all peers are discovered, before the node reports ready; missing peers are logged
-    every few seconds. ``on_refused`` gets the reason for which a test must not begin. ``own_missing`` returns what
-    the node lacks apart from peers.
+    every few seconds. ``on_refused`` gets the reason for which a test must not begin. ``own_missing`` returns the
+    missing requirements of the node apart from peers.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Handshake:
         """Time at which this node became active or was last expected by the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._same_versions = False
-        """True once all peers are known to have the same messages: a query is costly."""
+        """True once all peers are known to have the same messages; a query is costly."""
         self._membership = Membership(
             settings.hash,
             self._join,
@@ -150,7 +150,7 @@ class Handshake:
             self._wait_for_the_test()
         self.hear_state()
         if self._phase.now is Phase.MATCHING:
-            self._topics.lines.answer()  # the streams are still silent
+            self._topics.lines.answer()  # the streams have no messages yet
         else:
             self._topics.look()
         self._topics.name_publishers()
@@ -196,7 +196,7 @@ class Handshake:
             self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
-        """True while a peer exists twice; refuse to take part if that persists."""
+        """True while a peer exists twice; refuse to participate if this persists."""
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
         if duplicates and now - self._duplicate_since > DUPLICATE_NS:

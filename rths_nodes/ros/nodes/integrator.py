@@ -20,7 +20,7 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.sequence import WarmUp
 
 SOONER = 1.5
-"""Samples before its next step at which the node listens again, in real time."""
+"""Number of samples before its next step at which the node polls again, in real time."""
 
 
 ASK_AGAIN_NS = 200_000
@@ -52,7 +52,7 @@ class IntegratorNode(RthsNode):
         self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
 
     def missing(self) -> str:
-        """Return what the integrator's client lacks; a client that breaks the agreement ends the test."""
+        """Return the client's missing requirements; a client that breaks the protocol ends the test."""
         assert self.stage is not None
         try:
             return self.stage.missing()

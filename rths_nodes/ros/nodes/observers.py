@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times of a test in the actuator node, progress of monitor and recorder, and how the rig waits for them.
+"""Timing of a test in the actuator node, progress of monitor and recorder, and how the rig waits for them.
 
-In lockstep it waits; in real time it continues while they are alive.
+In lockstep the rig waits; in real time it continues while monitor and recorder are alive.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.topics import NodeTopics
 
 KEPT = 4096
-"""Samples whose time of sending is stored."""
+"""Number of samples whose time of sending is stored."""
 
 
 class RigClock:
-    """Stamps samples and times the loop; ``pacer`` sets the ticks in real time, None in lockstep.
+    """Stamps samples and times the loop; ``pacer`` sets the ticks in real time and is None in lockstep.
 
     ``dt`` is the servo period, s. Times are ns of ``clock``, 0 while unknown: ``measured_at`` of the last
     Measurement, ``began_at`` of Measurement 0, ``ended_at`` of the end. ``loop`` holds durations from Measurement
@@ -116,7 +116,7 @@ class RigContext:
 
 
 PROGRESS_SAMPLES = 64
-"""Samples between messages in lockstep: well within the window."""
+"""Samples between messages in lockstep, well below the window."""
 
 
 class ProgressReports:
@@ -141,7 +141,7 @@ class ProgressReports:
 class LockstepWindow:
     """Lets the rig run at most ``LOCKSTEP_WINDOW`` samples ahead of the slowest of ``observers``.
 
-    It trips after waiting for Progress longer than ``patience``, ns.
+    The rig trips if it waits for Progress longer than ``patience``, ns.
     """
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
@@ -155,10 +155,10 @@ class LockstepWindow:
     def begin(self, now: int) -> None: ...
 
     def look(self, now: int) -> None:
-        """Do nothing: ``follow`` polls when it has to."""
+        """Do nothing: ``follow`` polls when necessary."""
 
     def effective(self, sample: int) -> int:
-        """Sample at which a trip for ``sample`` takes effect: within the window."""
+        """Return the sample at which a trip for ``sample`` takes effect: within the window."""
         return min(sample, self._rig.sample + LOCKSTEP_WINDOW)
 
     def follow(self) -> bool:
@@ -180,8 +180,8 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig when ``heartbeat`` counts an observer as lost; for one of ``optional`` only ``warn`` is
-    called.
+    """Trips the rig when ``heartbeat`` counts an observer as lost; if the observer is in ``optional``, only calls
+    ``warn``.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class SignsOfLife:
         self._heartbeat.begin(now)
 
     def look(self, now: int) -> None:
-        """Take Progress and check for lost observers, every few milliseconds."""
+        """Receive Progress and check for lost observers, every few milliseconds."""
         for message in self._topics.received("progress"):
             behind = (self._rig.sample - message["sample"]) * self._dt
             self._heartbeat.heard(message["node"], now, round(behind * SECOND))
@@ -216,7 +216,7 @@ class SignsOfLife:
                 self._rig.trip(warning)
 
     def effective(self, sample: int) -> int:
-        """Return 0: a trip takes effect at once."""
+        """Return 0: a trip takes effect immediately."""
         return 0
 
     def follow(self) -> bool:

@@ -2,8 +2,8 @@
 """Operator node: stop and hold of a procedure, and the state of rig and procedure (doc/ros.md).
 
 The services ``stop``, ``stop_by_page`` and ``hold``, and the topic ``trip``, are acts of the procedure; a stop is
-never refused. ``rig_state`` is untared, by the rig's own counter: outside of runs, and for a watcher in runs, too.
-Other acts use the operator socket (``app/procedure/operator_socket.py``).
+never refused. ``rig_state`` is not tared; the rig's own counter numbers it. It is published outside of runs, and
+for a watcher also during runs. Other acts use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 RIG_STATE_HZ = 10.0
 """Rate of rig_state without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
-"""Time to discover another operator node at the start, and polling interval, s."""
+"""Time to discover another operator node at the start, and polling period, s."""
 REQUESTS = 64
-"""Trip requests that are remembered."""
+"""Number of trip requests that are remembered."""
 THREADS = 2
-"""Two, so that a trip request does not wait for a timer."""
+"""Number of threads: two, so that a trip request does not wait for a timer."""
 KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
 
 
@@ -80,31 +80,31 @@ class Conducted(Protocol):
 
     @property
     def resting(self) -> Measurement | None:
-        """Last Measurement, with a counter of its own; None without an open port, and during a run."""
+        """Last Measurement, with its own counter; None without an open port, and during a run."""
         ...
 
     @property
     def scenario(self) -> Scenario: ...
 
     def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement of the rig to ``receiver``, in the thread that drives it; None ends this."""
+        """Pass every Measurement of the rig to ``receiver``, in the thread that drives the rig; None ends this."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
-        """Return motion number, samples per column, first sample and new columns, by motion."""
+        """Return motion number, samples per column, first sample and new columns, for each motion."""
         ...
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``; never refused."""
+        """Stop the rig on behalf of ``by``; never refused."""
         ...
 
     def hold(self, reason: str) -> None:
-        """Hold the rung under way. Raises ConfigError if none runs."""
+        """Hold the current rung. Raises ConfigError if none runs."""
         ...
 
 
 class OperatorNode(ThreadedNode):
-    """Publishes ``conducted`` in ``namespace`` and stops it on request, from start to close."""
+    """Publishes the ``conducted`` test in ``namespace`` from start to close, and stops the test on request."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         super().__init__(OPERATOR, namespace, THREADS)
@@ -126,7 +126,7 @@ class OperatorNode(ThreadedNode):
             self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
             self._thread(HOLD, conducted.hold),
         )
-        """A stop does not wait for a hold."""
+        """Service threads: a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         """Publication time, source and reason of the last trip requests."""
         group = MutuallyExclusiveCallbackGroup()
@@ -158,10 +158,10 @@ class OperatorNode(ThreadedNode):
         return ServiceThread(self._context, {service: answer}, LoopCalls(), warn, first)
 
     def _trip(self, message: Trip, info: Data) -> None:
-        """Stop once per request. Nodes of a run stop it themselves for their Trips."""
+        """Stop once per request. Nodes of a run act on their own Trips."""
         reason = reason_of(message.run, message.source, message.reason)
         request = info["source_timestamp"], message.source, message.reason
-        if reason is not None and request not in self._received:  # both subscriptions receive a latched one
+        if reason is not None and request not in self._received:  # both subscriptions receive a latched request
             self._received.append(request)
             self._conducted.stop(_asked(STRANGER, reason))
 
@@ -172,7 +172,7 @@ class OperatorNode(ThreadedNode):
         )
 
     def start(self) -> None:
-        """Start. Raises ConfigError if the namespace has another operator node."""
+        """Start the node. Raises ConfigError if the namespace has another operator node."""
         mine = (self._node.get_name(), self._node.get_namespace())
         end = time.monotonic() + DISCOVERY_S
         while time.monotonic() < end:
@@ -205,13 +205,12 @@ class OperatorNode(ThreadedNode):
         self._draw()
 
     def _tell_watcher(self, measured: Measurement) -> None:
-        """Publish the state of the rig from the thread that drives it, while that runs."""
         if measured.sample % self._every:
             return
         try:
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
-            self._conducted.tell(None)  # no reason to stop the rig: the watcher ends its pulse
+            self._conducted.tell(None)  # not a reason to stop the rig: the watcher ends its pulse
             self._node.get_logger().error(f"a watcher receives nothing any more: {type(error).__name__}: {error}")
 
     def _diagnose(self) -> None:

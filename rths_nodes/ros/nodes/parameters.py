@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sections of a scenario as ROS parameters of the node that owns them.
 
-The scenario gives the defaults; command line, parameter file and launch override single values, checked as for
-``--set``. Matrices and lists of sections stay in the file.
+The scenario defines the defaults. Command line, parameter file and launch override single values, which are
+checked as for ``--set``. Matrices and lists of sections stay in the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.rclpy_private import parameter_overrides
 
 UNBOUNDED = 2**63 - 1
-"""Missing bound of a range of integers; of floats it is infinity."""
+"""Replacement for a missing bound of an integer range; for floats it is infinity."""
 FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service")
 """Prefixes of rclpy's parameters."""
 
@@ -44,7 +44,7 @@ def plain(parameter: Parameter) -> Any:
 
 
 def reported_sections(status: Data) -> Data:
-    with suppress(ConfigError):  # a foreign node may use another form
+    with suppress(ConfigError):  # another node may use a different form
         data = parse(status["parameters"], status["node"])
         if isinstance(data, dict):
             return data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases of a node, the cause of its end, and the context that its parts share."""
+"""Phases of a node, the cause of its end, and the context shared by its parts."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class Phase(IntEnum):
 
     UNCONFIGURED = 0
     CONFIGURED = 1
-    """Stage and endpoints exist; the node takes no part yet."""
+    """Stage and endpoints exist; the node does not participate yet."""
     MATCHING = 2
-    """Active; discovers peers."""
+    """The node is active and discovers peers."""
     READY = 3
     """All peers are discovered."""
     IN_TEST = 4
     """The rig may move."""
     ENDED = 5
     REPORTED = 6
-    """The Summary is published; messages of others may still be needed."""
+    """The Summary is published; messages from other nodes may still be needed."""
     GONE = 7
-    """Completed: its host may close it."""
+    """The node has finished: its host may close it."""
 
 
 _SUCCESSORS = {
@@ -55,7 +55,7 @@ _SUCCESSORS = {
     Phase.REPORTED: (Phase.UNCONFIGURED,),
     Phase.GONE: (),
 }
-"""Valid transitions, in addition to GONE from everywhere; a test can end before it begins."""
+"""Valid transitions, in addition to GONE, which is always valid; a test can end before it begins."""
 
 UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
 """States of a test in which the rig may move."""
@@ -80,9 +80,9 @@ class Cause:
 class PhaseMachine:
     """Phase of a node; refuses invalid transitions.
 
-    ``active`` is the lifecycle's primary state, ``note`` further information for the user. ``gone`` and ``ended``
-    are cached for the loop; ``begun`` is true if the rig may have moved. ``on_ended`` is called at the end of the
-    test.
+    ``active`` is the lifecycle's primary state, ``note`` is further information for the user. ``gone`` and
+    ``ended`` are cached for the loop; ``begun`` is true if the rig may have moved. ``on_ended`` is called at the
+    end of the test.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
@@ -112,7 +112,7 @@ class PhaseMachine:
         self.test, self.ended, self.begun = StateOfTest(), False, False
 
     def activate(self, active: bool) -> None:
-        """Take part, or pause; a node that is activated again continues."""
+        """Participate, or pause; a node that is activated again continues."""
         self.active = active
         if active and self.now is Phase.CONFIGURED:
             self.to(Phase.MATCHING)

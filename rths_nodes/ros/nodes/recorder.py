@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorder node: writes every message of the rig, and topics of other programs, as received, into a recording."""
+"""Recorder node: writes all messages of the rig, and topics of other programs, into a recording, as received."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ LOOK_NS = SECOND // 2
 KEPT = 1000
 """Messages of a topic that the middleware keeps."""
 A_TURN = 64
-"""Recorded messages of a topic per turn."""
+"""Recorded messages per topic and turn."""
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of ``topics``, after the topics of every recording.
+    """Return the full names of ``topics``, which follow the topics of every recording.
 
     Raises ConfigError for an invalid name, and for a recorded topic of the test.
     """
@@ -65,7 +65,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 class FurtherTopics:
     """Subscribes ``node`` to ``topics`` (full names), once each has a publisher.
 
-    Messages are written with the time of their arrival; lost ones are no gap of the recording.
+    Messages are written with their time of arrival; lost messages do not count as gaps of the recording.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ def _ignore(_: object) -> None:
 
 
 class OptionalWriter:
-    """A ``writer`` that may fail: ``on_lost`` gets the reason, later messages are dropped."""
+    """A ``writer`` that may fail: ``on_lost`` gets the reason, and later messages are dropped."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer: Writer | None = writer
@@ -142,7 +142,7 @@ class OptionalWriter:
         try:
             if self._writer is not None:
                 getattr(self._writer, name)(*arguments)
-        except RuntimeError as error:  # a recording that cannot continue
+        except RuntimeError as error:  # the recording cannot continue
             self._writer = None
             self._on_lost(str(error))
 
@@ -164,17 +164,17 @@ class OptionalWriter:
 
 
 SUMMARIES_NS = 4_500_000_000
-"""Wait for missing messages after the test, shorter than the actuator node's; the middleware took up to 2.8 s to
-repair a stalled stream."""
+"""Waiting time for missing messages after the test; the actuator node waits longer. The middleware took up to 2.8
+s to repair a stalled stream."""
 EXIT_NOW_NS = 100_000_000
-"""The same after an exit request."""
+"""Waiting time for missing messages after an exit request."""
 
 
 class RecorderNode(RthsNode):
-    """Hosts a recording.
+    """Records a test.
 
-    The Summary of each node has its number of sent messages per stream; missing ones count as gaps. Nodes without
-    a Summary are listed as ``silent``.
+    The Summary of each node has its number of sent messages per stream; missing messages count as gaps. Nodes
+    without a Summary are listed as ``silent``.
     """
 
     role = RECORDER
@@ -218,7 +218,7 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         self._breach = ""
-        """Reason to trip, by the node that found the first breach."""
+        """Reason to trip, from the node that detected the first breach."""
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]
@@ -250,7 +250,7 @@ class RecorderNode(RthsNode):
 
     def _record_rare(self) -> None:
         for topic in self._rare:
-            if topic != "test_state":  # recorded by the handshake
+            if topic != "test_state":  # recorded through the handshake
                 for values in self.topics.received(topic):
                     if topic == "summary":
                         self._hear_summary(values)
@@ -274,7 +274,7 @@ class RecorderNode(RthsNode):
             busy |= self._drain(name, limit)
         self._further.record()
         if self.phase.ended:
-            self.writer.flush()  # the middleware may hang from here on
+            self.writer.flush()  # after this line the middleware may hang
         else:
             self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
@@ -309,7 +309,7 @@ class RecorderNode(RthsNode):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.handshake.hear_state()  # sent before the last Summary: a finished test may have become a tripped one
+        self.handshake.hear_state()  # sent before the last Summary: a finished test may have become tripped
         assert self.writer is not None
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
@@ -320,7 +320,7 @@ class RecorderNode(RthsNode):
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
-        """Release the rig, which does not wait for a failed recording."""
+        """Release the rig: it must not wait for a failed recording."""
         super().surprise(error)
         with suppress(Exception):  # the node may not be configured
             self._tell_done()
@@ -336,13 +336,13 @@ class RecorderNode(RthsNode):
     def _silent(self) -> set[str]:
         actuator_ended = self.phase.ended and ACTUATOR in self._heard_from
         if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
-            return set()  # stopped before it began: no samples, and no other Summaries
+            return set()  # stopped before its start: no samples, and no other Summaries
         return set(self.settings.peers) - {self.role, CONSOLE} - self._heard_from
 
     def _tail_missing(self, name: str) -> bool:
         if name in self._sent:
             return self._next[name] < self._first(name) + self._sent[name] * self._apart[name]
-        # a foreign actuator node may not count
+        # another actuator node may not count
         return name == "measurement" and self.phase.ended and self._next[name] <= self.phase.test.sample > 0
 
     def _first(self, stream: str) -> int:
@@ -369,7 +369,7 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """Missing messages of each stream; without a Summary only those before the last."""
+        """Number of missing messages in each stream; without a Summary only those before the last message."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()
@@ -395,9 +395,8 @@ class RecorderNode(RthsNode):
         )
 
     def _judge(self) -> tuple[ExitCode, str]:
-        """Return outcome and reason of the test, with doubts about a foreign driver."""
         test = self.phase.test
-        if death := reported_death():  # known from launch only
+        if death := reported_death():  # only launch knows it
             return ExitCode.FAILED, death
         if test.state is State.FINISHED and self._breach:
             return ExitCode.TRIPPED, f"{self._breach}; {WENT_ON}"

@@ -14,9 +14,10 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 
 class MeasurementSequence:
-    """Takes Measurements in order from ``topics``, and none after a missing one.
+    """Receives Measurements in order from ``topics``, and none after a missing one.
 
-    Each extends the patience of ``shutdown``; ``on_lost`` gets the reason if a message is missing or malformed.
+    Each Measurement extends the waiting time of ``shutdown``. ``on_lost`` gets the reason if a message is missing
+    or malformed.
     """
 
     def __init__(self, topics: NodeTopics, shutdown: Shutdown, on_lost: Callable[[str], None]) -> None:
@@ -26,7 +27,7 @@ class MeasurementSequence:
     def reset(self) -> None:
         self.expected = 0
         self.handed_over = False
-        """True if our actuator node, in this process, passes them directly."""
+        """True if the actuator node, in this process, passes Measurements directly."""
         self.broken = False
 
     def next(self) -> tuple[Measurement, int] | None:
@@ -46,7 +47,7 @@ class MeasurementSequence:
         return None
 
     def lose(self, reason: str) -> None:
-        """Report a missing or malformed message; the rig trips, this node stays to the end."""
+        """Report a missing or malformed message; the rig trips, and this node stays until the end."""
         if not self.broken:
             self.broken = True
             self._on_lost(reason)
@@ -55,7 +56,7 @@ class MeasurementSequence:
 class WarmUp:
     """Calls ``twin`` (``loop/warm_up.py``) once before every ``substeps``-th Measurement; None: never.
 
-    It helps in real time only, if some samples do not begin a step. The codec of the node is warmed up as well.
+    Useful only in real time, if some samples do not begin a step. The codec of the node is warmed up as well.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class WarmUp:
             self.twin(self._context.topics.codec)
         except Starving:
             raise
-        except Exception as error:  # it serves speed only: no reason to stop a rig
+        except Exception as error:  # the warm-up only improves speed: no reason to stop a rig
             self.twin = None
             peer = self._context.location.peer
             self._context.phase.remark(f"{peer}: no warm-up: {type(error).__name__}: {error}")

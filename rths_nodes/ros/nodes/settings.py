@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ROS parameters of a node: options of the run, and sections of the scenario that the node owns.
 
-They can be set until the node is configured. Invalid initial values are refused at configuration, later ones at
-once.
+Parameters can be set until the node is configured. Invalid initial values are refused at configuration, later
+values immediately.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OWNED = {
     MONITOR: ("monitor",),
     RECORDER: ("recording",),
 }
-"""Sections of the scenario that a node has as parameters; an axis node has its part of ``axes``."""
+"""Sections of the scenario that a node has as parameters; an axis node has only its part of ``axes``."""
 
 READ = {
     COMPENSATOR: ("bridge",),
@@ -50,10 +50,10 @@ READ = {
     AXIS: ("port",),
     MONITOR: ("structure",),  # its elastic energy scales the energy error
 }
-"""Sections of other nodes that the stage reads: they must agree."""
+"""Sections of other nodes that the stage reads: they must be identical."""
 
 TEST = "test"
-"""Key of NodeStatus for values of the whole test, for driver nodes without a scenario."""
+"""Key of NodeStatus for values of the whole test; driver nodes have no scenario."""
 
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
@@ -93,7 +93,7 @@ class NodeSettings:
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep, self.clocked = True, False
-        """True if the node waits for the others, and in real time; valid once it is configured."""
+        """True if the node waits for the others, also in real time; valid once it is configured."""
         self.scenario: Scenario
         self.hash = ""
         for name, setting in self._options.items():
@@ -138,7 +138,7 @@ class NodeSettings:
 
     @property
     def patience(self) -> float | None:
-        """Timeout for an actuator node on another machine, s; None if it is on this one."""
+        """Timeout for an actuator node on another machine, s; None if it runs on this machine."""
         elsewhere = bool(self.here) and ACTUATOR not in self.here
         return float(self.value("peer_timeout")) if elsewhere else None
 
@@ -165,7 +165,7 @@ class NodeSettings:
         return tuple(name for name in owned if name != "axes") if self.axes else owned
 
     def facts(self) -> Data:
-        """Fields of NodeStatus: sections that this node uses, length of the test, hash."""
+        """Fields of NodeStatus: sections that this node uses, duration of the test, hash."""
         both = (*self.owned, *READ.get(self.location.role, ()))
         sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
@@ -187,9 +187,9 @@ class NodeSettings:
         if self.tells_clock:
             check_clock(self.value("pace"))
         self.scenario = self._loaded(self._values)
-        self.lockstep |= self.scenario.engine == EXECUTIVE  # its program has the clock
+        self.lockstep |= self.scenario.engine == EXECUTIVE  # the executive's program has the clock
         self.hash = self.scenario.shared_hash(self.value("run_id"))
-        if self.here:  # each machine has its own file: all must agree
+        if self.here:  # each machine has its own file: the files must agree
             self.hash = self._file.whole_hash(self.value("run_id"))
         return self.scenario
 
@@ -265,7 +265,7 @@ class NodeSettings:
         try:
             self._check_options()
             rows = parameters.rows(self._loaded(self._values), self.owned)
-        except Exception:  # it is raised again, and reported, at configuration
+        except Exception:  # raised again, and reported, at configuration
             rows = []
         for row in rows:
             parameters.declare(self._node, row.name, row.value, row.doc, row.spec, row.choices)

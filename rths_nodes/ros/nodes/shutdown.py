@@ -12,25 +12,26 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.nodes.phase import Cause, NodeContext, Phase
 
 PATIENCE_NS = 500_000_000
-"""Wait of an interrupted node, from the last Measurement, for the end of the test."""
+"""Time for which an interrupted node waits, from the last Measurement, for the end of the test."""
 
 SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
 """Signals within this time are one request: Ctrl-C arrives from the terminal and from launch."""
 
 LEADER_LOST_NS = 1_000_000_000
-"""Time after the actuator node has left in which its last messages may still arrive."""
+"""Time after the departure of the actuator node within which its last messages may still arrive."""
 
 OVERDUE_NS = 6_000_000_000
-"""Longest presence of the actuator node after a test: it stays 5 s at most (``Completion``).
+"""Longest presence of the actuator node after a test; it stays at most 5 s (``Completion``).
 
-A leaving participant sends a single datagram; if that is lost, the middleware keeps it for another 20 s.
+A leaving participant sends a single datagram. If the datagram is lost, the middleware keeps the participant for
+another 20 s.
 """
 
 
 class Shutdown:
-    """Leads a node out of a test, from stop requests to its Summary.
+    """Ends a node's part in a test, from stop requests to its Summary.
 
-    ``final()`` gives its last sample and the numbers of its Summary.
+    ``final()`` returns its last sample and the numbers of its Summary.
     """
 
     def __init__(
@@ -51,18 +52,18 @@ class Shutdown:
         self._counted: dict[str, int] | None = None
 
     def interrupt(self) -> None:
-        """Handle a signal: the actuator node stops the test, the others wait for that, for a limited time."""
+        """Handle a signal: the actuator node stops the test; other nodes wait for this, for a limited time."""
         now = self._now()
         if self._asked_at and now - self._asked_at < SAME_REQUEST_NS:
             return
-        if self._asked_at or self._phase.ended:  # a second signal: no more waiting
+        if self._asked_at or self._phase.ended:  # a second signal: do not wait any longer
             self.exit_asked_at = self.exit_asked_at or now
         self._asked_at = self._patient_from = now
         self.interrupted = True
 
     @property
     def interrupted_for(self) -> int:
-        """Time since a stop request, ns, or 0."""
+        """Return the time since a stop request, ns, or 0."""
         return self._now() - self._asked_at if self._asked_at else 0
 
     @property
@@ -97,7 +98,7 @@ class Shutdown:
 
     @property
     def abandoned(self) -> bool:
-        """True if the test has ended or was given up, without an actuator node that needs this one."""
+        """True if the test has ended or was aborted, and no actuator node needs this node."""
         if self.leader_lost or (self._phase.ended and not self._phase.begun):
             return True
         return (self._phase.ended or self.interrupted) and self._topics.guards["test_state"].gone
@@ -106,7 +107,7 @@ class Shutdown:
         if self.abandoned or self.exit_now or (self.patience_over and not self._phase.ended):
             if not self.reported:
                 self.report()
-            hear_state()  # a finished test may have become a tripped one
+            hear_state()  # a finished test may have become tripped
             self._phase.to(Phase.GONE)
 
     @property
@@ -119,7 +120,7 @@ class Shutdown:
     def tell(self, sample: int, numbers: Mapping[str, float]) -> None:
         self._deferred.send()
         self._counted = self._topics.stream_counts
-        # streams of an axis are named below the rig
+        # stream names of an axis node are relative to the rig
         below = f"{self._place.axis}/" if self._place.axis else ""
         sent = {f"{below}{stream}": count for stream, count in self._counted.items()}
         self.summary = dict(numbers) | flatten(sent, "sent") | self._topics.dropped(self._place.peer)

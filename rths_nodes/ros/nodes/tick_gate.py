@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gate of the next tick: its Command, trips, observers, and stop requests.
 
-Other programs stop a test by the services ``stop`` and ``trip`` of the actuator node, or by the topic ``trip``. A
-thread receives the requests; the loop executes them before the next tick. The topic is polled every few
+Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or the topic ``trip``.
+A thread receives the requests; the loop executes them before the next tick. The topic is polled every few
 milliseconds.
 """
 
@@ -26,17 +26,17 @@ from rths_nodes.ros.transport.peers import request_in
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 LOOK_EVERY_NS = 4_000_000
-"""Polling period of stop requests and observers: a few per bridge."""
+"""Polling period of stop requests and observers: a few polls per bridging time."""
 
 
 Act = Callable[[str], None]
 
 
 class TickGate:
-    """Holds the Command of the next tick, and decides when that tick may run, with or without it.
+    """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
-    ``observers`` is the watch over monitor and recorder. ``stops`` are executed before the next tick;
-    ``hear_stops`` polls for others. After ``patience`` ns without a Command the rig trips.
+    ``observers`` watches over monitor and recorder. ``stops`` are executed before the next tick; ``hear_stops``
+    polls for other requests. The rig trips after ``patience`` ns without a Command.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TickGate:
     def take_command(self) -> None:
         """Poll for the Command of the next tick; hops deliver later Commands first.
 
-        In real time the first tick waits until one has arrived, since a slow start would make it late.
+        In real time the first tick waits for its Command, because a slow start would make the Command late.
         """
         topics = self._topics
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
@@ -75,7 +75,7 @@ class TickGate:
             self.command = self._due.kept()
 
     def hand_over(self) -> Command | None:
-        """Return the Command of the tick that begins, or None; ticks of a pause need no polling."""
+        """Return the Command of the current tick, or None; ticks of a pause need no polling."""
         rig = self._rig
         if self.command is None and rig.pause.goes_on and not rig.stopping:
             self.take_command()
@@ -84,7 +84,7 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Time at which the awaited Command is late, ns; None for the first, without motion."""
+        """Time at which the awaited Command is late, ns; None for the first Command, before motion."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
@@ -120,10 +120,10 @@ class TickGate:
     def _heed(self, trips: Sequence[Data]) -> None:
         rig = self._rig
         for trip in trips:
-            # after the end a breach changes the test, other events do not
+            # after the end only a breach changes the outcome
             if not rig.ended or trip["source"] == MONITOR or trip["sample"]:
                 sample = self.observers.effective(trip["effective_sample"])
-                # a limit of an axis is one of the rig, whichever node found the breach
+                # an axis limit belongs to the rig, whichever node detected the breach
                 ours = trip["source"] == COMPENSATOR and trip["sample"]
                 rig.trip(trip["reason"] if ours else f"{trip['source']}: {trip['reason']}", sample)
 
@@ -140,15 +140,15 @@ class TickGate:
         deadline = self.deadline
         if deadline is None or self._now() < deadline:
             return False
-        self.take_command()  # it may have arrived while this process was suspended
+        self.take_command()  # the Command may have arrived while this process was suspended
         return True
 
 
 class StopRequests:
     """Stop services of ``node``, answered by a thread, and its trip requests.
 
-    Use of ``former``, the inbox of ``FORMER_TRIP``, is reported by ``warn``. ``hold`` and ``trip`` get a reason.
-    The loop makes the ``calls``; the response follows.
+    ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``. ``hold`` and ``trip`` get a reason. The
+    loop executes the ``calls``; the response follows.
     """
 
     def __init__(

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports that reach their rig by ROS 2, which only opening needs."""
+"""Ports that connect to their rig through ROS 2; only opening a port needs ROS 2."""

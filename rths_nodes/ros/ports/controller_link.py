@@ -27,25 +27,25 @@ from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.rclpy_private import take_bytes
 
 STAND_IN = "rths_stand_in"
-"""Parameter of a controller without hardware that can move."""
+"""Parameter of a controller whose hardware cannot move."""
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
-"""Time to discover other publishers before the test, by stand-in or real hardware, s."""
+"""Time to discover other publishers before the test, with a stand-in and with real hardware, s."""
 NAMED_S = 2.0
 """Timeout for the name of a discovered node, s."""
 UNNAMED = "_UNKNOWN_"
-"""Part of the name of a discovered node before its name is known."""
+"""Part of the name of a discovered node whose name is not known yet."""
 KEPT = 1000
 """Queue depth of joint states."""
 
 
 @dataclass(frozen=True)
 class RigTopics:
-    """Topics and declared properties of a rig; ``joints`` in the order of the axes, then the counter."""
+    """Topics and declared properties of a rig; ``joints`` in the order of the axes, followed by the counter."""
 
     controller: str
-    """Full name of the controller's node: ``/forward_position_controller``."""
+    """Full name of the controller's node, such as ``/forward_position_controller``."""
     states: str
     joints: tuple[str, ...]
     joint_type: str
@@ -108,7 +108,7 @@ class ControllerLink:
             self._hear_names()
             if intruder := self.intruder():
                 raise ConfigError(intruder)
-        # more than declared would match nothing
+        # a stricter reliability than the publisher's would not match
         reliability = self._publishers(topics.states)[0].qos_profile.reliability
         wanted = QoSProfile(depth=KEPT, reliability=reliability)
         self._subscription = self._node.create_subscription(
@@ -140,7 +140,7 @@ class ControllerLink:
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Text on another publisher, or a missing controller; empty if neither."""
+        """Return a text on another publisher or a missing controller; empty if there is neither."""
         topics = self._topics
         if publishers := self._publishers(topics.commands):
             return f"{_names(publishers)}: publishes on {topics.commands}, too: two would drive the rig"
@@ -183,7 +183,7 @@ class ControllerLink:
         return [topics.joints.index(joint) for joint in theirs]
 
     def _asked(self, client: Client, name: str) -> ParameterValue | None:
-        asked = client.call_async(GetParameters.Request(names=[name]))  # one at a time: an unknown one spoils all
+        asked = client.call_async(GetParameters.Request(names=[name]))  # an unknown name would fail the others
         self._until(asked.done, f"{self._topics.controller} does not answer on its parameter {name}")
         values = asked.result().values
         return values[0] if values and values[0].type != ParameterType.PARAMETER_NOT_SET else None
@@ -199,7 +199,7 @@ class ControllerLink:
         check_joint_types(messages[0].data, self._topics.joints, self._topics.joint_type)
 
     def send(self, values: list[float]) -> None:
-        """Send one command: values in the order of the joints of the rig."""
+        """Send one command: the values in the order of the rig's joints."""
         self._publisher.publish(Float64MultiArray(data=[values[index] for index in self._order]))
 
     def wait(self, seconds: float) -> None:
@@ -224,11 +224,11 @@ class ControllerLink:
 
 
 def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) -> None:
-    """Raise ConfigError if one of ``joints`` has another type in a robot ``description`` (URDF)."""
+    """Raise ConfigError if the type of a joint is not ``wanted`` in a robot ``description`` (URDF)."""
     try:
         root = ElementTree.fromstring(description)
     except ElementTree.ParseError:
-        return  # another format has no types
+        return  # other formats have no types
     for joint in root.iter("joint"):
         name, kind = joint.get("name"), joint.get("type")
         if name in joints and kind is not None and kind != wanted:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
-The rig gives the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent once
-computed, and acts with the next update of the controller manager. The controller neither counts nor bridges and
-keeps its last command for ever, so only slow time is allowed, unless the hardware has a watchdog and a counter of
-commands. Conventions and limits: doc/ros2_control.md.
+The rig generates the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent
+as soon as it is computed, and takes effect with the next update of the controller manager. The controller neither
+counts nor bridges commands and keeps its last command forever. Therefore only slow time is allowed, unless the
+hardware has a watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 0.05
-"""Relative deviation between the rates of joint states and servo samples."""
+"""Allowed relative difference between the rates of joint states and servo samples."""
 TIMED = 100_000
-"""Samples whose times are stored."""
+"""Number of samples whose times are stored."""
 FOLLOWED = 16
 """Filter constant: expected stamps follow 1/FOLLOWED of each deviation."""
 
 
 class Unfit(Exception):
-    """A joint state without the required data, and the reason."""
+    """A joint state lacks the required data; the message has the reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class JointSample:
     """One joint state of all axes: ``stamp`` s, displacement and force ``(n_axes,)`` in units of the joints.
 
-    ``echo`` is the number of the newest acting command; None without a counter. ``number`` counts samples.
+    ``echo`` is the number of the newest command in effect; None without a counter. ``number`` counts samples.
     """
 
     stamp: float
@@ -60,7 +60,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Samples skipped before it: lost, or not used in time."""
+    """Number of samples skipped before this one: lost, or not used in time."""
 
 
 class JointReader:
@@ -124,10 +124,10 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
 
 
 class SampleCount:
-    """Numbers joint states, which carry no counter, by their stamps; the first is 0.
+    """Numbers joint states, which have no counter, by their stamps; the first number is 0.
 
-    ``period`` s between states, ``per_sample`` states per sample. Deviations of up to four tenths of a period are
-    tolerated; drift of the clock is followed.
+    ``period`` is the time between states, s; ``per_sample`` states make a sample. Deviations of up to 0.4 periods
+    are tolerated, and drift of the clock is followed.
     """
 
     def __init__(self, period: float, per_sample: int) -> None:
@@ -137,7 +137,7 @@ class SampleCount:
         self.repeated = 0
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return whether the state is new, and its sample; None between two samples."""
+        """Return whether the state is new, and its sample; the sample is None between two samples."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -153,11 +153,11 @@ class SampleCount:
 
 
 class SampleStream:
-    """Joint states of a test as samples, of which only the newest is used.
+    """Joint states of a test as samples; only the newest sample is used.
 
-    Answering old samples would cause a burst of commands, and the controller, which has no queue, would jump. The
-    test slips by the skipped samples. ``heard_at`` is the time of the last new state, ns; ``ages`` are the ages of
-    samples on arrival.
+    Answers to old samples would cause a burst of commands, and the controller, which has no queue, would jump. The
+    test slips by the skipped samples. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are the
+    ages of samples on arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
@@ -174,7 +174,7 @@ class SampleStream:
         return self._count.repeated
 
     def take(self, messages: Sequence[object]) -> None:
-        """Take in ``messages``. Raises Unfit."""
+        """Process ``messages``. Raises Unfit."""
         for message in messages:
             sample = self._reader.read(message)
             new, number = self._count.number(sample.stamp)
@@ -198,13 +198,13 @@ class SampleStream:
 
 
 PROBES, PROBING_S = 32, 3.0
-"""Joint states, and time (s), to measure their rate."""
+"""Number of joint states, and time (s), for measuring their rate."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
 """Timeout for a joint state per turn, and polling period for other publishers, s."""
 
 
 class Ros2ControlPort(OfPort, Readback):
-    """The port of a rig that is driven by ros2_control."""
+    """Port of a rig that is driven by ros2_control."""
 
     @params
     class Params:
@@ -279,7 +279,7 @@ class Ros2ControlPort(OfPort, Readback):
                     raise ConfigError(f"{path}.joints: {joint!r} is there more than once; each axis has its own")
 
         def fits(self, test: TestContext) -> None:
-            """Raise ConfigError in real time without watchdog and counter, and for other numbers of joints."""
+            """Raise ConfigError if watchdog or counter is missing in real time, or a number of joints is wrong."""
             if self.watchdog is None and test.samples_per_step <= test.substeps:
                 raise ConfigError(
                     "watchdog: none, and time_ratio = 1: the controller keeps its last command for ever where "
@@ -342,9 +342,9 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = self._looked_at = time.monotonic_ns()
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Find and check controller and broadcaster; nothing is sent. Raises ConfigError.
+        """Find and check controller and broadcaster without sending a command. Raises ConfigError.
 
-        ``pacer`` is called with each sample of the rig; without one there is no real time, which this port needs.
+        ``pacer`` is called with each sample of the rig; this port needs real time and therefore a ``pacer``.
         """
         if pacer is None:
             raise ConfigError(
@@ -380,7 +380,6 @@ class Ros2ControlPort(OfPort, Readback):
             raise
 
     def _rate(self) -> tuple[float, int]:
-        """Return the period of joint states, s, and states per sample. Raises ConfigError."""
         samples: list[JointSample] = []
         end = time.monotonic() + PROBING_S
         while len(samples) < PROBES and (time.monotonic() < end or len(samples) < 3):
@@ -407,21 +406,21 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = time.monotonic_ns()
 
     def arm_watchdog(self) -> None:
-        """Do nothing: the first counter value arms a watchdog of the hardware."""
+        """Do nothing: the first counter value arms a watchdog in the hardware."""
 
     def disarm_watchdog(self) -> None:
-        """Do nothing: counter values end with the test, and a watchdog holds."""
+        """Do nothing: counter values end with the test, and a watchdog holds the rig."""
 
     def wait_tick(self) -> int:
-        """Return the number; the tick itself comes with the answering joint state."""
+        """Return the number of the tick; the tick itself arrives with the answering joint state."""
         self.sample += 1
         self._found = False
         return self.sample
 
     def write(self, command: Command) -> None:
-        """Send the Command; the first one only at the position of the rig, otherwise the interlock opens.
+        """Send the Command. If the first Command is not at the position of the rig, the interlock opens instead.
 
-        After other openings of the interlock, commands of the safe stop are sent.
+        After other openings of the interlock, commands of the safe stop are still sent.
         """
         values = command.command.copy()
         if self._command is None and self._state is not None:
@@ -445,7 +444,7 @@ class Ros2ControlPort(OfPort, Readback):
                 )
 
     def drop_heartbeat(self) -> None:
-        """Send no more commands, so that a watchdog stops the rig; without one they continue."""
+        """Send no more commands, so that a watchdog stops the rig; without a watchdog, continue to send."""
         self._dropped = self._params.watchdog is not None
 
     @property
@@ -455,7 +454,7 @@ class Ros2ControlPort(OfPort, Readback):
     def ready(self) -> bool:
         """True if an unused joint state has arrived, or the time of the sample has elapsed.
 
-        The time counts once the interlock is open: the safe stop then follows our clock.
+        The time counts only with an open interlock; the safe stop then follows the clock of this computer.
         """
         if self._found:
             return True
@@ -483,7 +482,7 @@ class Ros2ControlPort(OfPort, Readback):
         return True
 
     def _judge_echo(self, state: JointSample) -> None:
-        """Count samples until the command took effect; a counter that does not follow is a stop."""
+        """Count samples until the command took effect; stop if the counter does not follow."""
         if state.echo is None or self._params.watchdog is None or not 0 < state.echo <= self.sample:
             return
         needed = max(self.sample - state.echo, 1)
@@ -512,7 +511,7 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Command as sent, since nothing is read back; before the first one the position of the rig."""
+        """Return the sent command, since none can be read back; before the first one, the rig's position."""
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:
@@ -522,7 +521,7 @@ class Ros2ControlPort(OfPort, Readback):
         """Return transport (samples), lost states and times.
 
         ``transport_median`` and ``_largest`` need a counter. The age of a state on arrival, s, is as accurate as
-        the clocks of the two machines.
+        the clocks of both machines.
         """
         counts: dict[str, float] = {"transport_declared": self.transport_samples}
         if self._stream is None:
@@ -544,7 +543,7 @@ class Ros2ControlPort(OfPort, Readback):
         """Do nothing: the controller holds its last command."""
 
     def close(self) -> None:
-        """Leave the topics; the controller keeps holding its last command."""
+        """Leave the topics; the controller still holds its last command."""
         link, self._link = self._link, None
         if link is not None:
             link.close()

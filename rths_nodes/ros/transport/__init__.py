@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics, inboxes, filters of messages, and the middleware."""
+"""Topics, inboxes, message filters and the middleware."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoints that are polled, in bytes, without an executor.
+"""Polled endpoints, in bytes, without an executor.
 
 Nodes of one process pass messages directly: a ``StreamPublisher`` appends to the :class:`Inbox` of a neighbour,
 like the intra-process communication of rclcpp, which rclpy lacks. Processes of one machine use a line
@@ -47,22 +47,23 @@ class ByHand(CallbackGroup):
 
 
 GID = "publisher_gid"
-"""Key of a message's publisher; not in every distribution."""
+"""Key of a message's publisher; not every distribution has it."""
 
 
 AT_MOST = 5000
-"""Messages kept by the middleware (Fast DDS), and from neighbours, who may outlive an inbox."""
+"""Messages kept by the middleware (Fast DDS), and from neighbours, which may outlive an inbox."""
 
 
 FOREIGN_A_TURN = 128
-"""Foreign messages dropped at once: below a millisecond."""
+"""Number of foreign messages dropped at once, in less than a millisecond."""
 
 
 class Inbox:
     """One polled subscription; only messages that pass the ``guard`` are returned.
 
-    ``by_hand``: its publisher is a neighbour, which passes messages directly; ``line``: it uses this line. Copies
-    by the middleware, for other subscribers, are dropped. ``owner`` is the full name of the subscribing node.
+    ``by_hand``: its publisher is a neighbour, which passes messages directly; ``line``: the line in use. Copies
+    from the middleware, which are for other subscribers, are dropped. ``owner`` is the full name of the
+    subscribing node.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Inbox:
             self.line = None
 
     def take(self) -> bytes | None:
-        """Return the next message; None if there is none before many foreign ones (about 1 us)."""
+        """Return the next message, or None, also if many foreign messages precede it. Takes about 1 us."""
         if self.by_hand:
             if not self._handed:
                 return None
@@ -142,11 +143,11 @@ class Inbox:
         return None
 
     def drop(self, most: int = AT_MOST) -> None:
-        """Drop the middleware's copies of messages received otherwise, and count foreign messages."""
+        """Drop the middleware's copies of messages received directly, and count foreign messages."""
         guard = self.guard
         line = self.line if self.by_line else None
         elsewhere = self.by_hand or (line is not None and not line.given_back)
-        while elsewhere and self._waiting:  # from before the run was known
+        while elsewhere and self._waiting:  # received before the run was known
             kept, publisher = self._waiting.popleft()
             if not guard.admits(kept):
                 guard.drop(publisher)
@@ -171,11 +172,11 @@ class Inbox:
 
 
 class StreamPublisher:
-    """One publisher of bytes; ``sent`` counts them.
+    """One publisher of bytes; ``sent`` counts its messages.
 
-    ``neighbours``: inboxes of nodes in this process, which get every message directly; other nodes of this machine
-    get it on ``lines``, by full name. The middleware gets it only if ``heard_elsewhere``; at once or, with
-    ``holds``, on request, so that the loop does not wait for it.
+    ``neighbours``: inboxes of nodes in this process, which receive every message directly. Other nodes of this
+    machine receive it on ``lines``, by full name. The middleware receives it only if ``heard_elsewhere``:
+    immediately or, with ``holds``, on request, so that the loop does not wait for the middleware.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -199,7 +200,7 @@ class StreamPublisher:
         if self.lines:
             packed = SENT_AT.pack(time.time_ns()) + data
             for line in self.lines.values():
-                if not line.send(packed):  # given back: from this message on by the middleware
+                if not line.send(packed):  # given back: the middleware sends from this message on
                     self.heard_elsewhere = True
         if not self.heard_elsewhere:
             return
@@ -209,7 +210,7 @@ class StreamPublisher:
             self._publish_elsewhere(data)
 
     def publish_held(self) -> None:
-        """Publish messages that only the neighbours have, and queued ones of lines."""
+        """Publish messages that only the neighbours have, and messages queued on lines."""
         for line in self.lines.values():
             if line.behind:
                 line.send_kept()
@@ -220,11 +221,11 @@ class StreamPublisher:
 
     def _publish_elsewhere(self, data: bytes) -> None:
         self._publish(data)
-        for inbox in self.neighbours:  # the middleware delivers them a second copy
+        for inbox in self.neighbours:  # the middleware delivers a second copy to them
             inbox.drop(1)
 
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
-        """Pass messages directly to ``neighbours``; none may be in transit to them."""
+        """Pass messages directly to ``neighbours`` from now on; no message to them may be in transit."""
         self.neighbours, self.holds = tuple(neighbours), holds
         for inbox in neighbours:
             if inbox.owner in self.lines:
@@ -235,7 +236,7 @@ class StreamPublisher:
         self.look()
 
     def speak_to(self, partner: str, line: SocketWriter, holds: bool, order: Sequence[str] = ()) -> None:
-        """Send messages to the node ``partner`` on ``line``; none may be in transit to it.
+        """Send messages to the node ``partner`` on ``line``; no message to it may be in transit.
 
         ``order``: the partners in sending order, nodes of the loop first.
         """
@@ -279,7 +280,7 @@ def open_inbox(
 ) -> Inbox:
     """Subscribe ``node`` to ``topic``, or to ``name``, for polling.
 
-    ``speakers``: full names of the nodes whose messages of ``run`` count. The inbox keeps up to ``AT_MOST``
+    ``speakers``: full names of the nodes whose messages of ``run`` are accepted. The inbox keeps up to ``AT_MOST``
     messages, so that a burst of a foreign node cannot displace messages of peers.
     """
     qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
@@ -300,7 +301,7 @@ def _guard_of(topic: names.Topic) -> type[PublisherGuard]:
 def quality(
     topic: names.Topic, best_effort: bool = False, history: HistoryPolicy = HistoryPolicy.KEEP_LAST
 ) -> QoSProfile:
-    """Return the QoS of a publisher of ``topic``; of reliable topics only streams may be ``best_effort``."""
+    """Return the QoS of a publisher of ``topic``; among reliable topics, only streams may be ``best_effort``."""
     lossy = topic.best_effort or (best_effort and topic.stream)
     return QoSProfile(
         history=history,
@@ -321,4 +322,4 @@ def _gid_of(info: Data) -> bytes | None:
 
 
 def _ignore(_: object) -> None:
-    """No executor serves these subscriptions."""
+    """Do nothing: no executor serves these subscriptions."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identity of the peer of a socket between two nodes of one machine: names, credentials, greeting.
 
-The names are abstract: they vanish with their socket. Every local process may bind or connect to one, so both
-sides ask the kernel for the user of the other.
+The socket names are abstract: they vanish with their socket. Every local process may bind or connect to one, so
+both sides query the kernel for the peer's user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 from dataclasses import asdict, dataclass
 
 LONGEST_NAME = 107
-"""Limit of an abstract name, bytes."""
+"""Longest abstract name, bytes."""
 LONGEST_GREETING = 4096
 WELCOME = b"welcome"
 
@@ -24,7 +24,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def address(node: str, domain: int, user: int | None = None) -> bytes:
-    """Return the abstract name at which ``node`` (full name) of ``user``, by default this one, listens."""
+    """Return the abstract name at which ``node`` (full name) of ``user`` listens; default: the current user."""
     name = f"rths/{os.getuid() if user is None else user}/{domain}{node}".encode()
     if len(name) > LONGEST_NAME:
         name = b"rths/" + hashlib.sha256(name).hexdigest().encode()
@@ -60,7 +60,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Greeting:
-    """First message of a caller: its ``run``, full name, topic, and gid of its publisher."""
+    """First message of a caller: its ``run``, full name, topic, and the gid of its publisher."""
 
     run: str
     node: str

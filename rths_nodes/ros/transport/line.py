@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A line: one stream between two nodes of a machine, over a unix socket that preserves message boundaries.
 
-The kernel shares no lock between the two, reports at once when one is gone, and still delivers earlier
-messages.
+The kernel shares no lock between both nodes. It reports immediately when one has exited, and still delivers
+earlier messages.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from contextlib import suppress
 from rths_nodes.core.wire.layout import HEAD, number_of
 
 LONGEST_MESSAGE = 1 << 16
-"""Limit of a received message, bytes."""
+"""Longest received message, bytes."""
 PER_MESSAGE = 1280
-"""Overhead of a message in the kernel, bytes at most."""
+"""Largest overhead of a message in the kernel, bytes."""
 FORCE = 32
-"""SO_SNDBUFFORCE, missing in the module socket: exceeds the limit of unprivileged users."""
+"""SO_SNDBUFFORCE, which the module socket lacks: it exceeds the limit of unprivileged users."""
 
 SENT_AT = struct.Struct("<q")
 """Prefix of each message: time of sending, ns since the epoch."""
 
 
 class SocketReader:
-    """Receiving end of a line. ``ended``: the sender is gone and nothing is left.
+    """Receiving end of a line. ``ended``: the sender has closed and all messages are read.
 
-    ``sent_ns`` is the time of sending of the last message; ``given_back``: further messages
-    come by the topic.
+    ``sent_ns`` is the time of sending of the last message; ``given_back``: further messages arrive on the topic.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -49,7 +48,7 @@ class SocketReader:
             count = self._receive(self._buffer)
         except BlockingIOError:
             return None
-        except ConnectionResetError:  # reported once; earlier messages are still there
+        except ConnectionResetError:  # reported once; earlier messages can still be read
             return self.take()
         if count <= SENT_AT.size:
             self.close()
@@ -70,7 +69,7 @@ class SocketReader:
                 self.ended = not self.socket.recv(1, socket.MSG_PEEK)
 
     def give_back(self) -> None:
-        """Let the sender use the topic from its next message on; received ones remain."""
+        """Make the sender use the topic from its next message on; received messages remain."""
         self.given_back = True
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RD)
@@ -83,8 +82,8 @@ class SocketReader:
 class SocketWriter:
     """Sending end of a line. ``open``: the receiver still listens.
 
-    At most ``depth`` messages are queued while the kernel has no room; further ones are ``lost``, a gap that the
-    receiver sees by the numbers.
+    At most ``depth`` messages are queued while the kernel's buffer is full; further messages are ``lost``, a gap
+    that the receiver detects by message numbers.
     """
 
     def __init__(self, sock: socket.socket, depth: int) -> None:
@@ -97,7 +96,7 @@ class SocketWriter:
         self._send = sock.send
 
     def send(self, packed: bytes) -> bool:
-        """Send a message with its time of sending; False if the receiver is gone."""
+        """Send a message with its time of sending; return False if the receiver has closed."""
         self.spoken = True
         if self._kept:
             self.send_kept()
@@ -133,7 +132,7 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages; False if the receiver is gone, which only sending shows after the first."""
+        """Send queued messages; False if the receiver has closed. After a message, only sending shows this."""
         self.send_kept()
         if self.open and not self.spoken:
             try:
@@ -155,10 +154,10 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit; return how many it holds."""
+    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit; return the number it holds."""
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles it
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:
-        with suppress(OSError):  # privileged
+        with suppress(OSError):  # needs privileges
             sock.setsockopt(socket.SOL_SOCKET, FORCE, wanted // 2)
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // (size + PER_MESSAGE)

@@ -23,8 +23,8 @@ SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
     "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and our files; the second restricts
-discovery to this machine."""
+"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and settings files of this package; the
+second file restricts discovery to this machine."""
 FOUND_S = 4.0
 """Time after which local nodes have discovered each other, s: the middleware repeats names every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
@@ -32,14 +32,14 @@ OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
 
 @cache
 def unused() -> bool:
-    """True if this process had no node at the first call: settings are read with the first."""
+    """True if this process had no node at the first call: the first node reads the settings."""
     return not type_support_loaded()
 
 
 def started(arguments: Sequence[str] = ()) -> Context:
-    """Return a private context, without rclpy's signal handlers: they would shut it down under the loop.
+    """Return a private context without rclpy's signal handlers, which would shut it down while the loop runs.
 
-    Raises ConfigError as :func:`settle`, and if ROS 2 does not start.
+    Raises ConfigError under the conditions of :func:`settle`, and if ROS 2 does not start.
     """
     settle()
     context = Context()
@@ -50,7 +50,7 @@ def started(arguments: Sequence[str] = ()) -> Context:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """Convert errors of ROS 2 into ConfigErrors with the environment variables that are set."""
+    """Convert ROS 2 errors to ConfigErrors that list the environment variables in use."""
     try:
         yield
     except RCLError as error:
@@ -60,10 +60,10 @@ def in_words() -> Iterator[None]:
 
 
 def settle() -> None:
-    """Restrict discovery to this machine, disable shared memory, repair lost messages soon.
+    """Restrict discovery to this machine, disable shared memory, and repair lost messages quickly.
 
-    Settings of the user stay. In a process with earlier nodes only the range of discovery can change. Raises
-    ConfigError for settings that ROS 2 would misread, and for other machines that our settings exclude.
+    The user's settings are kept. In a process with earlier nodes only the discovery range can change. Raises
+    ConfigError for settings that ROS 2 would misread, and for other machines that these settings exclude.
     """
     environment.check()
     wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"
@@ -77,15 +77,15 @@ def settle() -> None:
                 return
             if wanted == "LOCALHOST":
                 _refuse_other_machines(os.environ.get(PEERS, ""))
-                # ROS 2 itself would add the transport by shared memory
+                # ROS 2 itself would add the shared-memory transport
                 os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
-            elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has settled it
+            elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has set it
                 os.environ[variable] = wide
             return
 
 
 def check_reaches_others() -> None:
-    """Raise ConfigError for nodes on other machines if discovery is restricted to this one."""
+    """Raise ConfigError for nodes on other machines if discovery is restricted to this machine."""
     wanted = os.environ.get(RANGE) or "LOCALHOST"
     if wanted in ("LOCALHOST", "OFF"):
         raise ConfigError(

@@ -24,35 +24,35 @@ from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketW
 from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
-"""Timeout for the greeting, and for the identity, of a caller."""
+"""Timeout for a caller's greeting, and for its identity."""
 PATIENCE_NS = 3 * SECOND
-"""Timeout of a caller for the answer."""
+"""Timeout of a caller that waits for the answer."""
 WAITING = 64
 """Backlog of callers, and limit of callers without a greeting."""
 AT_A_TIME = 64
-"""Callers accepted per poll."""
+"""Number of callers accepted per poll."""
 MOST_UNKNOWN = 512
-"""Limit of callers with an unknown identity: more than two for each axis of a large rig."""
+"""Largest number of callers with unknown identity: more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
-"""Refused users that are counted separately."""
+"""Number of refused users that are counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
-"""Judges a greeting: empty to accept, a reason to refuse, None while unknown."""
+"""Function that checks a greeting: empty to accept, a reason to refuse, None if undecided."""
 
 KEPT = names.TOPICS["measurement"].kept
-"""Messages queued for a slow partner: as many as its publisher keeps."""
+"""Messages queued for a slow partner, as many as its publisher keeps."""
 AGAIN_NS = 50_000_000
 """Interval of calls to a partner that does not answer."""
 DISCOVERED_NS = 20 * SECOND
-"""Time after which a partner that has not discovered this node is reached by topic."""
+"""Time after which a partner that has not discovered this node receives messages by topic."""
 UNDISCOVERED = "it is not known here"
-"""Answer to a caller whose publisher is not discovered yet: it calls again."""
+"""Answer to a caller whose publisher is not discovered yet; the caller tries again."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Load that a line must hold: ``messages`` of at most ``size`` bytes.
+    """Load that a line must support: ``messages`` of at most ``size`` bytes.
 
     ``holds``: copies for other subscribers may wait, see :class:`StreamPublisher`.
     """
@@ -65,7 +65,7 @@ class Load:
 class NodeLines:
     """Lines of ``node``, from :meth:`open` to :meth:`close`; ``run`` is its run, empty while unknown.
 
-    ``warn`` gets the reason if a partner of the same machine is reached by topic.
+    ``warn`` gets the reason if messages to a partner on the same machine are sent by topic.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class NodeLines:
         return "" if gid in guard.known else None
 
     def settle(self) -> None:
-        """Begin the test: accept no more calls, and wait for all streams by line, or for none."""
+        """Begin the test: accept no more calls, and receive either all streams by line or none."""
         if self._listener is not None:
             self.answer()
             self._listener.close()
@@ -147,7 +147,7 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Refused callers by process, without partners that were discovered only after their calls."""
+        """Refused callers by process, except partners that were discovered only after their calls."""
         if self._listener is None:
             return {}
         early = self._listener.early
@@ -158,7 +158,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners, again if reconfigured; return a text on a missing answer, or empty."""
+        """Call the partners, again after a reconfiguration; return a text on a missing answer, or empty."""
         if self._load is None:
             return ""
         missing = []
@@ -247,7 +247,7 @@ class Acceptor:
         self.strangers: dict[str, int] = {}
         self._silent: dict[socket.socket, int] = {}
         self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
-        """Callers with a greeting that cannot be judged yet."""
+        """Callers whose greeting cannot be checked yet."""
         self.early: dict[str, Greeting] = {}
         self._socket: socket.socket | None = _socket()
         try:
@@ -285,7 +285,7 @@ class Acceptor:
         for _ in range(AT_A_TIME):
             try:
                 caller, _ = listening.accept()
-            except OSError:  # no listener, or no file descriptor is left
+            except OSError:  # no listener, or no free file descriptor
                 return
             caller.setblocking(False)
             who = Credentials.of(caller)
@@ -334,8 +334,8 @@ class Acceptor:
 class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
-    ``answered`` once accepted, refused or timed out; ``problem`` is the reason without a ``socket``, empty if no
-    node listens, as on another machine. ``early``: the other node has not discovered this one.
+    ``answered``: accepted, refused or timed out. ``problem`` is the reason for a missing ``socket``, empty if no
+    node listens, as for a node on another machine. ``early``: the other node has not discovered this one.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters of messages: messages of peers of this run count, others but trip requests are dropped and counted.
+"""Message filters: accept messages from peers of this run; drop and count others, except trip requests.
 
-Publishers are identified by the gid of each message; the graph gives its node. Until the test begins, peers may
-appear or return with another publisher; afterwards no publisher is added.
+The gid of each message identifies its publisher; the graph gives the publisher's node. Until the test begins,
+peers may appear or return with another publisher; afterwards no publisher is added.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from rths_nodes.loop.pacing import Clock
 from rths_nodes.ros.names import CONSOLE, ROLES, role_of
 
 VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstring source\nstring reason\n"
-"""Definition of the Trip of programs built before version 0.10."""
+"""Definition of Trip in programs built before version 0.10."""
 
 LONGEST = 200
-"""Limit of source and reason of a request, characters."""
+"""Longest source and reason of a request, characters."""
 
 MOST_FOREIGN = 64
-"""Foreign publishers of one topic that are counted separately."""
+"""Number of foreign publishers of one topic that are counted separately."""
 
 MOST_UNJUDGED = 64
-"""Messages of one topic that are kept until the run is known."""
+"""Number of messages of one topic that are kept until the run is known."""
 
 UNKNOWN = "unknown"
 """Name of a publisher without a node in the graph, or beyond the limit."""
@@ -39,7 +39,7 @@ UNKNOWN = "unknown"
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
 NOBODY = b""
-"""Gid of messages without one, and of publishers beyond the limit."""
+"""Gid for messages without a gid, and for publishers beyond the limit."""
 
 
 def publishers(node: Node, topic: str) -> list[tuple[str, bytes]]:
@@ -70,7 +70,7 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Text on one of ``nodes`` with another type of ``topic``, by hash if the middleware has it."""
+    """Return a text on one of ``nodes`` with another type of ``topic``, by hash if the middleware has it."""
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
     mine = next((type_hash for name, type_hash in hashes if name == node.get_fully_qualified_name()), "")
@@ -89,12 +89,12 @@ def _full_name(info: TopicEndpointInfo) -> str:
 
 
 class PublisherGuard:
-    """Filter of one subscription: messages of ``run`` from the peers ``speakers`` count.
+    """Filter of one subscription: messages of ``run`` from the peers ``speakers`` are accepted.
 
     ``speakers`` are full names; ``known`` are gids of their publishers. While the guard is open, an unknown gid is
-    looked up; the last message of a node that the graph does not name yet is kept (before a test all are latched).
-    Without gids, in some distributions, only the bytes show whether a message is of this run. ``early``: messages
-    before the test may come from a node without a run.
+    looked up; if the graph does not name the node yet, its last message is kept (before a test all are latched).
+    Some distributions have no gids: then only the bytes show whether a message belongs to this run. ``early``:
+    messages before the test may come from a node without a run.
     """
 
     def __init__(
@@ -118,16 +118,16 @@ class PublisherGuard:
         self.nameless = self.count = 0
 
     def admits(self, data: bytes) -> bool:
-        """True for a message of this run, and before the test of a sender without a run."""
+        """True for a message of this run; before the test also for one from a sender without a run."""
         return self.run.has_sent(data) or (self.open and self._is_early(data))
 
     def _is_early(self, data: bytes) -> bool:
         return self._early and data.startswith(NO_RUN, FIELD_AT)
 
     def reject(self, gid: bytes, data: bytes) -> None:
-        """Drop a message that is not admitted, or keep it while the run is unknown."""
+        """Drop a message that is not admitted, or keep it until the run is known."""
         if self._is_early(data):
-            return  # of a peer as well: it arrived after the start
+            return  # may come from a peer as well: it arrived after the start
         if not self.open or self.run.mark:
             self.drop(gid)
             return
@@ -144,7 +144,7 @@ class PublisherGuard:
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers if only a name is missing; else 0."""
+        """Number of publishers if the only uncertainty is a missing name; else 0."""
         return 0 if self.by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
@@ -153,7 +153,7 @@ class PublisherGuard:
 
     @property
     def complete(self) -> bool:
-        """True if every expected peer was found, exactly once."""
+        """True if every expected peer was found exactly once."""
         return len(self._gids) == len(self.speakers)
 
     @property
@@ -161,7 +161,7 @@ class PublisherGuard:
         return [speaker for speaker in self.speakers if speaker not in self._gids]
 
     def look(self) -> None:
-        """Query the graph for publishers; once closed, only for names of foreign ones."""
+        """Query the graph for publishers; once the guard is closed, only for names of foreign publishers."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
         self.nameless, self.count = sum(not name for name, _ in there), len(there)
@@ -175,7 +175,7 @@ class PublisherGuard:
     def _find(self, there: Sequence[tuple[str, bytes]]) -> None:
         for speaker in self.speakers:
             gids = [gid for name, gid in there if name == speaker]
-            if self._gids.get(speaker) not in gids:  # the first one stays
+            if self._gids.get(speaker) not in gids:  # keep the first publisher
                 self._gids.pop(speaker, None)
                 if len(gids) == 1:
                     self._gids[speaker] = gids[0]
@@ -185,7 +185,7 @@ class PublisherGuard:
         for gid in list(self._kept):
             if gid in self.known:
                 self.waiting.append((self._kept.pop(gid), gid))
-            elif owners.get(gid, "") not in ("", *self.speakers):  # of two nodes of one name one may leave
+            elif owners.get(gid, "") not in ("", *self.speakers):  # of two nodes with the same name one may leave
                 del self._kept[gid]
                 self.drop(gid)
 
@@ -223,7 +223,7 @@ class PublisherGuard:
     def foreign(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for gid, count in self._dropped.items():
-            # without gids: any of the other publishers
+            # without gids: sent by any of the other publishers
             senders = " or ".join(self._others) if gid == NOBODY and len(self._dropped) == 1 else ""
             name = self._names.get(gid, senders or UNKNOWN)
             counts[name] = counts.get(name, 0) + count
@@ -237,14 +237,14 @@ class PublisherGuard:
 
 
 class AnnouncementGuard(PublisherGuard):
-    """Guard of the topic that announces runs: subscribers judge the run themselves."""
+    """Guard of the topic that announces runs: subscribers check the run themselves."""
 
     def admits(self, data: bytes) -> bool:
         return self.open or self.run.has_sent(data)
 
 
 class OpenGuard(PublisherGuard):
-    """Guard of a public topic, without runs."""
+    """Guard of a public topic, which has no runs."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         self.waiting.append((data, gid))
@@ -254,14 +254,14 @@ class OpenGuard(PublisherGuard):
 
 
 class TripGuard(PublisherGuard):
-    """Guard of trips of peers; the inboxes of requests take trips of other programs."""
+    """Guard of trips from peers; the inboxes of requests receive trips from other programs."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         if request_in(data) is None:
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """True for a Trip of a peer; without gids requests arrive here as well."""
+        """True for a Trip from a peer; without gids, requests arrive here as well."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:
@@ -270,13 +270,13 @@ class TripGuard(PublisherGuard):
 
 
 class RequestGuard(OpenGuard):
-    """Guard of trip requests of other programs."""
+    """Guard of trip requests from other programs."""
 
     def admits(self, data: bytes) -> bool:
         return request_in(data) is not None
 
     def reject(self, gid: bytes, data: bytes) -> None:
-        """Ignore a Trip of a run: the other inbox takes or counts it."""
+        """Ignore a Trip of a run: the other inbox accepts or counts it."""
 
 
 def reason_of(run: str, source: str, reason: str) -> str | None:
@@ -289,10 +289,10 @@ def reason_of(run: str, source: str, reason: str) -> str | None:
 
 
 def request_in(data: bytes) -> str | None:
-    """Return the reason of a request in a message of version 2 or 3, by :func:`reason_of`."""
+    """Return the reason of a request in a message of version 2 or 3, from :func:`reason_of`."""
     with suppress(ValueError):
         values = decode("Trip", data)
-        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # of a run in version 2
+        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # belongs to a run in version 2
             return reason_of("", values["source"], values["reason"])
     with suppress(ValueError):
         values = decode("Trip", data, VERSION_2)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of topics by the user: ``qos_overrides.TOPIC.publisher.POLICY`` among the parameters, and remapping.
 
-Only for topics between a test and other programs. Name and QoS of the others are part of the protocol: a stream
-with a smaller queue loses samples, a volatile topic in place of a latched one keeps nodes waiting, and recordings
-identify a stream by its name.
+They are allowed only for topics between a test and other programs. Name and QoS of the other topics are part of
+the protocol: a stream with a smaller queue loses samples, a volatile topic instead of a latched one keeps nodes
+waiting, and recordings identify a stream by its name.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rths_nodes.ros.transport.wiring import NodeLocation
 PREFIX = "qos_overrides."
 NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
 DEEPEST = 5000
-"""Largest depth: Fast DDS keeps no more untaken messages of a topic."""
+"""Largest depth: Fast DDS stores at most this number of unread messages of a topic."""
 POLICIES: dict[str, tuple[str, ...]] = {
     "depth": (),
     "durability": ("volatile", "transient_local"),
-    "history": ("keep_last",),  # keep_all would block the node on a slow onlooker
+    "history": ("keep_last",),  # keep_all would block the node if a subscriber is slow
     "reliability": ("reliable", "best_effort"),
 }
 
 
 def overridable(topic: names.Topic) -> QoSOverridingOptions | None:
-    """Rclpy's overriding options for a publisher of ``topic``; None if its QoS is fixed."""
+    """Return rclpy's overriding options for a publisher of ``topic``; None if its QoS is fixed."""
     if not topic.for_onlookers:
         return None
     return QoSOverridingOptions([QoSPolicyKind[policy.upper()] for policy in POLICIES])

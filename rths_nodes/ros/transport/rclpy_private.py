@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adapter to the names of rclpy, rosidl and rcl that are not part of their public interfaces.
 
-Each is there in Jazzy and Kilted; another version may lack some, which :func:`missing` names. Messages are taken
-and published as bytes, without the lock of rclpy: a polled node does not need it.
+All exist in Jazzy and Kilted. :func:`missing` lists the names that another version lacks. Messages are received
+and published as bytes, without the lock of rclpy, which a polled node does not need.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ GuardCondition, RCLError, WaitSet = _rclpy.GuardCondition, _rclpy.RCLError, _rcl
 
 
 def take_bytes(subscription: Subscription) -> Callable[[type, bool], tuple[Any, Data] | None]:
-    """Return the function that takes the next message of a type, as bytes or not, with its information."""
+    """Return the function that receives the next message of a type, as bytes or object, with its information."""
     return subscription.handle.take_message  # type: ignore[no-any-return]
 
 
@@ -83,7 +83,7 @@ def publish_bytes(publisher: Publisher) -> Callable[[bytes], None]:
 
 
 def type_support_loaded() -> bool:
-    """Return whether this process has had a node: each publishes parameter events."""
+    """Return True if this process has had a node: each node publishes parameter events."""
     return type(ParameterEvent)._TYPE_SUPPORT is not None
 
 
@@ -96,7 +96,7 @@ def declared_parameters(node: Node) -> list[str]:
 
 
 def remove_from_graph(node: LifecycleNode) -> None:
-    """Destroy the state machine of a destroyed node, which rclpy leaves, and with it the name in the graph."""
+    """Destroy the state machine that rclpy leaves of a destroyed node, and thereby its name in the graph."""
     node._state_machine.destroy_when_not_in_use()
 
 
@@ -118,7 +118,7 @@ def _library(name: str) -> ctypes.CDLL:
 
 
 def _function(capsule: object, result: object, *arguments: object) -> Function:
-    """C function in a capsule of a message class; called with the interpreter lock."""
+    """Return the C function in a capsule of a message class; it is called with the interpreter lock."""
     return ctypes.PYFUNCTYPE(result, *arguments)(  # type: ignore[arg-type]
         _pointer(capsule, _name(capsule))
     )
@@ -136,7 +136,7 @@ class RequestQueue:
     """Requests to one ``service`` without an executor; not thread-safe.
 
     rclpy holds the interpreter lock while the middleware waits for a client that has left, up to 0.1 s. Here only
-    the conversion of a message holds it.
+    the conversion of a message holds the lock.
     """
 
     def __init__(self, service: Service) -> None:
@@ -148,7 +148,7 @@ class RequestQueue:
         self._info = ctypes.create_string_buffer(INFO_BYTES)
 
     def take(self) -> object:
-        """Return the next request, or None. Raises RuntimeError for an unreadable one."""
+        """Return the next request, or None. Raises RuntimeError if the request is unreadable."""
         message = _POINTER(self._request.create())
         try:
             with self.service.handle:

@@ -23,10 +23,10 @@ from rths_nodes.ros.transport.rclpy_private import GuardCondition, RequestQueue,
 SERVICE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10)
 """QoS of every service. rclpy keeps 1000 requests to each parameter service."""
 PAUSE_S, SHARE = 0.02, 0.05
-"""Shortest pause after an answer, s, and largest share of a processor for answers."""
+"""Shortest pause after an answer, s, and largest fraction of a processor for answers."""
 
 Answer = Callable[[object, object], object]
-"""Takes a request and an empty response; returns the response, which may be that one."""
+"""Function that takes a request and an empty response, and returns this or another response."""
 
 
 class FewRequests:
@@ -37,7 +37,7 @@ class FewRequests:
 
 
 class LoopCalls:
-    """Calls of other threads to be made in the thread of the loop."""
+    """Calls from other threads that are executed in the thread of the loop."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Callable[[], object], Future[object]]] = deque()
@@ -52,7 +52,7 @@ class LoopCalls:
         return future.result()
 
     def carry_out(self) -> bool:
-        """Make the next call, in the thread of the loop; False if there is none."""
+        """Execute the next call, in the thread of the loop; return False if there is none."""
         if not self.waiting:
             return False
         function, future = self.waiting.popleft()
@@ -71,9 +71,9 @@ class LoopCalls:
 
 
 class ServiceThread:
-    """Serves ``answers`` by service, from start to close; failed requests are refused and reported by ``warn``.
+    """Serves ``answers`` by service, from start to close. Failed requests are refused and reported by ``warn``.
 
-    With ``first`` it keeps the priority of the loop, for requests that the loop must not miss.
+    With ``first`` the thread keeps the priority of the loop, for requests that must not be delayed.
     """
 
     def __init__(

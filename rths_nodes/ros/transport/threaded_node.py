@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node outside of runs, served by threads of its own."""
+"""Node outside of runs, served by its own threads."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ FLUSH_S = 0.5
 T = TypeVar("T")
 Send = Callable[[bytes], None]
 OnHeard = Callable[[str, bytes, Data], None]
-"""Receives topic, bytes and plain values of each message at a low rate."""
+"""Function that receives topic, bytes and plain values of each message published at a low rate."""
 
 
 class Interposer:
-    """Layer of a host between a node and its parts, here without effect; ``holds_up``: may deny turns."""
+    """Layer of a host between a node and its parts, here without effect; ``holds_up``: it may deny turns."""
 
     holds_up = False
 
@@ -76,9 +76,10 @@ class _Counted:
 class NodeTopics:
     """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``run`` marks its messages; ``codec`` packs and unpacks messages of streams. Messages are taken from
-    ``inboxes``; ``opened`` are the same without an interposer. ``senders`` publish through ``outlets`` and count
-    for the recorder. ``malformed`` counts invalid messages. ``on_heard`` receives each message at a low rate.
+    ``run`` marks its messages; ``codec`` packs and unpacks messages of streams. Messages are received from
+    ``inboxes``; ``opened`` are the same inboxes without an interposer. ``senders`` publish through ``outlets`` and
+    count messages for the recorder. ``malformed`` counts invalid messages. ``on_heard`` receives each message at a
+    low rate.
     """
 
     codec: Codec
@@ -109,7 +110,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Make publishers and inboxes; with a ``load`` to bear, local streams use lines."""
+        """Make publishers and inboxes; if a ``load`` is given, local streams use lines."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0
@@ -187,7 +188,7 @@ class NodeTopics:
             self.senders[topic](encode(row.message, header | dict(values)))
 
     def receive(self, topic: str, unpack: Callable[[bytes], tuple[T, int]]) -> tuple[T, int] | None:
-        """Return the next valid sample of a stream and its stamp; drop and count malformed ones."""
+        """Return the next valid sample of a stream and its stamp; drop and count malformed messages."""
         inbox = self.inboxes[topic]
         while (data := inbox.take()) is not None:
             try:
@@ -227,7 +228,7 @@ class NodeTopics:
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
         """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
 
-        With ``holds``, other subscribers get them on request, see :meth:`publish_held`.
+        With ``holds``, other subscribers receive them on request, see :meth:`publish_held`.
         """
         me = self._node.get_fully_qualified_name()
         listening = [
@@ -334,8 +335,8 @@ def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
 class DeferredSends:
     """Deferred messages on ``topics``, at most ``BURST``.
 
-    In lockstep a burst wakes the recorder once instead of thirty times. In real time the executor sends it as soon
-    as the loop has its Command.
+    In lockstep a burst wakes the recorder once instead of thirty times. In real time the executor sends the burst
+    as soon as the loop has its Command.
     """
 
     def __init__(self, topics: NodeTopics) -> None:

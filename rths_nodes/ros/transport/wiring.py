@@ -37,7 +37,7 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription ``key`` on topic ``name``; ``partners``: full names, ``awaited`` by the test."""
+    """Publisher or subscription ``key`` on topic ``name``; ``partners``: full names; ``awaited`` before a test."""
 
     key: str
     row: names.Topic
@@ -56,7 +56,7 @@ def endpoints(
 ) -> list[Endpoint]:
     """Return the endpoints of the node at ``location`` among ``peers``; ``clock``: it may publish the time.
 
-    ``wanted`` selects the topics of a test. ``here`` are the peers of this machine, none if it has all.
+    ``wanted`` selects the topics of a test. ``here`` are the peers on this machine, empty if all are.
     """
     result = []
     for publishes, rows in ((True, names.published_by(location.role)), (False, names.heard_by(location.role))):
