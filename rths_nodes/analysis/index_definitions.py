@@ -101,7 +101,7 @@ RESPONSE = (
 
 
 class Definition(NamedTuple):
-    """Title and meaning of an index; ``signed`` if its sign has a meaning."""
+    """Title and meaning of an index; ``signed`` is true if its sign has a meaning."""
 
     title: str
     meaning: str
@@ -109,7 +109,6 @@ class Definition(NamedTuple):
 
 
 def _recorded() -> dict[str, Definition]:
-    """Return the definitions of the indices of a run, by their names in tables of many runs, without unit."""
     kinds = {key: (title, meaning) for title, key, _, _, meaning in (*AXIS_INDICES, *TEST_INDICES)}
     names = dict(PUBLISHED)
     names |= {
@@ -159,12 +158,12 @@ DEFINITIONS: dict[str, Definition] = _recorded() | {
     ),
     "reference_peak": Definition("node error to the reference, peak", "largest error over largest displacement"),
 }
-"""Definitions by the beginning of a name; an axis, a floor, the unit and ``_true`` may follow."""
+"""Definitions by the beginning of a name, which an axis, a floor, the unit and ``_true`` may follow."""
 RANGE = "_range"
 
 
 def definition(name: str) -> Definition:
-    """Return title and meaning of an index by its name; of a recorded quantity its range."""
+    """Return title and meaning of an index by its name, or of the range of a recorded quantity."""
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))
@@ -184,7 +183,7 @@ def index_words(name: str) -> str:
 
 
 def magnitude_title(name: str) -> str:
-    """Return the title of an axis with magnitudes of an index."""
+    """Return the title of a figure axis with magnitudes of an index."""
     title = index_words(name)
     return f"magnitude of {title}" if definition(name).signed else title
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Response of a linear structure in one piece, with its declared part in the laboratory.
+"""Response of a linear structure in one piece, including its declared part in the laboratory.
 
-By exact steps of a system of first order under loads linear in time; degrees of freedom may have no mass.
+Computed by exact steps of a first-order system under loads that are linear in time; degrees of freedom may have no
+mass.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from rths_nodes.mechanics.structure import combined, combined_load, first_order,
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 BLOCK = 64
-"""Steps of a block of the recursion."""
+"""Steps per block of the recursion."""
 _displacements = Recent(2)
-"""Displacements for the next test of the same structure and ground motion."""
+"""Displacements kept for the next test of the same structure and ground motion."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearResponse:
-    """States of a system of first order, ``(steps + 1, n)``, from the end of a soft start."""
+    """States of a first-order system, ``(steps + 1, n)``, from the end of a soft start."""
 
     states: Array
     force: Array
     system: Array
     inputs: Array
     rows: Array
-    """Displacements of the degrees of freedom by state."""
+    """Displacements of the degrees of freedom per state."""
 
     @property
     def displacement(self) -> Array:
@@ -41,7 +42,7 @@ class LinearResponse:
 
     @property
     def acceleration(self) -> Array:
-        """``(steps + 1, n_dof)`` m/s^2 relative to the ground."""
+        """Acceleration relative to the ground, ``(steps + 1, n_dof)`` m/s^2."""
         rates: Array = self.states @ self.system.T + self.force @ self.inputs.T
         return rates @ (self.rows @ self.system).T
 
@@ -67,7 +68,7 @@ def linear_response(assembly: Assembly) -> LinearResponse:
 
 
 def linear_displacement(assembly: Assembly) -> Array:
-    """Return the displacement ``(steps + 1, n_dof)`` m, read-only: plants share it."""
+    """Return the displacement ``(steps + 1, n_dof)`` m, which is read-only because plants share it."""
     structure = assembly.structure
     if structure is None or is_sparse(structure.mass):
         return linear_response(assembly).displacement
@@ -77,9 +78,9 @@ def linear_displacement(assembly: Assembly) -> Array:
 
 
 def recursion(phi: Array, driven: Array) -> Array:
-    """Return states ``(steps + 1, n)`` of z' = phi z + u from rest, with u by steps, ``(steps, n)``.
+    """Return states ``(steps + 1, n)`` of z' = phi z + u from rest, for inputs u by steps, ``(steps, n)``.
 
-    In parallel blocks, each from rest; then the response to their initial states is added.
+    Blocks are computed in parallel, each from rest; then the response to their initial states is added.
     """
     steps, n = driven.shape
     blocks = -(-steps // BLOCK)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several tests on one time axis, the structure's from the end of the soft start on, and differences to the first.
+"""Several tests on one time axis (the structure's, from the end of the soft start) and differences from the first.
 
-Histories are compared at the times of the first test, with linear interpolation.
+Histories are compared at the times of the first test, by linear interpolation.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 EQUAL = 1e-9
-"""Difference of equal times, s."""
+"""Largest difference of equal times, s."""
 
 
 class Aligned:
-    """A test under its ``name``: counted samples, and steps of the test proper.
+    """A test under its ``name``: counted samples, and steps without the soft start.
 
-    ``time (n,)``, ``counted`` (of the counted samples) and ``step_time (n_steps,)`` s in the time of the
-    structure; ``displacement``, ``target`` m, ``force`` N, ``(n, n_axes)``; ``moved (n_steps, n_dof)`` m. A
-    ``recorded`` one has all its samples and steps, in the time of its recording.
+    ``time (n,)``, ``counted`` (of the counted samples) and ``step_time (n_steps,)``, in s, are on the structure's
+    time axis; ``displacement``, ``target`` m, ``force`` N, ``(n, n_axes)``; ``moved (n_steps, n_dof)`` m. A
+    ``recorded`` test has all samples and steps, on the time axis of its recording.
     """
 
     def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
@@ -72,7 +72,7 @@ class Aligned:
 
 
 class Difference(NamedTuple):
-    """Other minus first in ``unit``: rms and largest (``at`` s), each also relative to the first's, or nan."""
+    """Other test minus first, in ``unit``: rms and largest (``at`` s), each also relative to the first, or nan."""
 
     rms: float
     rms_share: float
@@ -83,7 +83,7 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Raise ConfigError for tests that do not fit the first one; an imported test may have another duration."""
+    """Raise ConfigError for tests that do not fit the first test; only an imported test may differ in duration."""
     (first, one), *rest = runs.items()
     problems = Problems()
     for name, run in rest:
@@ -112,7 +112,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Interpolate ``values`` at ``time`` to ``time_of_values``, both rising; nan outside, and next to a nan."""
+    """Interpolate ``values`` from ``time_of_values`` to ``time``, both rising; nan outside, and next to a nan."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))

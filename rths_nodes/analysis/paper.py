@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices for figures in files, without the drawing library."""
+"""Options of figures in files, without the drawing library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STYLES = (SCREEN, PAPER)
 FORMATS = ("pdf", "svg")
 """Formats of figures in a folder."""
 COLUMN, NARROWEST, WIDEST = 89.0, 60.0, 400.0
-"""Width of a journal's column, the default on paper; smallest and largest width, mm."""
+"""Width of a journal's column (the default on paper), smallest and largest width, mm."""
 
 
 def check_width(millimetres: float) -> None:

@@ -1,28 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The indices of the field's benchmarks, by name, and the orders in which they are published.
+"""The indices of published benchmarks, by name, and the orders in which they are published.
 
-RTHS benchmark (Silva et al. 2020): y displacement of the first floor in the numerical substructure, m as measured,
-r of the reference structure, computed in one piece; standard deviations without the mean.
+RTHS benchmark (Silva et al. 2020): y is the displacement of the first floor in the numerical substructure, m its
+measurement, r the displacement of the reference structure, computed in one piece. Standard deviations are about
+the mean.
 
     tracking_delay_ms       lag of the largest correlation of m with y, over 0 to 49 samples: never negative
     tracking_rms_percent    100 std(m - y) / std(y)             tracking_peak_percent    100 max|m - y| / max|y|
     rms_1_percent           100 std(m - r) / std(r), floor 1    peak_1_percent           100 max|m - r| / max|r|
     rms_2_percent ...       the same of the other floors, which are not measured: numerical against reference
 
-Multi-axial benchmark (Condori Uribe et al. 2023): the same of two actuators (1, 2), of translation and rotation
-(x, theta) of the node that they drive, from the measured displacements by the setup's kinematics, and of the
-second and third story.
+Multi-axial benchmark (Condori Uribe et al. 2023): the same indices for two actuators (1, 2), for translation and
+rotation (x, theta) of the node that they drive (from the measured displacements by the setup's kinematics), and
+for the second and third story.
 
     tracking_..._1, _2      J1 to J3    measured against target of each actuator
     node_delay, _rms, _peak J4 to J6    the node as measured against the numerical substructure
     reference_rms, _peak    J7, J9      the node as measured against the reference structure
     rms_x_2 ... peak_theta_3  J8, J10   the stories of the numerical substructure against the reference structure
 
-Its code repeats J1 for J4; here J4 is the delay of x and theta. Its delays may be negative, up to 49 samples here.
+The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta. Delays may be negative in the
+code, and up to 49 samples here.
 
-The text of the first paper numbers its indices in another order than its code. A signed delay is added, by a
-parabola through the peak of the correlation: parts of a sample, either way. The noise floor is the rms of tracking
-by the noise of the sensor alone; known with the true displacement.
+The first paper numbers its indices differently than its code. A signed delay is added, from a parabola through the
+peak of the correlation; it resolves fractions of a sample, in both directions. The noise floor is the rms tracking
+error due to sensor noise alone; it is known if the true displacement is known.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ from rths_nodes.loop.indices.delay import ROUNDING, Delay
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
-"""Samples of lag of the published delay."""
+"""Number of lags in the published delay, samples."""
 BLOCK = 2048
-"""Samples of a block of :func:`products`."""
+"""Samples per block of :func:`products`."""
 
 CODE, PAPER = "code", "paper"
 BENCHMARK_2020: dict[str, tuple[str, ...]] = {
@@ -87,14 +89,14 @@ MARTHS_2023: dict[str, tuple[str, ...]] = {
 }
 """J1 to J10 of the multi-axial benchmark."""
 NODE = (26, 20)
-"""Indices of x and theta of the driven node among the degrees of freedom of the multi-axial benchmark."""
+"""Indices of x and theta of the driven node among the multi-axial benchmark's degrees of freedom."""
 STORIES = {"x_2": 25, "theta_2": 21, "x_3": 12, "theta_3": 2}
 """Indices of x and theta of the second and the third story."""
 ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
 }
-"""Orders of a set of indices, J1 first, by ``indices`` of a scenario."""
+"""Orders of each set of indices, J1 first, by ``indices`` of a scenario."""
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
@@ -103,7 +105,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
 
 
 class Published(NamedTuple):
-    """Indices by name, of the measured and the true displacement (empty if unknown)."""
+    """Indices by name, of the measured and of the true displacement (empty if unknown)."""
 
     measured: dict[str, float]
     true: dict[str, float]
@@ -119,7 +121,7 @@ def numbers(kind: str, name: str) -> dict[str, str]:
 
 
 TRUE = "_true"
-"""Suffix of an index of the true displacement, which only a simulator knows."""
+"""Suffix of an index of the true displacement, which only a simulator provides."""
 
 
 def heading(kind: str, name: str) -> str:
@@ -135,7 +137,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 def published_indices(evaluation: Evaluation) -> Published:
     """Return the indices of the scenario's set; empty without a set or counted steps.
 
-    Raises ConfigError for an incomplete recording, and if its structure cannot be built.
+    Raises ConfigError for an incomplete recording, and if the structure cannot be built.
     """
     if evaluation.scenario.indices not in ORDERS or not len(evaluation.counted):
         return Published({}, {})
@@ -166,7 +168,7 @@ def _check_frame(evaluation: Evaluation) -> None:
 class _Compared(NamedTuple):
     """Displacements (m) at the counted ``steps``: numerical substructure and reference structure.
 
-    ``driven``: the reference structure at the axis of the RTHS benchmark. ``stories``: indices without a sensor.
+    ``driven``: reference structure at the axis of the RTHS benchmark. ``stories``: indices without a sensor.
     ``targets``: scales of the axes' targets.
     """
 
@@ -239,15 +241,15 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Return displacements of the axes ``(steps, n_axes)`` m for the degrees of freedom's ``(steps, n_dof)``."""
+    """Return axis displacements ``(steps, n_axes)`` m, for the degrees of freedom's ``(steps, n_dof)`` m."""
     histories: Array = assembly.fresh("setup").histories(displacement)
     return histories
 
 
 def published_lag(target: Array, measured: Array, delay: Delay | None = None) -> int:
-    """Return J1 in samples: the lag from 0 to 49 with the largest correlation (Pearson) of ``measured``, ``(n,)``.
+    """Return J1: the lag, 0 to 49 samples, with the largest correlation (Pearson) of ``measured``, ``(n,)``.
 
-    The ``delay`` of the same samples has the sums of all but its ``longest`` first and last measurements.
+    ``delay`` contains the sums over the same samples, except the ``longest`` first and last measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -264,13 +266,13 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
         ends = np.append(ends, end)
     x_total, squares_of_x = middle[0] + ends.sum(), middle[1] + ends @ ends
     y_total, squares_of_y = middle[2] + targets.sum(), middle[3] + targets @ targets
-    if not (squares_of_x and squares_of_y):  # a test that ends before anything has moved
+    if not (squares_of_x and squares_of_y):  # a test that ends before any motion
         return 0
     last = targets[len(targets) - len(lags) + 1 :][::-1]
     later, earlier = rest(x_total, first), rest(y_total, last)
     of_x = rest(squares_of_x, first * first) - later * later / (n - lags)
     of_y = rest(squares_of_y, last * last) - earlier * earlier / (n - lags)
-    still = (of_x <= ROUNDING * squares_of_x) | (of_y <= ROUNDING * squares_of_y)  # a part of a short test
+    still = (of_x <= ROUNDING * squares_of_x) | (of_y <= ROUNDING * squares_of_y)  # a short test may rest in part
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = (likeness - later * earlier / (n - lags)) / np.sqrt(of_x * of_y)
     correlation[still] = -math.inf
@@ -278,21 +280,19 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
 
 
 def rest(total: float, first: Array) -> Array:
-    """Return the ``total`` of values less the sum of none, one, ... of the ``first`` values ``(n,)``."""
+    """Return the ``total`` minus the sum of the first 0, 1, ... values of ``first`` ``(n,)``."""
     return total - np.append(0.0, np.cumsum(first))
 
 
 def signed_lag(target: Array, measured: Array) -> int:
     """Return the lag from -49 to 49 samples with the largest correlation of ``measured``, ``(n,)`` each."""
     longest = min(LONGEST_LAG, len(target)) - 1
-    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equal ones the shortest
+    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equal lags the shortest
     return int(lags[np.argmax(products(target, measured, -longest, longest)[lags + longest])])
 
 
 def products(target: Array, measured: Array, first: int, last: int) -> Array:
-    """Return the sums of ``target`` times ``measured``, ``(n,)`` each, at the lags ``first`` to ``last``, by
-    blocks in the cache.
-    """
+    """Return the sums of ``target`` times ``measured``, ``(n,)`` each, at the lags from ``first`` to ``last``."""
     around = np.pad(measured, (-first, last))
     sums = np.zeros(last - first + 1)
     for begin in range(0, len(target), BLOCK):
@@ -302,7 +302,7 @@ def products(target: Array, measured: Array, first: int, last: int) -> Array:
 
 
 class Scale(NamedTuple):
-    """Standard deviation without the mean, and largest magnitude, of a history (m)."""
+    """Standard deviation about the mean and largest magnitude of a history (m)."""
 
     deviation: float
     peak: float
@@ -313,7 +313,7 @@ def scale_of(values: Array) -> Scale:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return rms (without the mean) and peak of the error, %, by names with ``before`` and ``after``."""
+    """Return rms (about the mean) and peak of the error, %, by names with ``before`` and ``after``."""
     return {
         f"{before}rms{after}_percent": _share(float(np.std(error)), scale.deviation),
         f"{before}peak{after}_percent": _share(_largest(error), scale.peak),
@@ -325,7 +325,7 @@ def _largest(values: Array) -> float:
 
 
 def _share(part: float, total: float) -> float:
-    """Return %; nan for zero by zero, as in a test that ends before any motion."""
+    """Return a percentage; nan for zero by zero, as in a test that ends before any motion."""
     return PERCENT * (part / total) if total else math.nan
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Response errors: targets of a test against the structure in one piece (Phillips & Spencer 2012, Table 3.1).
+"""Response errors: targets of a test versus the structure in one piece (Phillips & Spencer 2012, Table 3.1).
 
-Numerical substructure and specimens move together exactly (tied by the setup, without actuator, delay and ramp),
-integrated by the classical Runge-Kutta method with steps halved to convergence.
+Numerical substructure and specimens move exactly together (coupled by the setup, without actuator, delay and
+ramp). They are integrated by the classical Runge-Kutta method, with steps halved until convergence.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from rths_nodes.numerical.structures.laws import trial_force
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 COARSEST = 0.5
-"""Initial angle of the fastest mode in one step, rad."""
+"""Initial phase angle of the fastest mode per step, rad."""
 
 FINEST = 4096
-"""Most Runge-Kutta steps within one integration step."""
+"""Largest number of Runge-Kutta steps within an integration step."""
 
 States = list[tuple[float, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """Response of the whole structure at every integration step of a test.
+    """Response of the whole structure in every integration step of a test.
 
-    times ``(steps + 1,)`` s in the time of the structure, from the end of the soft start; displacement (m),
+    ``times`` ``(steps + 1,)`` s on the structure's time axis, from the end of the soft start; displacement (m),
     velocity (m/s), acceleration (m/s^2) ``(steps + 1, n_dof)``; force of each specimen ``(steps + 1, n_axes)`` N;
-    ``substeps`` Runge-Kutta steps in one integration step; ``error``: relative change by the last halving.
+    ``substeps`` Runge-Kutta steps per integration step; ``error``: relative change due to the last halving.
     """
 
     times: Array
@@ -66,8 +66,8 @@ class Response:
 def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     """Return the response of the whole structure to the excitation, interpolated between its steps.
 
-    The step is halved until the displacements change by less than ``tolerance`` of the largest. Raises ConfigError
-    without a structure or with a coupled rig, ArithmeticError if no step is small enough.
+    The step is halved until the displacements change by less than ``tolerance`` times the largest. Raises
+    ConfigError without a structure or with a coupled rig, and ArithmeticError if no step is small enough.
     """
     if scenario.rig is not None:
         raise ConfigError(
@@ -80,7 +80,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     model = _Whole(assembly, structure)
     mass, _, stiffness = combined(structure)
     substeps = max(1, math.ceil(scenario.step * modes(mass, stiffness)[0][-1] / COARSEST))
-    with np.errstate(over="ignore", invalid="ignore"):  # too large a step diverges: it is halved
+    with np.errstate(over="ignore", invalid="ignore"):  # a step that is too large diverges, and is halved
         coarse = model.run(substeps)
         while substeps < FINEST:
             substeps *= 2
@@ -162,18 +162,18 @@ def _moved(states: States, h: float, rates: States) -> States:
 
 
 class IdealResponse(NamedTuple):
-    """Histories at every sample, ``samples`` long; displacement and velocity relative to the ground."""
+    """Histories with ``samples`` samples; displacement and velocity are relative to the ground."""
 
     displacement: Array
-    """``(samples, n_dof)`` m."""
+    """Displacement ``(samples, n_dof)`` m."""
     velocity: Array
-    """``(samples, n_dof)`` m/s."""
+    """Velocity ``(samples, n_dof)`` m/s."""
     acceleration: Array
-    """Absolute, ``(samples, n_dof)`` m/s^2."""
+    """Absolute acceleration ``(samples, n_dof)`` m/s^2."""
     damper_force: Array
-    """``(samples,)`` N."""
+    """Damper force ``(samples,)`` N."""
     voltage: Array
-    """``(samples,)`` V; since the sample before."""
+    """Voltage ``(samples,)`` V, applied since the sample before."""
 
 
 def measured_names(n_dof: int) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ def measured_names(n_dof: int) -> tuple[str, ...]:
 
 
 def ideal_of(scenario: Scenario) -> IdealResponse:
-    """Return the ideal response of a coupled rig's scenario, case (a) of Phillips & Spencer (2012)."""
+    """Return the ideal response for the scenario of a coupled rig, case (a) of Phillips & Spencer (2012)."""
     assembly, rig = Assembly(scenario), scenario.rig
     structure = assembly.structure
     if structure is None:
@@ -216,10 +216,10 @@ def ideal_response(
 ) -> IdealResponse:
     """Return the response of the whole ``structure`` with ``damper``, from rest.
 
-    ``ground_acceleration`` ``(samples,)`` m/s^2, every ``dt`` (s), linear between samples. ``location``
-    ``(n_dof,)`` is the damper's elongation per displacement; by default between ground and the first degree of
-    freedom. ``controller``, built for :func:`measured_names`, sets the damper's voltage at every sample. Raises
-    ConfigError for a nonlinear restoring force.
+    ``ground_acceleration`` ``(samples,)`` m/s^2 is given every ``dt`` (s), and linear between samples.
+    ``location`` ``(n_dof,)`` is the damper's elongation per displacement; by default the damper is between ground
+    and first degree of freedom. ``controller``, built for :func:`measured_names`, sets the damper's voltage in
+    every sample. Raises ConfigError for a nonlinear restoring force.
     """
     if not is_linear(structure):
         raise ConfigError("structure: the ideal response needs a linear restoring force")
@@ -259,7 +259,7 @@ def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
 
 
 MODES = 40
-"""Modes of the reduction of a large structure, with the static shapes at its interface."""
+"""Modes in the reduction of a large structure, in addition to the static shapes at its interface."""
 
 IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
 """Entries of a scenario without effect on the response of the whole structure."""
@@ -268,13 +268,13 @@ IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
     """Return displacement (m) and absolute acceleration (m/s^2) ``(steps + 1, n_dof)`` of the whole structure.
 
-    Observed degrees of freedom, from the end of a soft start. Raises ConfigError.
+    Values are for observed degrees of freedom, from the end of a soft start. Raises ConfigError.
     """
     data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
     return _whole_response(dump(data))
 
 
-@lru_cache(maxsize=2)  # variants of one scenario share it
+@lru_cache(maxsize=2)  # variants of a scenario share it
 def _whole_response(text: str) -> tuple[Array, Array]:
     scenario = files.from_text(text, "reference")
     if hasattr(scenario.rig, "damper"):
@@ -283,7 +283,7 @@ def _whole_response(text: str) -> tuple[Array, Array]:
     scenario = _small_enough(scenario)
     assembly = Assembly(scenario)
     histories = response(scenario) if scenario.rig is None else linear_response(assembly)
-    assert assembly.structure is not None  # both refuse a test without
+    assert assembly.structure is not None  # both functions refuse a test without a structure
     seen = assembly.observation
     ground = np.outer(assembly.ground_acceleration, seen.influence(assembly.structure))
     return seen.motion(histories.displacement), seen.motion(histories.acceleration) + ground
@@ -298,9 +298,9 @@ def _small_enough(scenario: Scenario) -> Scenario:
 
 
 def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
-    """Return RMS errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
+    """Return the rms errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
 
-    100 sqrt(sum (a - b)^2 / sum b^2), b the whole structure, over the made steps.
+    100 sqrt(sum (a - b)^2 / sum b^2), where b is the whole structure, over the completed steps.
     """
     displacement, acceleration = whole_response(evaluation.scenario)
     start = evaluation.first_step

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partition of a structure into a computed part and one in the laboratory, and vibration of the whole.
+"""Partition of a structure into computed and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or the specimens' at small motion: from their models, or a measured stiffness.
+The experimental part is declared, or derived from the specimens at small motion: from their models, or from a
+measured stiffness.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ STATED, MODEL, MEASURED = (
     "as the small move has measured it",
 )
 LARGEST = 64
-"""Most degrees of freedom that are analysed."""
+"""Largest number of degrees of freedom that is analysed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
 
-    ``source`` is the origin of the experimental part; empty if unknown, with matrices of zeros. ``frequencies``
-    (Hz) and ``ratios`` ``(m,)`` are the whole's, nan for an unknown ratio; empty if a part is unknown.
+    ``source`` is the origin of the experimental part, or empty if the part is unknown and its matrices are zero.
+    ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the whole structure: nan for an unknown ratio, empty if
+    a part is unknown.
     """
 
     names: tuple[str, ...]
@@ -47,9 +49,7 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition by ``measured`` stiffnesses (N/m). Raises ConfigError without a structure, or if too
-    large.
-    """
+    """Return the partition, with ``measured`` stiffnesses (N/m). Raises ConfigError if impossible or too large."""
     structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no partition")
@@ -76,7 +76,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
     """Return mass, damping and stiffness of the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
-    n = len(scenario.moved_axes)  # the structure does not move a force-controlled axis
+    n = len(scenario.moved_axes)  # a force-controlled axis is not moved by the structure
     nothing = np.zeros((n, n))
     if scenario.rig is not None:
         if not hasattr(scenario.rig, "model"):

@@ -16,20 +16,20 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""Values of a factor above which it is drawn as continuous."""
+"""Number of values of a factor above which it is drawn as continuous."""
 LOW, HIGH = 5.0, 95.0
-"""Percentiles of the spread."""
+"""Percentiles that bound the spread."""
 REFUSED, LOST = "refused", "lost"
-"""Outcomes without a test: refused scenario, dead process."""
+"""Outcomes of runs without a test: the scenario was refused, or the process died."""
 INFINITE = "∞"
-"""Text of a value that belongs to a failed run."""
+"""Text for a value of a failed run."""
 UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "acceleration": "%"}
 UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
-"""Units of indices by words of their names."""
+"""Units of indices, by a word in their names."""
 
 
 class Cell(NamedTuple):
-    """Rows of a group, at one level of a factor or at all."""
+    """Rows of a group, at one level of a factor or at all levels."""
 
     group: str
     level: str
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Magnitudes of an index over the ``runs`` of a cell; the ``failed`` ones count as infinite."""
+    """Magnitudes of an index over the ``runs`` of a cell; ``failed`` runs count as infinite."""
 
     runs: int
     failed: int
@@ -55,8 +55,8 @@ class Spread(NamedTuple):
 class StudyTable:
     """Columns of equal length by name: ``name``, ``outcome``, ``reason``, then factors, drawn values, indices.
 
-    ``factors`` are varied by levels, ``drawn`` values have a distribution, ``indices`` are shown. A missing index
-    is nan. Runs form ``groups`` by the factors whose levels are names (laws, cases); groups are never pooled.
+    ``factors`` vary in levels, ``drawn`` values have a distribution, ``indices`` are shown. A missing index is
+    nan. Runs form ``groups`` by the factors whose levels are names (laws, cases); groups are never pooled.
     """
 
     title: str
@@ -78,7 +78,7 @@ class StudyTable:
 
     @property
     def failed(self) -> NDArray[np.bool_]:
-        """Tests that began and did not finish."""
+        """Tests that began but did not finish."""
         return ~self._ended(("finished", REFUSED, LOST))
 
     def _ended(self, outcomes: Sequence[str]) -> NDArray[np.bool_]:
@@ -94,7 +94,7 @@ class StudyTable:
         return self.titles.get(column) or index_title(column)
 
     def values(self, index: str) -> Array:
-        """Return an index of all runs ``(n,)``; nan for unfinished ones."""
+        """Return an index of all runs, ``(n,)``; nan for unfinished runs."""
         values = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
         return np.where(self.finished, values, np.nan)
 
@@ -115,7 +115,7 @@ class StudyTable:
 
     @cached_property
     def groups(self) -> dict[str, NDArray[np.intp]]:
-        """Rows by group, in order of appearance; one group without a name if no factor has named levels."""
+        """Rows by group, in order of appearance; one unnamed group if no factor has named levels."""
         named = [self.columns[factor] for factor in self.factors if not self._numeric(factor)]
         labels = [", ".join(map(shown, levels)) for levels in zip(*named, strict=True)] or [""] * len(self)
         rows: dict[str, list[int]] = {}
@@ -143,7 +143,7 @@ class StudyTable:
         return spreads
 
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
-        """Return rows of the largest magnitudes of an index, in ``group`` or all, after runs without a result."""
+        """Return rows of the largest magnitudes of an index, in ``group`` or all, after rows without a result."""
         rows = self.groups[group] if group else np.arange(len(self))
         size = np.where(self.finished, np.abs(self.values(index)), np.inf)[rows]
         order = np.argsort(-np.nan_to_num(size, nan=-1.0, posinf=np.inf), kind="stable")
@@ -151,9 +151,9 @@ class StudyTable:
 
 
 def percentile(size: Array, percent: float) -> float:
-    """Return a percentile of magnitudes without nan; inf where failed runs begin.
+    """Return a percentile of magnitudes, ignoring nan; inf if it falls on failed runs.
 
-    Other than the median it is the value of a run, rounded away from the median.
+    Except for the median, it is the value of a run, rounded away from the median.
     """
     size = size[~np.isnan(size)]
     if not len(size):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Display of numbers: rounded, grouped, with engineering units.
 
-Report and figures use typography, tables of the terminal ASCII (:func:`plain`, :func:`shown`, :func:`uncertain`,
-:func:`interval`, :func:`duration`, :func:`span`).
+Reports and figures use typographic symbols. Tables of the terminal use ASCII (:func:`plain`, :func:`shown`,
+:func:`uncertain`, :func:`interval`, :func:`duration`, :func:`span`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ CLOCKS = (
     ("lateness", "Lateness of a tick"),
     ("period", "Time between ticks"),
 )
-"""Measured times: recorded and displayed names."""
+"""Measured times: recorded name and displayed name."""
 LOOP = "Loop: Measurement to Command"
-"""Name of the first on hosts with nodes."""
+"""Displayed name of the first time on hosts with nodes."""
 HOPS = (
     ("integrator", "Integrator, once a step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
     ("transport", "Transport between them, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Paths of the loop, in its order; each is the node's own work, the mean of ``transport`` the rest."""
+"""Paths of the loop, in its order. Each is the node's own work; the mean of ``transport`` is the remainder."""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
@@ -49,7 +49,7 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Return ``digits`` significant figures, at most as many decimals; a dash for non-finite numbers."""
+    """Return ``digits`` significant figures, and at most as many decimals; a dash for non-finite numbers."""
     numeric = number(value)
     if numeric is None:
         return DASH
@@ -66,12 +66,12 @@ def quantity(value: object, factor: float, unit: str, digits: int = 2) -> str:
 
 
 def early_or_late(seconds: float) -> str:
-    """Return a delay as text: ``0.58 ms late``; early if negative."""
+    """Return a delay as text: ``0.58 ms late``, or ``early`` if negative."""
     return f"{quantity(abs(seconds), MS, 'ms')} {'early' if seconds < 0.0 else 'late'}"
 
 
 def exact(value: object) -> str:
-    """Return a value to its last digit; lists with commas, matrices by rows, a dash for a missing value."""
+    """Return a value to its last digit: lists with commas, matrices by rows, a dash for a missing value."""
     if value is None or value in ("", []):
         return DASH
     if isinstance(value, bool):
@@ -96,7 +96,7 @@ def shown(value: object, factor: float, unit: str) -> str:
 
 
 def uncertain(value: float, deviation: float) -> str:
-    """Return a value with its standard deviation, both to the first digit of the deviation: ``1.02 +- 0.03``."""
+    """Return a value and its standard deviation to the first digit of the deviation: ``1.02 +- 0.03``."""
     if not deviation > 0.0:
         return f"{value:.4g}"
     last = math.floor(math.log10(deviation))
@@ -105,7 +105,7 @@ def uncertain(value: float, deviation: float) -> str:
 
 
 def interval(least: float, most: float) -> str:
-    """Return an interval to the second digit of its width, at most to the third decimal."""
+    """Return an interval to the second digit of its width, with at most three decimals."""
     width = most - least
     decimals = min(3, max(0, 1 - math.floor(math.log10(width)))) if width > 0.0 else 3
     return f"{least:.{decimals}f} to {most:.{decimals}f}"
@@ -116,7 +116,7 @@ def duration(seconds: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a time to wait, coarsely: ``40 s``, ``12 min``, ``3 h``."""
+    """Return a rounded waiting time: ``40 s``, ``12 min``, ``3 h``."""
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 2.0 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -124,5 +124,5 @@ def span(seconds: float) -> str:
 
 
 THIN, DASH = "\u202f", "–"
-"""Separator of thousands; sign of missing values."""
+"""Thousands separator, and sign for missing values."""
 _ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}

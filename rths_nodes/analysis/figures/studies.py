@@ -153,7 +153,6 @@ def _by_level(panel: Axes, table: StudyTable, cells: list[Cell], size: Array, ax
 
 
 def _lines(panel: Axes) -> Array:
-    """Return the heights of the crosses of each group, above all magnitudes."""
     low, high = panel.get_ylim()
     return np.array([high * (high / low) ** (LINE * (number + 0.7)) for number in range(MOST)])
 

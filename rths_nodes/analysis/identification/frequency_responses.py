@@ -275,7 +275,6 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
 
 
 def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex, Complex]:
-    """Return command and displacement at the lines ``kept``, ``(f, n_axes)`` each, averaged over the periods."""
     periods = len(experiment.command) // samples
     if periods < 2:
         raise ValueError(f"{len(experiment.command)} samples: must be two periods of {samples} or more")

@@ -59,11 +59,11 @@ _TOLD = (
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
     *("scenario", "started", "version"),
 )
-"""Names on the page of a run's information."""
+"""Keys of a run's information that are on the page."""
 
 
 SHARED_HASH = "Scenario hash"
-"""Hash compared by the nodes of a run."""
+"""Hash that the nodes of a run compare."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -123,7 +123,7 @@ def _static_stage(run: Run) -> dict[str, str]:
 
 
 def _part_of(done: int, planned: int) -> str:
-    done = max(0, done)  # nothing was recorded, not even the initial state
+    done = max(0, done)  # nothing was recorded, including the initial state
     return grouped(done) if done == planned else f"{grouped(done)} of {grouped(planned)}"
 
 
@@ -157,7 +157,7 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return the result of a ``noun`` in sentences; for a stopped test, with a reference to the reason."""
+    """Return the result of a ``noun`` in sentences; for a stopped test, refer to the reason."""
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1
@@ -198,7 +198,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
         return []
     last = dict(zip(run.compensator_names, run.compensator[evaluation.counted[-1]].tolist(), strict=True))
     return [
-        # a name with dots stays as it is
+        # a name with dots is not changed
         f"{remark}." if "." in remark.split(maxsplit=1)[0] else f"{remark[0].upper()}{remark[1:]}."
         for remark in (*run.scenario.compensator.remarks(last), *learning_notes(run.integrator, run.scenario))
     ]
@@ -219,14 +219,14 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
-"""Keys of a scenario that are in the head of the page, or for other runs."""
+"""Keys of a scenario that are in the head of the page, or that concern other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Beginnings of parameters in other tables, listed with all defaults only."""
+"""Prefixes of parameters that other tables contain, listed only together with all defaults."""
 SECTIONS = ("component", "section")
 
 
 class Section(NamedTuple):
-    """Section of a scenario: title, type with its description (or empty), parameters."""
+    """Section of a scenario: title, type with its description (or empty), and parameters."""
 
     title: str
     type: str
@@ -235,7 +235,7 @@ class Section(NamedTuple):
 
 
 def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
-    """Return parameters by section, with ``defaults`` all of them; axes have a column each."""
+    """Return parameters by section, including ``defaults`` if true; axes have a column each."""
     test: list[Row] = []
     result: list[Section] = []
     for name, spec in declared(type(scenario)).items():
@@ -265,7 +265,7 @@ def _one_column(rows: list[Row]) -> Table:
 def _side_by_side(axes: Mapping[str, list[Row]]) -> Table:
     names = list(dict.fromkeys(row.title for rows in axes.values() for row in rows))
     parts = [name.partition(".")[0] for name in names]
-    names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # like parameters of all axes together
+    names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # together, as parameters of all axes
     by_axis = [{row.title: row for row in rows} for rows in axes.values()]
     result = []
     for name in names:
@@ -313,8 +313,8 @@ def write_report(
 ) -> None:
     """Write the page about ``run``. Raises OSError.
 
-    ``reference`` adds errors relative to the whole structure, and raises ConfigError without one. ``test``: the
-    procedure. ``defaults``: list parameters with default values.
+    ``reference`` adds errors relative to the whole structure, and raises ConfigError if there is none. ``test``:
+    the procedure. ``defaults``: list parameters with default values.
     """
     write_page(path, render(run, reference, test, defaults))
 
@@ -422,7 +422,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return why a test is unfinished, invalid or incomplete; else empty."""
+    """Return why a test is unfinished, invalid or incomplete, or empty."""
     parts = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -468,7 +468,7 @@ def _set_up(evaluation: Evaluation, test: OfProcedure | None) -> list[Part]:
 
 
 def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
-    """Return the largest and rms error, mm and %, and the sensor's floor, below which no error is measured."""
+    """Return the largest and rms error, mm and %, and the sensor's floor, below which errors are not measured."""
     title = "Error and floor of the sensor"
     if len(evaluation.counted) < 2:
         return Part(title)
@@ -501,7 +501,7 @@ def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
 
 @cache
 def template(name: str) -> Template:
-    """Load a template; it escapes text."""
+    """Load a template, which escapes text."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -512,7 +512,7 @@ def template(name: str) -> Template:
 
 
 def css_text(text: str) -> str:
-    """Return ``text`` as a CSS string; characters that could end string or style sheet are escaped."""
+    """Return ``text`` as a CSS string, with characters escaped that could end a string or style sheet."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
 
 

@@ -21,7 +21,7 @@ from rths_nodes.recording.run import Run
 SHOWN = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
 """Displayed units of differences, with factors."""
 UNTOLD = ("cases", "description", "name")
-"""Keys of a scenario without effect on its test."""
+"""Keys of a scenario without effect on the test."""
 
 
 class Compared(NamedTuple):
@@ -33,7 +33,7 @@ class Compared(NamedTuple):
 
 
 def write(tests: Sequence[Compared], path: Path) -> View:
-    """Write the page that compares ``tests`` with the first; return the histories. Raises OSError, ConfigError."""
+    """Write the page that compares ``tests`` with the first, and return histories. Raises OSError, ConfigError."""
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
     view = View([test for test in aligned if test.drawable])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report on a procedure: head, checks, offsets, ladder, acts, in the order of a test report."""
+"""Report on a procedure: head, checks, offsets, ladder and acts, in the order of a test report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[−<>\s\d.,–%±e/-]*")
 
 
 class Grid(NamedTuple):
-    """Table: heads, rows, right-aligned columns."""
+    """Table: headings, rows, right-aligned columns."""
 
     heads: list[str]
     rows: list[list[str]]
@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """Return the table with numbers to the right, without empty columns; None without rows or numbers."""
+    """Return the table, numbers right-aligned, without empty columns; None without rows or numbers."""
     every, named = [list(row) for row in rows], list(heads)
     kept = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
     if not every or (len(kept) == 1 and len(named) > 1):
@@ -62,7 +62,7 @@ def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
 
 
 def moment(stamp: str) -> str:
-    """Return a time such as ``2030-01-02T03:04:05+00:00`` in a readable form."""
+    """Return a time such as ``2030-01-02T03:04:05+00:00`` in readable form."""
     return re.sub(r"^(\S+)T(\S+?)(?:\.\d+)?(?:\+00:00|Z)$", r"\1 \2 UTC", stamp)
 
 
@@ -71,7 +71,7 @@ def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
 
 
 def cause(reason: str) -> str:
-    """Return a ``reason`` without the sample at its begin."""
+    """Return a ``reason`` without the sample at its beginning."""
     return re.sub(r"^sample \d+: ", "", reason)
 
 
@@ -135,7 +135,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     }
     if rung is not None:
         facts |= {"Rung of the histories": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
-        if rung.scenario_hash != record.scenario_hash:  # another level, or slower
+        if rung.scenario_hash != record.scenario_hash:  # another level, or a slower test
             facts["Hash of the rung"] = rung.scenario_hash or DASH
         facts |= {"Armed by": " and ".join(rung.armed_by)} if rung.armed_by else {}
         facts["Files, by SHA-256"] = (
@@ -360,9 +360,9 @@ def _run(row: Data) -> list[str]:
 DIFFERENCES = "; differs from rung "
 """Beginning of the differences in a result."""
 QUANTITIES = {"seconds", "unloaded"}
-"""Arguments that are shown with their names."""
+"""Arguments shown with their names."""
 UNSHOWN = ("hash", "clear")
-"""Endings of arguments that the results repeat, or that every motion has."""
+"""Endings of arguments that are not shown: results repeat them, or every motion has them."""
 
 
 def _time_of_day(stamp: str, started: str) -> str:
@@ -378,7 +378,7 @@ def acts(record: ProcedureRecord) -> list[Part]:
         asked = ", ".join((verb, *(f"{name} {value}" for name, value in shown.items())))
         if len(shown) == 1 and not (shown.keys() & QUANTITIES):
             asked = f"{verb}: {next(iter(shown.values()))}"
-        result = act.result.partition(DIFFERENCES)[0]  # the ladder has the numbers
+        result = act.result.partition(DIFFERENCES)[0]  # the ladder contains the numbers
         came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH
         rows.append([_time_of_day(act.time, record.started), asked, came, by])

@@ -23,11 +23,11 @@ from rths_nodes.core.version import __version__
 
 @dataclass(frozen=True)
 class Score:
-    """A compensator in a block over all its runs: ``median``, ``high`` and ``worst`` magnitude of each index.
+    """A compensator in a block, with ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
 
-    ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish; ``what`` is the
-    reason, or why the compensator did not take part. ``place`` is its rank, with an = if the seeds do not separate
-    it from a neighbour; empty without runs.
+    In HIGH % of the runs ``high`` is not exceeded. ``failures`` of ``runs`` did not finish; ``what`` is the
+    reason, or why the compensator did not participate. ``place`` is its rank, with an = if the seeds do not
+    separate it from a neighbour, or empty without runs.
     """
 
     law: str
@@ -66,7 +66,8 @@ class Published:
 class Scoreboard:
     """Runs in a ``table``, the resulting ranking, and the published values.
 
-    ``which`` is the set that numbers the indices; ``axes``: tracking index, which ranks, and response index.
+    ``which`` is the set that numbers the indices; ``axes`` are the tracking index, which determines the rank, and
+    the response index.
     """
 
     table: StudyTable
@@ -85,7 +86,7 @@ class Scoreboard:
 
     @property
     def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
-        """Place, name, block, high value of each index, outcome and its kind; then the published values."""
+        """Place, name, block, high value of each index, outcome and its kind; then rows with published values."""
         rows = [
             (score.place, score.law, score.block, score.high, score.outcome(), score.kind) for score in self.scores
         ]
@@ -99,7 +100,7 @@ class Scoreboard:
         ]
 
     def drawings(self) -> list[Drawing]:
-        """Return the figures: each index by compensator, and tracking against response."""
+        """Return the figures: each index by compensator, and tracking versus response."""
         labels = list(dict.fromkeys(_label(self.table, score) for score in self.scores if score.runs))
         return figures.drawings(self.table, labels, *self.axes)
 
@@ -121,7 +122,7 @@ class Scoreboard:
 
 
 def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
-    """Write the page, with ``settings`` (YAML) by compensator and ``facts`` in the head. Raises OSError."""
+    """Write the page, with ``settings`` (YAML) by compensator and ``facts`` in its head. Raises OSError."""
     table, scores, published = board.table, board.scores, board.published
     titles = board.headings
     shown_indices = [index for index in table.indices if any(index in row.values for row in published)]

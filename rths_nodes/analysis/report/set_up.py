@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the set-up of a test: computed and tested parts, and sensors with their calibration."""
+"""Tables of the set-up of a test: computed and tested parts, and sensors with their calibrations."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _simulated(sensors: object, noun: str, factor: float, unit: str) -> list[str
 
 
 def floors(scenario: Scenario) -> dict[str, float]:
-    """Return the smallest rms error (m) that each sensor can show: sqrt(noise^2 + resolution^2 / 12)."""
+    """Return the smallest detectable rms error (m) of each sensor: sqrt(noise^2 + resolution^2 / 12)."""
     result = {}
     for name, axis in scenario.axes.items():
         if axis.rig_axis is not None:

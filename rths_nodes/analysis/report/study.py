@@ -14,10 +14,10 @@ from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.version import __version__
 
 WORST = 10
-"""Named runs per index, at least one per group."""
+"""Number of named runs per index, at least one per group."""
 ROWS = 100
 REASONS = 20
-"""Most listed reasons of runs without a result."""
+"""Largest number of listed reasons for runs without a result."""
 
 
 def write(table: StudyTable, path: Path, processes: int = 1) -> None:

@@ -33,7 +33,7 @@ from rths_nodes.recording.run import Run
 
 
 class Row(NamedTuple):
-    """Quantity: a value per column, or one for all; unit and meaning."""
+    """Row of a table: quantity with a value per column, or one value for all; unit and meaning."""
 
     title: str
     values: list[str]
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows and heads of the columns; ``corner`` is the head of the titles."""
+    """Rows and headings of the columns; ``corner`` is the heading of the titles."""
 
     corner: str
     heads: list[str]
@@ -71,7 +71,7 @@ _FLAGGED = (
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Tabulate the indices, one column per axis, two if sensors hide the true state; None without indices."""
+    """Tabulate indices: a column per axis, or two if sensors hide the true state; None without indices."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)
@@ -213,7 +213,7 @@ def limits(evaluation: Evaluation) -> Table:
 
 
 _Reached = tuple[tuple[str, str, Any, Array], ...]
-"""Limits with name, unit and bound, and the compared values."""
+"""Limits with name, unit and bound, and the values to compare."""
 
 
 def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:

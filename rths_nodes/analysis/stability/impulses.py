@@ -261,7 +261,6 @@ class Way:
         return self._record(command, share=share)[(MOVED - 1) * n :]
 
     def _delay(self) -> float:
-        """Return the low-frequency delay of the rig's slowest axis, including transport, s."""
         longest = 0.0
         for unit in np.eye(self.n_axes):
             response = self._record(_push(unit))[:, 1] @ unit
