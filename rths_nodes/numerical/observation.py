@@ -2,7 +2,7 @@
 """Observed part of the numerical substructure: the interface to the rig, and other observed motion.
 
 The observed degrees of freedom are first the interface, in its order, and then others. An integrator uses all
-degrees of freedom of the model; a Target contains only the observed.
+degrees of freedom of the model; a Target contains only observed degrees of freedom.
 """
 
 from __future__ import annotations

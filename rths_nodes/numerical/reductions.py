@@ -4,6 +4,7 @@
 M, C and K of both substructures become T' M T, T' C T and T' K T. A reduced structure is symmetric and, without
 damping, conserves energy. Both reductions have the exact static compliance of the interface, including the part
 under test.
+
 Craig & Bampton 1968; modes with static correction as in Craig & Kurdila, Fundamentals of Structural Dynamics,
 2006, chapter 17.
 """

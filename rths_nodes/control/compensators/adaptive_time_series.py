@@ -17,7 +17,7 @@ Three details differ from the publication:
 - A motion of one frequency cannot separate a0 from a2 (x'' = -w^2 x), and the least squares become singular. This
   fit finds the smallest change of the coefficients, (S + r tr S I) delta = s. Where the motion determines them,
   repeated fits converge to the least squares.
-- The coefficients approach a new solution gradually, in each sample by at most `rate`, not in one step.
+- The coefficients move to a new solution gradually, no faster than `rate`, not in one step.
 
 A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. The sums of
 products are updated by adding the newest row and subtracting the oldest. After each complete window, freshly

@@ -23,7 +23,7 @@ class Watched(NamedTuple):
     """State of the learning; arrays change in place. Signals: commands, measured displacements, targets (3 n)."""
 
     row: int
-    """Index of the last sample in its block; -1 after the last one."""
+    """Index of the last sample in its block; -1 after the end of a block."""
     samples: Array
     """``(5 + decimation, 3 n)``: filtered signals at the end of the last block, its last signals, this block."""
     seen: Array

@@ -147,7 +147,7 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        """Reset; return an FMU that has advanced to its start."""
+        """Reset; if the FMU has advanced, set it back to its start."""
         if self._process is None or not self._process.moved:
             return
         self._rest()

@@ -64,11 +64,11 @@ class DeviationController(NamedTuple):
     """Sampled feedback of the deviation: z^_k = Phi z^_{k-1} + Gamma y_{k-1}, u~_k = -K z^_k."""
 
     phi: Array
-    """``(n, n)``."""
+    """Phi, ``(n, n)``."""
     gamma: Array
-    """``(n, n_axes)``."""
+    """Gamma, ``(n, n_axes)``."""
     gain: Array
-    """``(n_axes, n)``."""
+    """K, ``(n_axes, n)``."""
 
     @property
     def constants(self) -> Array:

@@ -47,7 +47,7 @@ def shown(k: Constants, s: State) -> tuple[float]:
 
 
 class ProportionalIntegralLead(PerAxis):
-    """PI control of the tracking error, with a phase lead of the target. Its frequency response needs the rig."""
+    """PI control of the tracking error with phase lead. Its frequency response depends on the rig."""
 
     SOURCES = ("silva_2020",)
 

@@ -126,7 +126,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s). Times the delay: Eq. (6) of Horiuchi et al."""
+        """Return command over target at ``omega`` (rad/s); multiplied by the delay, Eq. (6) of Horiuchi et al."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * response(self._p.lead, omega)

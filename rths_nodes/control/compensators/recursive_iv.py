@@ -121,7 +121,7 @@ class Constants(NamedTuple):
     slope: Sequence[float] | Array
     """Weights of the last accelerations for the third derivative, oldest first."""
     still: tuple[float, ...]
-    """Zero for each of several axes."""
+    """Zeros, one for each of several axes."""
     identified: Sequence[object]
     """Four coefficients; with several axes one row per axis, ordered by derivative."""
     learning: Any

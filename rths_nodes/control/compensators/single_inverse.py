@@ -50,7 +50,7 @@ class Watched(NamedTuple):
     before: float
     earlier: float
     first: float
-    """The last three measurements."""
+    """``before``, ``earlier``, ``first``: the last three measurements, newest first."""
     squares: float
     """Sum of the squared third differences."""
     knowledge: Knowledge

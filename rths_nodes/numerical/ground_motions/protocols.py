@@ -161,7 +161,7 @@ class Aisc341(Cycles):
     """Loading sequence of AISC 341, K2.4b, for beam-to-column moment connections, in story drift angles.
 
     Six cycles each at 0.00375, 0.005 and 0.0075 rad, four at 0.01 rad, two each at 0.015, 0.02, 0.03 and 0.04 rad,
-    and two after every further 0.01 rad. The displacement is the drift angle times ``length``.
+    and two at every further 0.01 rad. The displacement is the drift angle times ``length``.
     """
 
     SOURCES = ("aisc_341_2016",)

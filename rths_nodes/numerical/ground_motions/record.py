@@ -55,7 +55,7 @@ LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 TYPICAL_PEAK = 3.0
 """Typical peak of records in structural tests, m/s^2; used only to guess the intended unit."""
 SAME_STEP = 0.005
-"""Largest relative difference of equal steps: headers print three digits (.0039 for 1/256)."""
+"""Largest relative difference between steps treated as equal: headers print three digits (.0039 for 1/256)."""
 UNRESOLVED = 0.01
 """Fraction of a record's energy above the Nyquist frequency of the integration step that causes a caution."""
 ON_POINT = 1e-6
@@ -156,7 +156,7 @@ class Record:
 
 
 def energy_above(frequency: float, values: Array, step: float) -> float:
-    """Return the fraction of squared ``values`` ``(n,)`` above ``frequency`` (Hz); ``step`` in s; 0 at rest."""
+    """Return the fraction of the energy (sum of squares) above ``frequency`` (Hz); ``step`` in s; 0 at rest."""
     padded = 2 * len(values)
     spectrum = np.abs(np.fft.rfft(values, padded)) ** 2
     total = float(spectrum.sum())
@@ -194,7 +194,7 @@ def _load(params: Record.Params) -> tuple[str, Series]:
         raise ConfigError(f"{source}: no such file (looked for {path.absolute()})") from None
     except OSError as error:
         raise ConfigError(f"{source}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # also FormatError
+    except ValueError as error:  # includes FormatError
         raise ConfigError(f"{source}: {error}") from None
 
 

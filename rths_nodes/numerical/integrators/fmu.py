@@ -159,7 +159,7 @@ class Fmu(Integrator):
             self._ground = of_start * ground_acceleration + of_end * following
 
     def reset(self) -> None:
-        """Reset to step 0; return a model that has advanced to its start."""
+        """Reset to step 0; if the model has advanced, set it back to its start."""
         if self._process is not None and not self._process.moved:
             return
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
@@ -224,7 +224,7 @@ class Fmu(Integrator):
         self._process.share_scheduling()
         inputs, n = self._inputs, len(self._params.interface)
         inputs[:n] = experimental_force[:n]
-        inputs[n:] = self._ground[self._index]  # empty without an input for it
+        inputs[n:] = self._ground[self._index]  # no effect without a ground input
         try:
             self._process.begin(self._index, inputs, self._params.answer_within)
         except RuntimeError as error:

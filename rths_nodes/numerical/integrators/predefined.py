@@ -35,7 +35,7 @@ ARCHIVE = b"PK"
 FEWEST = 32
 """Smallest number of samples of a measured motion."""
 SAME_RATE = 1e-4
-"""Largest relative difference between equal rates of measured motion and test."""
+"""Largest relative difference between rates of measured motion and test treated as equal."""
 ORDER = 5
 """Order of the splines through a measured motion; it gives smooth accelerations."""
 POLES = 4

@@ -247,7 +247,7 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
 
 
 def _falls(params: ShearFrame.Params) -> Iterator[str]:
-    """Yield a message for each story whose post-yield stiffness is less than gravity removes."""
+    """Yield a message for each story whose post-yield stiffness is less than its reduction by gravity."""
     if params.gravity_loads is None or params.story_heights is None:
         return
     tested = zeros(len(params.masses), params.experimental_gravity_loads)

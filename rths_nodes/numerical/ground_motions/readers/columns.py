@@ -237,7 +237,7 @@ def _check_counts(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a step above the values: 1 s over a whole number, with a notation that differs from the values."""
+    """Refuse a first number that is probably the step: 1 s over a whole number, printed with other decimals."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
@@ -377,7 +377,7 @@ class Facts:
 def facts(header: Sequence[str], columns: int) -> Facts:
     """Return the statements of ``header`` (lines above the numbers) for a table of one or two ``columns``.
 
-    Raises FormatError if a value is unreadable, statements contradict, or the series is not an acceleration.
+    Raises FormatError if a value is unreadable, statements conflict, or the series is not an acceleration.
     """
     lines = [(line_number, line) for line_number, line in enumerate(header, 1) if line.strip()]
     titles = _titles(lines[-1][1], columns) if lines else []

@@ -71,7 +71,7 @@ class FormatError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` from t = 0 in the file's unit; ``step`` (s) or None; ``note``: hint for the step."""
+    """Accelerations ``(n,)`` from t = 0 in the file's unit; ``step`` (s) or None; ``note``: hint if None."""
 
     values: Array
     step: float | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A numerical substructure in OpenSees, or in another client of its protocol, drives the rig.
+"""A numerical substructure in OpenSees, or in another client of its protocol, which drives the rig.
 
 The client sends a greeting, then vectors of little-endian doubles; the first number is the action. The greeting is
 eleven int32: numbers of displacements, velocities, accelerations, forces and times, sent and requested, and the

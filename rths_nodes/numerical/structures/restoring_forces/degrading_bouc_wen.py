@@ -99,7 +99,7 @@ def force(k: Constants, s: State, x: float) -> tuple[State, float]:
 class DegradingBoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
 
-    For one degree of freedom. The energy e = integral of z dx / x_y is dissipated energy over (1 - eta) k x_y^2.
+    For one degree of freedom. The dissipated energy over (1 - eta) k x_y^2 is e = integral of z dx / x_y.
     nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e are
     integrated over each move by RK4.
     """
