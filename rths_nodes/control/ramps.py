@@ -53,6 +53,7 @@ class RampKernel(NamedTuple):
 
 class OfKernel(Ramp):
     """A ramp defined by its ``kernel``, with a state for each degree of freedom (``apart``), or one of arrays.
+
     ``hands_on``: return Targets unchanged, without sub-steps between them.
     """
 

@@ -93,7 +93,6 @@ class Cycles(Finite):
 
 
 def _integral(times: Array, length: float) -> Array:
-    """Return the integral of :func:`rise`."""
     x = np.clip(times / length, 0.0, 1.0)
     return length * x**4 * (2.5 - 3.0 * x + x * x) + np.maximum(times - length, 0.0)
 

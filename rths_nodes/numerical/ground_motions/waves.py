@@ -240,7 +240,6 @@ class Sweep(Finite):
 
 
 def _falling(crossover: float, omega: Array, first: Array, second: Array) -> Triple:
-    """Return min(1, ``crossover`` / ``omega``) and its derivatives, from the derivatives of ``omega``."""
     above = omega > crossover
     share = np.where(above, crossover / np.where(above, omega, 1.0), 1.0)
     ratio, curve = np.where(above, first, 0.0) / np.maximum(omega, crossover), np.where(above, second, 0.0)

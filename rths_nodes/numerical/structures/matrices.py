@@ -204,7 +204,7 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
     if not sparse:
         return dense(matrix)
     stored = csr_array(matrix)
-    stored = 0.5 * (stored + stored.T)  # make it exactly symmetric, because factors and bands use one half
+    stored = 0.5 * (stored + stored.T)  # exactly symmetric: factors and bands use one half
     stored.eliminate_zeros()
     stored.sort_indices()
     return stored
