@@ -105,8 +105,8 @@ TAKEN_AFTER_S = 0.1
 class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows.
 
-    ``reason`` is why it does not, or empty; ``count`` is the number of losses, and ``last`` the last reason. Modes
-    and active commands of axes in force control are ignored.
+    ``reason`` is why the rig does not follow, or empty; ``count`` is the number of losses, ``last`` the last
+    reason. Modes and active commands of axes in force control are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of several runs: displacements (true ones if known), errors, synchronisation, compensator parameters."""
+"""Figure of several runs: displacements (true if known), errors, synchronisation, compensator parameters."""
 
 from __future__ import annotations
 

@@ -325,7 +325,7 @@ def equilibrium(sheet: Sheet, view: View) -> Words | None:
 
 
 def loads(sheet: Sheet, view: View) -> Words | None:
-    """Force and displacement of each force axis; None without one."""
+    """Draw force and displacement of each force axis; None without a force axis."""
     histories, base = view.run.loads, view.samples[0]
     if histories is None:
         return None
@@ -356,7 +356,7 @@ PERIOD: Entry = ("servo period", INK, "-")
 
 
 def timing(sheet: Sheet, view: View) -> Words | None:
-    """Draw one panel per recorded clock; None without one. In lockstep no servo period is drawn."""
+    """Draw one panel per recorded clock; None without a clock. In lockstep no servo period is drawn."""
     run = view.run
     named = clocks(run.information.get("host", ""))
     recorded = [(key, title, *bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]

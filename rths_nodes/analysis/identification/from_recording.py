@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated rig that reproduces a recorded one: actuator and specimen of each axis, fitted to the recording.
+"""A simulated rig that reproduces a recorded rig: actuator and specimen of each axis, fitted to the recording.
 
 The actuator is the transfer function
 

@@ -196,8 +196,9 @@ def _samples(
 def _followed(
     copy: Copy, law: str, settings: Settings, columns: tuple[Array, Array, Array, NDArray[np.bool_]], before: int
 ) -> list[tuple[Array, Array, Array, float, float, float, int]]:
-    """Return estimate, deviation, released, expected, spread, mean square and use by sample, after ``before``
-    omitted ones.
+    """Return, by sample, estimate, deviation, released, expected, spread, mean square and use.
+
+    ``before`` earlier samples were omitted.
     """
     estimator, x = LAWS[law](copy, settings), columns[0]
     state = at_rest(estimator, copy, float(x[np.isfinite(x)][0]))._replace(lost=before)

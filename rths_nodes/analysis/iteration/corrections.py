@@ -209,7 +209,7 @@ class Substructure:
     def distance(self, residual: Array, specimens: Specimens) -> Array:
         """Return the distance ``(samples, n_axes)`` m from agreement of both substructures: (1 + G E)^-1 r.
 
-        ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as of :func:`fitted`.
+        ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as returned by :func:`fitted`.
         """
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 

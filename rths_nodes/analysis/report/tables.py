@@ -147,7 +147,7 @@ def response(evaluation: Evaluation) -> Table:
 
 
 def timing(run: Run) -> Table:
-    """Tabulate percentiles of the timed durations; in lockstep only the usual ones."""
+    """Tabulate percentiles of the timed durations; in lockstep only the usual percentiles."""
     shown = _USUAL if run.in_lockstep else _PERCENTILES
     timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
     hops = run.timing.get("hops", {})

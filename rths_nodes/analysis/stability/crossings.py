@@ -124,7 +124,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 
 
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` inserted: undamped ones are poles."""
+    """Return a logarithmic sweep (rad/s) up to ``top`` with ``frequencies`` added: poles, if undamped."""
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
     places = [*frequencies, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]

@@ -50,7 +50,7 @@ CHANGED = 0.1
 class Lines(NamedTuple):
     """A sum over consecutive powers of e^{-angle power} times a row, with the rows in blocks.
 
-    ``first`` power; ``blocks`` ``(few, few * columns)``: place in its block, then block and column.
+    ``first`` power; ``blocks`` ``(few, few * columns)``: position in its block, then block and column.
     """
 
     first: float

@@ -140,7 +140,7 @@ class FreeRig:
         return FarEnd(stroke, velocity, deceleration, force, np.full(len(self.names), np.inf), bridged, bridged)
 
     def tick(self, command: Array | None = None) -> Row:
-        """Send ``command`` ``(n_axes,)`` m, by default the last one, and return the sample."""
+        """Send ``command`` ``(n_axes,)`` m, by default the last command, and return the sample."""
         wanted = self.command if command is None else command
         sample = self.port.wait_tick()
         self.port.write(Command(sample, wanted, wanted, self._passive))
