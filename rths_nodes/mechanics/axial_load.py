@@ -72,7 +72,7 @@ def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, fl
 
 
 def other_leg(hypotenuse: float, one: float) -> float:
-    """Other leg of a right-angled triangle: (c^2 - a^2)^0.5."""
+    """Second leg of a right-angled triangle, from hypotenuse c and leg a: (c^2 - a^2)^0.5."""
     return sqrt((hypotenuse - one) * (hypotenuse + one))
 
 

@@ -19,7 +19,7 @@ from rths_nodes.core.kernels import ToNumber
 from rths_nodes.core.samples import Array
 
 Both = tuple[object, object]
-"""Constants, or states, of two filters."""
+"""Constants or states of two filter sections."""
 _Section = tuple[float, float, float, float, float]
 """Coefficients b_0, b_1, b_2, a_1, a_2 of one section, with a_0 = 1."""
 
@@ -88,7 +88,7 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Filter ``values`` ``(n,)``, steady at the first one; unchanged without a filter."""
+    """Filter ``values`` ``(n,)``, from a steady state at the first value; unchanged without a filter."""
     if low_pass is None or not len(values):
         return values
     low_pass.start(float(values[0]))

@@ -65,7 +65,7 @@ class Constants(NamedTuple):
     close: float
     """Tolerance of Newton's method, m."""
     rows: Rows
-    """J at rest."""
+    """Rows of J at rest."""
     inverse: Rows
     transposed: Rows
 
@@ -259,7 +259,7 @@ def exact(shape: Shape) -> CouplerKernel:
         return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes from the motion of the coupler: d = L - L(0), d', d''; nan beyond the reach."""
+        """Motion of the axes from the coupler's motion: d = L - L(0), d', d''; nan beyond the reach."""
         held = links(k, x)
         if not is_open(k, x, held):
             none = all_nan(x)
@@ -336,7 +336,7 @@ def linear(shape: Shape) -> CouplerKernel:
 
 @params
 class Geometry:
-    """Geometry by points (x, y) in the plane of the coupler, in the pose at rest."""
+    """Points (x, y) in the plane of the coupler, in the pose at rest."""
 
     anchors: tuple[tuple[float, ...], ...] = matrix("pins on the reaction wall, one row x, y per axis", "m")
     attachments: tuple[tuple[float, ...], ...] = matrix("pins on the coupler, one row x, y per axis", "m")

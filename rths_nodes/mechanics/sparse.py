@@ -146,7 +146,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
 
 
 def product(matrix: Matrix) -> Matrix | Band:
-    """Return ``matrix`` in a form for fast products: an Array unchanged, a sparse matrix possibly as a band."""
+    """Return ``matrix`` in a form for fast products: an Array unchanged, a sparse matrix as a band if narrow."""
     if not is_sparse(matrix):
         return matrix
     band = Band(matrix)

@@ -31,19 +31,19 @@ class CoupledModel(NamedTuple):
     """Constants of specimen ``(n_axes, n_axes)`` and actuators ``(n_axes,)``; see :func:`coupled_model`."""
 
     mass: Array
-    """M, kg."""
+    """Mass matrix M, kg."""
     damping: Array
-    """C, N s/m."""
+    """Damping matrix C, N s/m."""
     stiffness: Array
-    """K, N/m."""
+    """Stiffness matrix K, N/m."""
     area: Array
     """Effective piston area A_i, m^2."""
     servo_gain: Array
     """Gain k_si of servo-controller and valve, m^2/s: flow per displacement error."""
     actuator_pole: Array
-    """p_ai, 1/s, negative: leakage through the piston."""
+    """Pole p_ai, 1/s, negative: leakage through the piston."""
     actuator_gain: Array
-    """k_ai, N/m^3: force per volume of oil."""
+    """Gain k_ai, N/m^3: force per volume of oil."""
 
 
 def coupled_model(
@@ -56,7 +56,7 @@ def coupled_model(
     actuator_gain: Sequence[float],
     path: str = "rig",
 ) -> CoupledModel:
-    """Return a model from its constants; a sequence of one number holds for all actuators.
+    """Return a model from its constants; a sequence of one number applies to all actuators.
 
     Raises ConfigError, with ``path`` before the name, for mismatched sizes, an asymmetric matrix, a mass that is
     not positive definite, or a negative eigenvalue of damping or stiffness.
@@ -123,7 +123,7 @@ def force_input(model: CoupledModel, location: ArrayLike) -> Array:
 def feedforward(model: CoupledModel) -> Array:
     """Return the coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
 
-    Eq. (2.7) as I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s /
+    Eq. (2.7) is I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s /
     k_si is added on the diagonal. The printed Eq. (2.8) scales columns, which agrees for identical actuators only.
     """
     m = model

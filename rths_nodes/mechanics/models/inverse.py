@@ -34,11 +34,11 @@ class StateSpace(NamedTuple):
     """State space z' = A z + B u, x = C z, from commands u (m) to displacements x (m)."""
 
     system: Array
-    """A ``(n, n)``."""
+    """Matrix A ``(n, n)``."""
     inputs: Array
-    """B ``(n, n_axes)``."""
+    """Matrix B ``(n, n_axes)``."""
     outputs: Array
-    """C ``(n_axes, n)``."""
+    """Matrix C ``(n_axes, n)``."""
 
     def poles(self) -> Complex:
         """Return the eigenvalues of A, rad/s, slowest first."""
@@ -117,7 +117,7 @@ def check_stable(model: StateSpace, path: str) -> None:
 
 
 def is_singular(matrix: Array) -> bool:
-    """Return whether ``matrix`` cannot be inverted, whatever the units of its rows."""
+    """Return whether ``matrix`` is singular, independent of the units of its rows."""
     sizes = np.abs(matrix).max(axis=1, keepdims=True)
     if not sizes.all():
         return True

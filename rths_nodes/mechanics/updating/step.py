@@ -34,7 +34,7 @@ from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.unscented import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
-"""Approximate interval between used samples, s: over shorter times, displacement differences are noise."""
+"""Approximate interval of samples, s: over shorter times, displacement differences are noise."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 """Flags of ignored samples."""
 GATE = 5.0
@@ -139,7 +139,7 @@ class Learning(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Estimator of constants and pure functions, whose only memory is the belief."""
+    """Estimator made of constants and pure functions; its only memory is the belief."""
 
     def first(self) -> Belief: ...
 

@@ -54,7 +54,7 @@ def triangular(columns: Array) -> Array:
 
 
 def corrected(answer: Answer, mean: Array, measured: float, noise: float) -> Belief:
-    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0); ``answer`` is at ``mean``."""
+    """Return the belief after a ``measured`` force (N) with ``noise`` (N rms, > 0); ``answer`` is for ``mean``."""
     gain = answer.numbers @ answer.forces / answer.spread(noise) ** 2
     left = answer.numbers - np.outer(gain, answer.forces)
     return Belief(mean + gain * (measured - answer.expected), triangular(np.column_stack((left, noise * gain))))
