@@ -324,7 +324,6 @@ class Expressions(Scope):
         return self.emit_call(self, function.value, arguments, self.targets.get(node))
 
     def _comprehended(self, element: ast.expr, generators: list[ast.comprehension]) -> Iterator[Value]:
-        """Yield the values of a comprehension over tuples, which is unrolled."""
         if not generators:
             yield self.stable(self.value(element))
             return
