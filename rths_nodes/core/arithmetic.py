@@ -63,12 +63,12 @@ def all_finite(values: Sequence[float] | Array) -> bool:
 
 
 def sqrt(x: float) -> float:
-    """Square root; nan below zero."""
+    """Square root of ``x``; nan below zero."""
     return math.sqrt(x) if x >= 0.0 else NAN
 
 
 def hypot(x: float, y: float) -> float:
-    """Length of (``x``, ``y``), corrected by its rounding error (Dekker 1971); inf beyond 1e154."""
+    """Length of the vector (``x``, ``y``), corrected by its rounding error (Dekker 1971); inf beyond 1e154."""
     long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
     length = sqrt(long * long + short * short)
     if not 0.0 < length < LONGEST:
@@ -86,17 +86,17 @@ def _square_error(x: float) -> float:
 
 
 def exp(x: float) -> float:
-    """Exponential; inf beyond the largest float."""
+    """Exponential of ``x``; inf beyond the largest float."""
     return INF if x > LARGEST_EXPONENT else math.exp(x)
 
 
 def sin(x: float) -> float:
-    """Sine of ``x`` (rad); nan for an infinite one."""
+    """Sine of ``x`` (rad); nan if ``x`` is infinite."""
     return math.sin(x) if x - x == 0.0 else NAN
 
 
 def cos(x: float) -> float:
-    """Cosine of ``x`` (rad); nan for an infinite one."""
+    """Cosine of ``x`` (rad); nan if ``x`` is infinite."""
     return math.cos(x) if x - x == 0.0 else NAN
 
 
@@ -126,7 +126,7 @@ def place(index: int, period: int) -> int:
 
 
 def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
-    """Sum of products from left to right."""
+    """Scalar product, summed from left to right."""
     return float(reduce(add, map(mul, a, b), 0.0))
 
 
@@ -203,11 +203,11 @@ def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tu
     return tuple([function(item, argument) for item in items])
 
 
-# States as tuples: lengths of one, two and three are written out, which takes half the time
+# States as tuples: the code for lengths of one, two and three is unrolled, which takes half the time
 
 
 def along(state: Numbers, h: float, rates: Numbers) -> Numbers:
-    """Move ``state`` by ``h`` times its ``rates``."""
+    """Return ``state`` plus ``h`` times its ``rates``."""
     count = len(state)
     if count == 1:
         return (state[0] + h * rates[0],)
@@ -232,7 +232,7 @@ def along_mean(
     c: Numbers,
     d: Numbers,
 ) -> Numbers:
-    """Move ``state`` by ``h`` times the mean of its rates at start, middle (twice) and end."""
+    """Return ``state`` plus ``h`` times the mean of its rates at start, middle (twice) and end."""
     sixth = h / 6.0
     count = len(state)
     if count == 1:

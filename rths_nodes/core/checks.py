@@ -88,7 +88,7 @@ class ChecksScenario:
         return {}
 
     def reads(self) -> Sequence[Path]:
-        """Return installed files that the component reads, besides those in its parameters. Raises ConfigError."""
+        """Return installed files that the component reads in addition to parameters. Raises ConfigError."""
         return ()
 
     def fits(self, test: TestContext) -> None:
@@ -109,7 +109,7 @@ class ChecksScenario:
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
         """Return a group number for each axis of a setup; axes with the same number must stop together.
 
-        The first ``n_moved`` axes belong to the setup, the others are controlled by force.
+        The first ``n_moved`` axes belong to the setup; the other axes are controlled by force.
         """
         return (0,) * n_axes
 

@@ -63,7 +63,7 @@ class ChildProcess:
                 stderr=subprocess.STDOUT,
                 env=os.environ | ONE_THREAD,
                 pass_fds=(*pass_fds, theirs),
-                start_new_session=True,  # Ctrl-C is for the test, which stops the rig first
+                start_new_session=True,  # Ctrl-C must reach only the test, which stops the rig first
             )
         except OSError as error:
             os.close(self._number)
@@ -87,7 +87,7 @@ class ChildProcess:
 
     @property
     def failed(self) -> bool:
-        """True if it has ended unexpectedly."""
+        """True if the process has ended unexpectedly."""
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:

@@ -39,7 +39,7 @@ def end_with(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def descendants() -> list[int]:
-    """Return all processes below this one."""
+    """Return all descendants of this process."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -104,7 +104,7 @@ def main(task: dict[str, object]) -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
         return
     os.write(int(str(task["number"])), model.to_bytes(4, "little"))
-    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # the model alone holds its connection
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # only the model may hold its connection open
     status = guard(model)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

@@ -58,7 +58,7 @@ NEEDED = {
     protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
     protocols.Rig: ("displacement", "force", "reset", "step", "velocity"),
 }
-"""Base class whose methods call a kernel -> members that a class without one needs."""
+"""Base class whose methods call a kernel -> members that a class without a kernel needs."""
 _MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
 SHOWN = {
     "integrator": _MOTION,

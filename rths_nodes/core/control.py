@@ -61,7 +61,7 @@ class Ramp(Component):
     """Interpolates Targets at the servo rate; built with ``(params, dt, substeps, n_dof)``, dt in s."""
 
     predicted: int = 0
-    """Sub-steps at the start of a step that need no Target."""
+    """Number of sub-steps at the start of a step that need no Target."""
 
     @abstractmethod
     def start(self, target: Target) -> None:
@@ -139,7 +139,7 @@ class SetupKernel(NamedTuple):
     """Stateless arithmetic of a setup, with tuples of floats, or with arrays of many numbers."""
 
     constants: Function
-    """Function of parameters and the numbers of degrees of freedom and axes."""
+    """Function that makes the constants from parameters and the numbers of degrees of freedom and axes."""
     axes: Function
     """``axes(constants, x, v, a) -> x, v, a`` from degrees of freedom to axes."""
     forces: Function
@@ -198,7 +198,7 @@ class SemiActive(Component):
         return None
 
     def chance(self) -> float:
-        """Return the kernel's next random number; 0 for a deterministic one."""
+        """Return the kernel's next random number; 0 for a deterministic kernel."""
         return 0.0
 
     @abstractmethod

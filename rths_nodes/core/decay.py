@@ -55,7 +55,7 @@ class Decay:
         return math.ceil(needed) if needed < math.inf else math.inf
 
     def fastest(self, increment: float) -> float:
-        """Return the largest velocity (m/s) for which an ``increment`` (s) suffices; negative if there is none."""
+        """Return the largest velocity (m/s) for which an ``increment`` (s) suffices; negative if it never does."""
         left = LONGEST / increment - self.at_rest
         if left < 0.0:
             return -1.0
@@ -96,7 +96,7 @@ def check_increments(decay: Decay, law: str, test: TestContext) -> None:
     """Raise ConfigError if a specimen needs too many increments for real time; ``law`` names its parameter."""
     limit = test.velocity_limit
     if limit is None:
-        return  # part of a rig, which knows its velocity
+        return  # part of a rig, which checks its own velocities
     check_at(decay, law, limit, test.dt, constant=True)
 
 

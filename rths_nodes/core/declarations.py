@@ -19,7 +19,7 @@ class OfComponent:
     external: ClassVar[bool] = False
     """True for a component with a socket, a process or a rig, which cannot be copied."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
-    """Keys of its publications in ``config/publications.bib``."""
+    """Keys of the component's publications in ``config/publications.bib``."""
 
 
 class OfCompensator(OfComponent):
@@ -105,7 +105,7 @@ class OfPortParams(OfParams):
     transport_samples: int
     """Number of samples until a Command takes effect."""
     longest_wait: float
-    """Time without a Command after which the port gives up, s."""
+    """Time without a Command after which the port fails, s."""
     builds_axes: bool = False
     """True if models replace the rig: the test needs a ``rig``, or an actuator and a specimen for every axis."""
     carries_force: bool = False

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 LENGTHS = {"m": 1.0, "mm": 1e-3, "cm": 1e-2, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
-"""m."""
+"""Factors to m."""
 FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
-"""N."""
+"""Factors to N."""
 VELOCITIES = {f"{name}/s": factor for name, factor in LENGTHS.items()}
-"""m/s."""
+"""Factors to m/s."""
 ACCELERATIONS = {"m/s^2": 1.0, "g": 9.80665}
-"""m/s^2."""
+"""Factors to m/s^2."""
 PRESSURES = {"Pa": 1.0, "kPa": 1e3, "bar": 1e5, "MPa": 1e6, "psi": 6894.757293168361}
-"""Pa."""
+"""Factors to Pa."""
 OTHERS = {"V": 1.0, "1": 1.0}
 """Units that are not converted; "1" is dimensionless, e.g. for a digital input."""
 

@@ -70,7 +70,7 @@ class Kind:
     numbers: tuple[str, ...]
     draw: Callable[..., Any]
     refusal: Callable[..., str] = lambda *_: ""
-    """Returns an error of the numbers, or empty."""
+    """Returns a message on invalid numbers, or empty."""
     relative: bool = False
     any_values: bool = False
     """True for any number of arbitrary values."""
@@ -80,7 +80,7 @@ class Kind:
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
     """Draw by the inverse distribution function: a draw takes one random number, whatever the limits."""
-    from scipy.special import ndtr, ndtri  # imported here: it takes a fifth of a second
+    from scipy.special import ndtr, ndtri  # imported here, because the import takes a fifth of a second
 
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
     return min(max(mean + deviation * float(ndtri(generator.uniform(below, above))), low), high)

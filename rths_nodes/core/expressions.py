@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions over named quantities: ``abs(force.north * piston_velocity.north)``.
 
-A subset of Python's arithmetic: numbers, quantities by name (``force.north``, ``force["north 2"]``), ``+ - * /``,
-powers by small integers, and the FUNCTIONS. Anything else is refused before it is compiled, so an expression can
-neither loop nor access anything but its numbers. Units are tracked: incompatible sums are refused. Values are SI;
+Expressions are a subset of Python's arithmetic: numbers, quantities by name (``force.north``,
+``force["north 2"]``), ``+ - * /``, powers by small integers, and the FUNCTIONS. Any other syntax is refused before
+compilation, so that an expression can neither loop nor access anything but its numbers. Units are tracked, and
+incompatible sums are refused. Values are SI;
 ``si(2, "kN/m")`` is a constant with a unit. Undefined results are nan.
 """
 

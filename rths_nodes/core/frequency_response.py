@@ -25,9 +25,9 @@ def taps(omega: Frequencies, weights: ArrayLike, ages: ArrayLike) -> Complex:
 
 
 def held(omega: Frequencies, rows: ArrayLike, output: ArrayLike, dt: float) -> Complex:
-    """Return y over c of x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k, y_k = ``output`` [x_k, c_{k-1}, c_k].
+    """Return y / c of the system x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k, y_k = ``output`` [x_k, c_{k-1}, c_k].
 
-    ``rows`` [Phi, g_0, g_1] ``(m, m + 2)``, ``output`` ``(m + 2,)``; a sample every ``dt`` (s).
+    ``rows`` are [Phi, g_0, g_1] ``(m, m + 2)``; ``output`` is ``(m + 2,)``. The sample period is ``dt`` (s).
     """
     step, out = np.asarray(rows, float), np.asarray(output, float)
     m, z = len(step), np.exp(1j * np.asarray(omega) * dt)

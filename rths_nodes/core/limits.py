@@ -82,9 +82,9 @@ class OfExpression(Level):
 
 
 class Reading(NamedTuple):
-    """An axis at a sample: measured displacement (m) and force (N); command and target, m.
+    """State of an axis at a sample: measured displacement (m) and force (N); command and target, m.
 
-    ``tracked``: displacement from the zero of the test, as compared with the target, m.
+    ``tracked`` is the displacement from the zero of the test, which is compared with the target, m.
     """
 
     displacement: float
@@ -228,7 +228,7 @@ BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
 SHARE_S = 1.0
 """Averaging time of the fraction of bridged samples, s."""
 AT_BOUND_S = 0.5
-"""Default time at a bound after which a test on a real rig is held, s."""
+"""Default time with a parameter at its bound after which a test on a real rig is held, s."""
 
 
 @params
@@ -266,7 +266,7 @@ WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
 class Limits:
     """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.
 
-    Their bounds are far beyond any rig: a limit cannot be switched off, and every safe stop ends.
+    The bounds of these limits are far beyond any rig: a limit cannot be switched off, and every safe stop ends.
     """
 
     stroke: float = number(

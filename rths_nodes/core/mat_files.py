@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).with_name("table_process.py")
 HDF5 = b"\x89HDF\r\n\x1a\n"
 NETCDF3 = b"CDF"
 MATLAB_HEADER = 512
-"""Bytes before the HDF5 signature in a file of version 7.3."""
+"""Number of bytes before the HDF5 signature in a file of MATLAB 7.3."""
 LONGEST_HEAD = 16 << 20
 """Largest size of the names and shapes of all variables, bytes."""
 
@@ -64,7 +64,6 @@ def read(path: Path, most: int = LARGEST) -> Contents:
 
 
 def _received(results: IO[bytes], most: int, kind: str) -> Contents:
-    """Return the results of the reader. Raises ValueError with its reason, or _Ended."""
     head = results.readline(LONGEST_HEAD)
     if not head.endswith(b"\n"):
         raise _Ended

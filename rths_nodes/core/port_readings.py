@@ -57,7 +57,7 @@ class Listener(Protocol):
 
 
 class Readback(Protocol):
-    """Readings from :meth:`Port.open` on, with defaults for ports that lack them."""
+    """Readings available from :meth:`Port.open` on, with defaults for ports that lack them."""
 
     @property
     def active_command(self) -> Array | None:
@@ -69,7 +69,7 @@ class Readback(Protocol):
 
     @property
     def hydraulics(self) -> int:
-        """HYDRAULICS_OFF, _LOW or _HIGH."""
+        """Pressure: HYDRAULICS_OFF, _LOW or _HIGH."""
         return HYDRAULICS_NOT_TOLD
 
     @property

@@ -168,7 +168,7 @@ class Integrator(Protocol):
         """Begin the next ``step`` of an external part with this force."""
 
     def ready(self) -> bool:
-        """Return whether ``step`` would not block."""
+        """Return whether ``step`` returns without blocking."""
         return True
 
     def step(self, experimental_force: Array) -> None:
@@ -182,7 +182,7 @@ class Integrator(Protocol):
     def reset(self) -> None: ...
 
     def rehearsed(self) -> Array:
-        """Return the computing time of each step of a run without a rig, s; empty if unknown."""
+        """Return the computing time of each step without a rig, s; empty if unknown."""
         return EMPTY
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
@@ -208,14 +208,14 @@ class Integrator(Protocol):
 
 
 class Port(OfPort, Readback, Protocol):
-    """Connection to a rig, and owner of the tick.
+    """Connection to a rig; it also sets the ticks.
 
     The constructor has no effect outside the process; ``open`` connects. ``simulated`` is true if no real actuator
     can move. Its ``Params`` has ``transport_samples`` and ``longest_wait`` (s), like the simulator's, and may
     declare members of :class:`rths_nodes.core.declarations.OfPortParams`.
 
-    Errors of a port of another package are reported with its type, address and operation. It may omit readings
-    (:class:`Readback`) and members of :class:`rths_nodes.core.declarations.OfPort`, which have defaults.
+    Errors of a port of another package are reported with its type, address and operation. Such a port may omit
+    readings (:class:`Readback`) and members of :class:`rths_nodes.core.declarations.OfPort`, which have defaults.
     """
 
     external: bool

@@ -11,7 +11,7 @@ PACKAGE = "rths_nodes"
 
 
 def prefixes() -> list[Path]:
-    """Return prefixes of ROS 2 packages: sourced ones, then this environment."""
+    """Return the prefixes of ROS 2 packages: sourced prefixes, then the prefix of this environment."""
     folders = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
     return [Path(prefix) for prefix in folders if prefix]
 

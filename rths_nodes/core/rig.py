@@ -19,7 +19,7 @@ from rths_nodes.core.kernels import Function, inherits
 from rths_nodes.core.samples import EMPTY, Array
 
 Shown = tuple[Array, Array, Array, Array]
-"""Displacement (m), velocity (m/s), force (N) and auxiliary channels."""
+"""Results of a rig: displacement (m), velocity (m/s), force (N) and auxiliary channels."""
 
 
 def still(n_axes: int) -> Shown:
@@ -93,6 +93,6 @@ class Rig:
         self.displacement, self.velocity, self.force, self.auxiliary = shown
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
-        """Advance, and return displacements (m) and forces (N) as floats."""
+        """Advance by one sample, and return displacements (m) and forces (N) as floats."""
         self.step(np.array(command), auxiliary)
         return self.displacement.tolist(), self.force.tolist()

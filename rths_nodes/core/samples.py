@@ -24,7 +24,7 @@ FLAG_SLIPPED = 2
 FLAG_SATURATED = 4
 FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
-"""Prescribed motion before the test: compensators may learn from it, indices leave it out."""
+"""Prescribed motion before the test: compensators may learn from it, and indices exclude it."""
 FLAG_RESTING = 32
 """Compensators do not adapt, because the motion is not informative while the soft start fades out."""
 FLAG_SLOWED = 64
@@ -39,7 +39,7 @@ MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
 held, in which the axis rests at a displacement and accepts commands in N."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
-"""States of the interlock, as read by the port; with an open one the rig has stopped by itself."""
+"""States of the interlock, as read by the port; with an open interlock the rig has stopped by itself."""
 
 NO_ENERGIES: Array = np.full(4, np.nan)
 

@@ -47,13 +47,13 @@ class Specimen:
     decay: Decay | None = None
     """Decay of the inner states, which determines the increments of a sample; ``Decay()`` without states."""
     mass: float = 0.0
-    """Mass, kg; its inertial force is computed by the actuator."""
+    """Mass, kg; the actuator computes its inertial force."""
     felt: bool = True
     """False if the force is only computed and does not load the actuator."""
     linear: tuple[float, float] | None = None
     """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot, which actuators solve exactly."""
     voltage: float | None = None
-    """Voltage of a current driver set by a controller, V, or None."""
+    """Voltage that a controller sets at a current driver, V, or None."""
 
     def __init__(self, params: object, kernel: SpecimenKernel | None = None) -> None:
         self._made(self.kernel_of(params) if kernel is None else kernel, params)

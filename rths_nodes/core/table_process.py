@@ -37,7 +37,7 @@ class Refused(Exception): ...
 
 
 class Item(NamedTuple):
-    """Numbers in the file, with the unit that it states."""
+    """Numbers in the file, with the unit that the file states."""
 
     values: NDArray[np.float64]
     unit: str = ""
@@ -94,7 +94,6 @@ class Reader:
                 self._take(name, value)
 
     def _take(self, name: str, value: object) -> None:
-        """Add a variable of MATLAB; elements of structs as ``s.x`` or ``s(2).x``, of cells as ``c{2}``."""
         if not isinstance(value, np.ndarray):  # a sparse array, or an array that scipy cannot read
             self.skipped[name] = f"of the class {type(value).__name__}"
         elif value.dtype.names is not None:
@@ -144,7 +143,6 @@ class Reader:
                 self.add(name, dataset(item, field))
 
     def _parts(self, file: Mapping[object, Dataset], name: str, item: Dataset, depth: int = 0) -> Iterator[Part]:
-        """Yield names, dataset and field of the numbers in a dataset, in its compound fields and in its cells."""
         if item.external or item.is_virtual:
             raise Refused(f"{name} is stored in other files (external storage or a virtual dataset)")
         kind, matlab = item.dtype, item.attrs.get("MATLAB_class", b"")

@@ -221,10 +221,6 @@ class _Text:
 
 
 def _of_text(data: bytes) -> tuple[Contents, dict[str, list[int]]]:
-    """Return columns by the names in the first line or by number, and positions of repeated names.
-
-    Raises ValueError with the faulty line.
-    """
     text = _Text(data)
     named = not all(map(_is_number, text.first))
     after = text.number if named else 0

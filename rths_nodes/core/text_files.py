@@ -46,7 +46,7 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) -> bytes:
-    """Read the first ``count`` bytes of a file. Raises as :func:`read_bytes`."""
+    """Read the first ``count`` bytes of a file. Raises the errors of :func:`read_bytes`."""
     # without O_NONBLOCK opening a pipe or a device could block for ever
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -133,12 +133,12 @@ def _temporary_folder() -> Path:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked process exits earlier
+    if os.getpid() == owner:  # a forked process must not delete the file
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
-    """Read a file as UTF-8 or UTF-16 text. Raises as :func:`read_bytes`, and ValueError for invalid text."""
+    """Read UTF-8 or UTF-16 text. Raises the errors of :func:`read_bytes`, and ValueError for invalid text."""
     data = read_bytes(path, most)
     return data.decode(encoding_of(data))
 
@@ -153,7 +153,7 @@ def number_of(cell: str) -> float:
 def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
     """Return the numbers of a CSV file, row by row, without blank lines and lines that begin with #.
 
-    Raises as :func:`read_text`, and ValueError with the line of an invalid number.
+    Raises the errors of :func:`read_text`, and ValueError with the line of an invalid number.
     """
     rows = []
     for number, line in enumerate(read_text(Path(path).expanduser()).splitlines(), 1):

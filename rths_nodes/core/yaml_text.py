@@ -104,7 +104,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
         raise _refused(node.start_mark, "not YAML: a tag says that this is a section, which it is not")
     seen: set[object] = set()
     for key_node, _ in node.value:
-        if key_node.tag == _TAG + "merge":  # <<: *anchor, whose keys may be overridden
+        if key_node.tag == _TAG + "merge":  # merge key <<: *anchor; the keys of the anchor may be overridden
             continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
@@ -188,7 +188,7 @@ _Loader.yaml_constructors = {
 
 
 def parse(source: str, origin: str) -> Any:
-    """Parse YAML text, expanded to ``LARGEST_TEXT`` characters at most. Raises ConfigError with ``origin``."""
+    """Parse YAML text of at most ``LARGEST_TEXT`` expanded characters. Raises ConfigError with ``origin``."""
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:

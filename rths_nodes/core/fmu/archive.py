@@ -46,7 +46,7 @@ TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory, from the last TAIL bytes of an archive; 0 if there is none."""
+    """Return the size of the directory, from the last TAIL bytes of an archive; 0 without one."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:
@@ -127,7 +127,7 @@ class Archive:
                     continue
                 target = folder.joinpath(*PurePosixPath(name).parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with opened.open(member) as source, target.open("xb") as written:  # a link becomes its text
+                with opened.open(member) as source, target.open("xb") as written:  # a link becomes a text file
                     shutil.copyfileobj(source, written)
         (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
 

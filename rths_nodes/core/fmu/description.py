@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Description of an FMU: variables with units, capabilities, platforms.
 
-It is read by fmpy, which checks it against the schema of the standard. Document types and entities, which could
+fmpy reads it, and checks it against the schema of the standard. Document types and entities, which could
 fill the memory or read other files, are refused.
 """
 
@@ -108,7 +108,7 @@ class Description:
     tool: str
     needs_tool: bool
     keeps_state: bool
-    """True if its state can be saved and restored."""
+    """True if the FMU's state can be saved and restored."""
     fixed_step: float | None
     """Internal step of the FMU, s, if it is fixed and stated."""
     tolerance: float | None
@@ -256,7 +256,7 @@ def description_of(xml: bytes) -> Description:
         Path(folder, DESCRIPTION).write_bytes(xml)
         try:
             read = _read(package, folder)
-        except Exception as error:  # any error of fmpy and lxml
+        except Exception as error:  # fmpy and lxml raise various exceptions
             lines = [_shortened(line.strip("- ")) for line in str(error).splitlines()]
             more = [f"and {len(lines) - MOST_PROBLEMS} more"] if len(lines) > MOST_PROBLEMS else []
             problem = " / ".join(lines[:MOST_PROBLEMS] + more) or type(error).__name__

@@ -123,7 +123,7 @@ class FmuProcess:
         self._expect(within)
 
     def start(self, path: str, within: float) -> Array:
-        """Open and wait for the initial outputs, in SI. ``path`` is the FMU's path in the scenario."""
+        """Open the process and wait for the initial outputs, in SI. ``path`` is the FMU's path in the scenario."""
         self.open(within)
         try:
             return self.wait()

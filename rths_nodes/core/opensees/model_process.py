@@ -49,7 +49,7 @@ def module_of(path: Path) -> ModuleType:
 
 
 class Model:
-    """Model in the user's file ``path``: calls of its functions, and OpenSees commands."""
+    """Calls functions of the user's file ``path``, and OpenSees commands."""
 
     def __init__(self, ops: ModuleType, path: Path) -> None:
         self._ops, self._path = ops, path

@@ -26,7 +26,7 @@ LENGTH = 23
 FIELD_AT = 20
 """Offset of the field ``run`` in a message: after encapsulation, stamp, and empty ``frame_id`` with padding."""
 FIELD_SIZE = 4 + LENGTH + 1
-"""Size of the field ``run``, bytes: length, characters, and a zero."""
+"""Size of the field, bytes: length, characters, and a zero."""
 NO_RUN = struct.pack("<I", 1) + b"\0"
 """Field ``run`` of a message whose sender does not know the run."""
 _BEFORE = "rths_"
@@ -70,7 +70,7 @@ ENCAPSULATION = b"\x00\x01\x00\x00"
 HEAD = struct.Struct(f"<4x2I8x{FIELD_SIZE}xI")
 """First numbers of every message of a stream: seconds and nanoseconds of its stamp, and sample or step number."""
 EMPTY = 1
-"""Length of the empty ``frame_id`` of a header: its final zero."""
+"""Length of the empty ``frame_id`` of a header: one byte, the final zero."""
 HEADER = "std_msgs/Header"
 """Type of the first field: stamp, and ``frame_id``, which identified the run before the field ``run``."""
 TIME = "builtin_interfaces/Time"
@@ -200,7 +200,7 @@ def number_of(data: bytes) -> int:
 
 @cache
 def fields_of(text: str) -> tuple[tuple[str, str, bool], ...]:
-    """Return name, type, and whether it is an array, of each field defined by ``text``."""
+    """Return name and type of each field defined by ``text``, and whether it is an array."""
     head = text.partition(SEPARATOR)[0]
     matches = (FIELD.match(line) for line in head.splitlines())
     return tuple((match["name"], match["type"], bool(match["array"])) for match in matches if match)
