@@ -326,7 +326,7 @@ class Receiver:
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
-        """state_number, reason, counter, newest, bridged, limited, transport, trigger, warning, sender."""
+        """Return state_number, reason, counter, newest, bridged, limited, transport, trigger, warning, sender."""
         if name.startswith("_"):
             raise AttributeError(name)
         return int(getattr(self._target, "state" if name == "state_number" else name))

@@ -75,7 +75,7 @@ _WITHOUT_ROS = {
     "builtin_interfaces/Time": "int32 sec\nuint32 nanosec\n",
     "std_msgs/Header": "builtin_interfaces/Time stamp\nstring frame_id\n",
 }
-"""Definitions used by our messages, for machines without ROS 2."""
+"""Definitions that messages of this package use, for machines without ROS 2."""
 _TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
 _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
 

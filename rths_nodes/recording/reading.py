@@ -43,7 +43,7 @@ _LENGTHS, _TRIED = 4, 8
 """Number of message lengths tried for a layout, and of messages tried for each."""
 
 BATCH = 4096
-"""Number of messages of a stream that are unpacked together."""
+"""Messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
 """Largest length of a history: multiple of the number of received messages, plus samples. A larger, damaged number
 does not extend the history."""

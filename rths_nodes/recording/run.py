@@ -100,18 +100,19 @@ def _of_force(modes: Array) -> NDArray[np.bool_]:
 
 @dataclass(eq=False)
 class Run:
-    """Data of a report. ``n`` samples (0 ... n-1), ``n_steps`` steps (0 ... n_steps-1); SI units.
+    """Data of a report. ``n`` samples (0 ... n-1), ``n_steps`` steps (0 ... n_steps-1); SI units, time of the rig.
 
     Arrays per sample: ``time (n,)`` s; ``target``, ``command`` (from the compensator; before the first command,
     and during a safe stop, both hold the applied command), ``displacement``, ``true_displacement`` ``(n, n_axes)``
-    m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of measurement and command; ``compensator (n,
-    len(compensator_names))``. In a brief run of a study, ``compensator`` has a row per report of the compensator,
-    and there are no velocities, accelerations and restoring forces. Arrays per step: ``step_time (n_steps,)`` s;
-    ``dof_displacement``, ``dof_velocity``, ``dof_acceleration`` ``(n_steps, n_dof)``; ``exact_acceleration``,
-    ``external_force``, ``restoring_force`` ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies``
-    ``(n_steps - 1, 4)`` J (input, kinetic, strain, damping) if the model has more degrees of freedom, else without
-    rows. All times and rates are those measured on the rig. ``dof_names``: the observed degrees of freedom,
-    columns of the arrays per step.
+    m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of measurement and command;
+    ``compensator (n, len(compensator_names))``. In a brief run of a study, ``compensator`` has a row per report of
+    the compensator, and there are no velocities, accelerations and restoring forces.
+
+    Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
+    ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force`` ``(n_steps - 1, n_dof)``
+    of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J (input, kinetic, strain, damping) if the model has
+    more degrees of freedom than observed, else without rows. ``dof_names``: the observed degrees of freedom, columns
+    of the arrays per step.
 
     ``scenario`` is checked, but its components are not built: they may not be installed here.
     """

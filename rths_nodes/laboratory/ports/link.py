@@ -22,7 +22,7 @@ LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "
 MOST_AT_ONCE = 256
 """Datagrams read in one call; a flood from another sender must not block the caller."""
 _REMEMBERED = 1024
-"""Number of lost counters that are kept to recognise late datagrams."""
+"""Lost counters that are kept to recognise late datagrams."""
 GOODBYES = 3
 """Datagrams sent to end a session; the receiver does not acknowledge the end, it brakes and holds."""
 

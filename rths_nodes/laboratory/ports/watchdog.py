@@ -2,9 +2,9 @@
 """Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
 Every command is a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports this and
-does not release the rig: a node that recovers cannot drive it. The process is this file (``python watchdog.py
-LIMIT``), without imports of the package, so that it starts within milliseconds. It reads beats from standard
-input, and reports on both outputs.
+does not release the rig: a node that recovers cannot drive it. The process is this file
+(``python watchdog.py LIMIT``), without imports of the package, so that it starts within
+milliseconds. It reads beats from standard input, and reports on both outputs.
 """
 
 from __future__ import annotations

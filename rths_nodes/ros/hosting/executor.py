@@ -54,7 +54,7 @@ class SlackBudget:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run ``task`` and record its time. Return True if it did any work; a task returns False if not."""
+        """Run ``task`` and record its time. Return True if it did work; a task returns False if it had none."""
         started = self._now()
         did = task() is not False
         if did:
@@ -245,7 +245,7 @@ FOREIGN_AT_A_TIME = 256
 DIAGNOSE_EVERY_NS = 20_000_000
 """Polling period of due diagnostics."""
 OBSERVE_EVERY = 32
-"""Turns between two turns of monitor and recorder in lockstep."""
+"""Turns of the loop between two turns of monitor and recorder, in lockstep."""
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Sleep if no message can wake the process because its nodes pass messages directly, s."""

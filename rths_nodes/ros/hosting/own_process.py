@@ -5,8 +5,8 @@
     ros2 run rths_nodes rig --ros-args --params-file test.yaml
     ros2 run rths_nodes rig integrator compensator actuator monitor --ros-args -p scenario:=chen_ricles_2010 ...
 
-rclpy has no component container. Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``, ``-r
-node:from:=to`` and ``-r __ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all of them.
+rclpy has no component container. Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``,
+``-r node:from:=to`` and ``-r __ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all of them.
 """
 
 from __future__ import annotations

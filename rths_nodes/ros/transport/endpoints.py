@@ -55,7 +55,7 @@ AT_MOST = 5000
 
 
 FOREIGN_A_TURN = 128
-"""Number of foreign messages dropped at once, in less than a millisecond."""
+"""Foreign messages dropped at once, in less than a millisecond."""
 
 
 class Inbox:

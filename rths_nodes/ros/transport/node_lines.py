@@ -34,7 +34,7 @@ AT_A_TIME = 64
 MOST_UNKNOWN = 512
 """Largest number of callers with unknown identity: more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
-"""Number of refused users that are counted separately."""
+"""Refused users that are counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]

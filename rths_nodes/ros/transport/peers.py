@@ -28,10 +28,10 @@ LONGEST = 200
 """Longest source and reason of a request, characters."""
 
 MOST_FOREIGN = 64
-"""Number of foreign publishers of one topic that are counted separately."""
+"""Foreign publishers of one topic that are counted separately."""
 
 MOST_UNJUDGED = 64
-"""Number of messages of one topic that are kept until the run is known."""
+"""Messages of one topic that are kept until the run is known."""
 
 UNKNOWN = "unknown"
 """Name of a publisher without a node in the graph, or beyond the limit."""
