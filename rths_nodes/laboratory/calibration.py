@@ -43,7 +43,7 @@ class Expected(NamedTuple):
     known_to: float | None
     """Relative uncertainty; None if unknown."""
     basis: str
-    """Its source."""
+    """Source of the value."""
     independent: bool
     """True if measured with sensors other than this rig's."""
 

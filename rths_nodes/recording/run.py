@@ -110,9 +110,9 @@ class Run:
 
     Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
     ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force`` ``(n_steps - 1, n_dof)``
-    of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J (input, kinetic, strain, damping) if the model has
-    more degrees of freedom than observed, else without rows. ``dof_names``: the observed degrees of freedom, columns
-    of the arrays per step.
+    of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J (input, kinetic, strain, damping) if the model
+    has more degrees of freedom than observed, else without rows. ``dof_names``: the observed degrees of freedom,
+    columns of the arrays per step.
 
     ``scenario`` is checked, but its components are not built: they may not be installed here.
     """

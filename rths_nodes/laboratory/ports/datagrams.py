@@ -94,7 +94,7 @@ LAYOUT = {
     "hydraulics": ("B", "0 unknown, 1 off, 2 low, 3 high; from the test computer 0"),
     "interlock": ("B", "0 unknown, 1 closed, 2 open; from the test computer 0"),
 }
-"""The head: name -> type (as in ``struct``), meaning."""
+"""Fields of the head: name -> type (as in ``struct``), meaning."""
 HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 
 

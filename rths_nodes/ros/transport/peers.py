@@ -296,6 +296,6 @@ def request_in(data: bytes) -> str | None:
             return reason_of("", values["source"], values["reason"])
     with suppress(ValueError):
         values = decode("Trip", data, VERSION_2)
-        if not (values["frame_id"] or values["sample"]):  # its field has the length of run in version 3, never 0
+        if not (values["frame_id"] or values["sample"]):  # version 3 has the length of run here, never 0
             return reason_of("", values["source"], values["reason"])
     return None
