@@ -128,7 +128,7 @@ def is_singular(matrix: Array) -> bool:
 def state_space(coefficients: Array) -> StateSpace:
     """Return the minimal state space of G_xu = G_FF^-1, with as many states as the sum of the rows' degrees.
 
-    With L of :func:`leading`, row i of L x is a chain of integrators that ends at the command u_i; the lower
+    With L of :func:`leading`, row i of L x is a chain of integrators that ends at the command u_i. The lower
     coefficients feed back into the integrators (observer form; Kailath, Linear Systems, 1980, section 6.4). The
     states are balanced for Riccati solvers. ``coefficients`` pass :func:`check`, with rows of degree 1 or more.
     """

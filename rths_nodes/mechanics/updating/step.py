@@ -7,7 +7,7 @@ motions is wrong for large motions if the specimen is of another class. While th
 specimen, they return to the initial values. A sample with an impossible value changes no parameter.
 
 The innovation (measured minus expected force, over its expected spread) has a mean square of 1 for a correct model
-(Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), tested over time as by Bar-Shalom, Li &
+(Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). It is tested over time as by Bar-Shalom, Li,
 Kirubarajan: Estimation with Applications to Tracking and Navigation, 2001, section 5.4.
 """
 
