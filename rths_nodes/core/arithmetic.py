@@ -2,7 +2,7 @@
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a stated order.
 
 A kernel (``core/kernels.py``) runs in plain Python and compiled. Bare ``math`` raises an exception where compiled
-code returns inf or nan, ``sum()`` of floats is compensated from Python 3.12 on, and BLAS products depend on the
+code returns inf or nan. ``sum()`` of floats is compensated from Python 3.12 on. BLAS products depend on the
 processor. These functions return the same bits in both forms, on every Python and with every BLAS. ``exp``,
 ``tanh``, ``sin``, ``cos`` and ``power`` use the C library, so their last bit depends on its version. With glibc
 2.28 or later it is the same on every x86-64 and aarch64 machine.

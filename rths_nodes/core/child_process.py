@@ -72,10 +72,10 @@ class ChildProcess:
             os.close(theirs)
 
     def share_scheduling(self) -> None:
-        """Give the model process the scheduling policy of this process, just below it.
+        """Give the model process the scheduling policy of this process, with the next lower priority.
 
         Otherwise it would wait for other work of the machine. It may use any processor, because the loop's nodes
-        have precedence on theirs. Only the first call has an effect, unless the system refuses.
+        have precedence on theirs. Only the first call has an effect; a refusal by the system is ignored.
         """
         if self._process is None or self._shares:
             return

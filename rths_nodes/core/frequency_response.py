@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frequency responses of sampled components, for compensators and actuators with a ``frequency_response``.
 
-``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega),
-and returns output over input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive components
+``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega).
+It returns output over input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive components
 use their initial parameters. Derivatives of the input are taken as exact, as in
 ``analysis/stability/continuous_loop.py``. The discrete loop uses the components themselves.
 """

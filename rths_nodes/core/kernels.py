@@ -88,7 +88,7 @@ def advance_of(
     """Return the Runge-Kutta step ``advance(k, s, h, start, start, middle, middle, end, end) -> s``; ``h`` in s.
 
     ``rate`` returns the rates of a state from constants, state and two inputs: displacement (m) and velocity (m/s)
-    of a specimen, or the command (m) of an actuator, twice. ``advance`` takes a pair of inputs for each instant.
+    of a specimen, or the command (m) of an actuator as both. ``advance`` takes both inputs for each instant.
     ``along`` and ``along_mean`` replace the defaults, which move tuples of floats.
     """
 

@@ -27,8 +27,8 @@ from rths_nodes.core.parameters import (
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
-"""Actions beyond a level: report; safe stop, held; safe stop, tripped. ``interlock`` also trips, and ends the
-heartbeat of a port that has one, so that the far end also stops the rig."""
+"""Actions beyond a level: ``indicate`` reports, ``hold`` stops safely and holds, ``stop`` stops safely and trips.
+``interlock`` trips, and ends the heartbeat of a port that has one, so that the far end stops the rig, too."""
 
 _ITS_UNIT = "its unit"
 

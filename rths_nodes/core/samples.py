@@ -78,8 +78,8 @@ class Target:
 
     At step i: displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces).
     At step i-1: exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure).
-    energies (J) at step i-1 are input, kinetic, strain and damping energy of a model whose arrays are not sent
-    completely; nan if the arrays are complete.
+    The energies (J) at step i-1 are input, kinetic, strain and damping energy of a model that is not sent
+    completely. They are nan if the arrays are complete.
     """
 
     step: int
