@@ -19,8 +19,8 @@ for the second and third story.
     reference_rms, _peak    J7, J9      the node as measured against the reference structure
     rms_x_2 ... peak_theta_3  J8, J10   the stories of the numerical substructure against the reference structure
 
-The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta. Delays may be negative in the
-code, and up to 49 samples here.
+The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta. Delays may be negative; here
+they are within 49 samples.
 
 The first paper numbers its indices differently than its code. A signed delay is added, from a parabola through the
 peak of the correlation; it resolves fractions of a sample, in both directions. The noise floor is the rms tracking

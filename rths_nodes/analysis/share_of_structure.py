@@ -49,7 +49,10 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition, with ``measured`` stiffnesses (N/m). Raises ConfigError if impossible or too large."""
+    """Return the partition for ``measured`` stiffnesses (N/m).
+
+    Raises ConfigError without a structure, or if the structure is too large.
+    """
     structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no partition")

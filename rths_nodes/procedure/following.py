@@ -45,8 +45,7 @@ from rths_nodes.procedure.clearance import Offsets
 AGREEMENT = 0.02
 """Tolerance between active command and measured position, as a fraction of the sensor's range."""
 MOVED = 1e-4
-"""Tolerance between active and sent command, as a fraction of the command's range; a quantisation step may exceed
-it."""
+"""Tolerance between active and sent command, as a fraction of the command's range; at least its resolution."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:

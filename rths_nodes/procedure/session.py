@@ -613,7 +613,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """Unload the specimen to zero force, or move it ``to`` positions (m) by axis that were ``signed`` for."""
+        """Unload the specimen to zero force, or move axes ``to`` positions (m) that a person ``signed`` for."""
         assert self.offsets is not None  # implied by the state
         inputs = self.scenario, self.offsets, self.record.checks
         goal = None if to is None else unloading.goal_of(*inputs, self.drive.command, to, signed)

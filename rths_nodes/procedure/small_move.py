@@ -296,7 +296,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
 
 
 SAME_FORCE = 0.03
-"""Tolerated relative difference of measured and commanded force, due to the scale of commands in N."""
+"""Tolerated relative difference of measured and commanded force, which checks the scale of commands in N."""
 FORCE_CAUTION = 0.2
 """Tolerated force in the wrong direction during the trial, as a fraction of the force, and tolerated excess
 travel, as a fraction of the small move."""

@@ -50,7 +50,7 @@ IN_MOTION = 2.0
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
 """Bounds of a response relative to the stiffness; a yielded or hardened specimen stays within them."""
 LEFT_OVER = 0.1
-"""Ratio of the sum to the sum of magnitudes, below which the forces on an axis cancel and are not conclusive."""
+"""Ratio of resultant to sum of magnitudes below which the forces on an axis cancel and are not conclusive."""
 DRIFTS = 0.7
 """Fraction of the previous change above which a changing force counts as drifting."""
 UNKNOWN = (

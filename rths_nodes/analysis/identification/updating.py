@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model updating in shadow: the step of a copy in the loop processes a recording sample by sample.
 
-Displacement and force are of the same instant, so that no lag is learnt as negative damping.
+Displacement and force are taken at the same instant, so that no lag is learnt as negative damping.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 WEAKEST = 1e-3
 """Relative singular values, of the differences of residuals, that count as noise."""
 LARGEST = 2.0
-"""Largest relaxation of Aitken, because equal residuals do not determine it."""
+"""Largest relaxation factor of Aitken; equal residuals leave it undetermined."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {

@@ -468,7 +468,7 @@ def _set_up(evaluation: Evaluation, test: OfProcedure | None) -> list[Part]:
 
 
 def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
-    """Return the largest and rms error, mm and %, and the sensor's floor, below which errors are not measured."""
+    """Return the largest and rms error, mm and %, and the sensor's floor: smaller errors are not detectable."""
     title = "Error and floor of the sensor"
     if len(evaluation.counted) < 2:
         return Part(title)

@@ -302,7 +302,7 @@ def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -
 
 
 def delay_margin(scenario: Scenario) -> DelayMargin:
-    """Return only the margin of the delay, without the other limits. Raises ConfigError as :func:`judge`."""
+    """Return only the margin of the delay, without the other limits. Raises ConfigError if :func:`judge` does."""
     loop = sampled_loop(scenario)
     places = places_of(modes_of(loop))
     growing = growing_motions(loop, places)
