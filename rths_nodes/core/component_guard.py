@@ -142,7 +142,6 @@ def _wanted(protocol: type) -> list[str]:
 
 
 def _defaults(protocol: Any) -> dict[str, object]:
-    """Return a family's defaults for classes that do not inherit from its base class; a protocol has none."""
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
     attributes = {name: value for base in reversed(_bases(protocol)) for name, value in vars(base).items()}
     defaults = {
