@@ -30,7 +30,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.compiled import native
 from rths_nodes.loop.compiled.history import given, room
 from rths_nodes.loop.compiled.parts import Parts, parts_of
-from rths_nodes.loop.compiled.running import KernelLoop, Way, in_arrays, plain
+from rths_nodes.loop.compiled.running import KernelLoop, Way, forces_of, in_arrays, plain
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.indices.delay import CHUNK
 from rths_nodes.loop.scenario import files
@@ -99,11 +99,10 @@ def alone(of: Bench, way: Way) -> Callable[[], Callable[[], Any]]:
     def make() -> Callable[[], Any]:
         parts = of.parts()
         constants, states = tuple(parts.constants.values()), tuple(parts.states.values())
-        excitation = parts.excitation
         if way.compiled:
-            constants = in_arrays(constants, tables=True)
-            states, excitation = in_arrays((states, excitation))
-        known, out = given(parts, count, excitation, not way.compiled), room(parts, count, count)
+            constants, states = in_arrays(constants, tables=True), in_arrays(states)
+        known = given(parts, count, forces_of(parts, way.compiled), not way.compiled)
+        out = room(parts, count, count)
         for table in out:
             if isinstance(table, np.ndarray):
                 table.fill(0)  # as in a run, which has used them for the chunk before: the pages are there

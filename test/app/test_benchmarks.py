@@ -326,7 +326,7 @@ def test_the_factors_of_plain_iteration_on_its_page_are_those_of_its_formula(
         damped = (numerical / 1000.0 - damping**2 / 4e6) ** 0.5
         exact.append(0.85 * share * 157914.0 / (damping * damped))
         assert iterate.largest_factor(share) == pytest.approx(exact[-1], rel=1e-4)
-    page = (ROOT / "doc/iterate.md").read_text(encoding="utf-8")
+    page = (ROOT / "doc/measured/iterate.md").read_text(encoding="utf-8")
     stated = page.partition("factor of plain iteration is")[2].partition("for")[0]
     assert re.findall(r"\d\.\d+", stated) == [f"{value:.3f}" for value in exact]
     sys.modules.pop("iterate")
