@@ -152,7 +152,7 @@ def test_a_section_has_parameters(output: Callable[..., str], path: str) -> None
     [
         ("axes", ("axes.NAME.limits",)),
         ("limits", ("largest", "magnitude")),
-        ("port", ("by UDP",)),
+        ("port", ("over UDP",)),
         ("monitor", ("energy_error_percent",)),
         ("bridge", ("rejoin_samples",)),
         ("compensator", ("adaptive_inverse",)),

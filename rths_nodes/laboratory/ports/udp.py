@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig in the network: one datagram per tick and direction, over UDP (doc/udp.md)."""
+"""A rig connected over UDP: one datagram per tick and direction (doc/udp.md)."""
 
 from __future__ import annotations
 
