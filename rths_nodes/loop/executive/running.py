@@ -227,10 +227,7 @@ class ExecutiveLoop:
 
     @contextmanager
     def started(self, sinks: Sequence[Sink]) -> Iterator[None]:
-        """Run the program in the block; it brakes if the block ends early.
-
-        Raises ConfigError if the program does not start.
-        """
+        """Run the program in the block; it brakes if that ends early. Raises ConfigError without a start."""
         self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
         memory, program = self._memory, self._program.handle
         theirs, ours = os.pipe()
