@@ -115,8 +115,11 @@ WRONG = {
         r"step \(\S+\.py:\d+\) gives an array \(1,\) of int64",
     ),
     "an exception": ({"step": raises}, r"\S+\.py:\d+: in raises: KeyError: 'gain table'"),
-    "no state_names": ({"state_names": None}, r"Mine lacks state_names of the family compensator"),
-    "no step": ({"step": None}, r"Mine lacks step of the family compensator"),
+    "no state_names": (
+        {"state_names": None},
+        r"\S*Mine \(\S+\.py:\d+\) lacks state_names of the family compensator",
+    ),
+    "no step": ({"step": None}, r"\S*Mine \(\S+\.py:\d+\) lacks step of the family compensator"),
     "names of nothing": ({"state_names": ("a", "b")}, r"state\(\) gives 1 numbers; state_names has 2"),
     "no states": ({"state": lambda self: None}, r"state and state_names: object of type 'NoneType'"),
     "a broken constructor": ({"__init__": raises}, r"cannot be built: \S+\.py:\d+: in raises: KeyError"),
