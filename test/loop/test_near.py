@@ -29,6 +29,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
+    INTERLOCK_CLOSED,
     INTERLOCK_OPEN,
     MODE_DISPLACEMENT,
     MODE_FORCE,
@@ -499,7 +500,7 @@ def test_by_the_clock_of_the_rig_states_are_taken_and_commands_act(emulated: Any
         port.begin()
         for sample in range(200):
             measured = port.read()
-            assert (measured.sample, measured.interlock, port.interlock) == (sample, 0, "")
+            assert (measured.sample, measured.interlock, port.interlock) == (sample, INTERLOCK_CLOSED, "")
             assert abs(measured.displacement[0]) < 1e-3
             at = port.wait_tick()
             port.write(Command(at, np.full(1, 1e-6 * at), np.full(1, 1e-6 * at)))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ def test_a_node_warms_up_once_before_a_step_and_tells_nobody(role: str, by_hand:
                 node.warm_up()
         assert due == [False, False, True, False, False, True]
         assert (node.topics.sent, node.phase.note) == (sent, "")
-        assert node.warm_up.twin.stage is not node.stage
+        assert inspect.getclosurevars(node.warm_up.twin).nonlocals["stage"] is not node.stage
 
 
 @pytest.mark.parametrize(("pace", "substeps"), [("lockstep", 10), ("realtime", 1)])

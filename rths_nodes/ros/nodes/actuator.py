@@ -125,7 +125,7 @@ class ActuatorNode(RthsNode):
     stops_rig = True
     rig: Any = None
     pacer: Pacer | None = None
-    on_armed: Callable[[], None] = staticmethod(lambda: None)
+    _on_armed: Callable[[], None] = staticmethod(lambda: None)
     _stops: StopRequests | None = None
     _start: Any = None
     _gate: TickGate
@@ -258,6 +258,9 @@ class ActuatorNode(RthsNode):
                 self.get_logger().warning(warning)
         return super().look()
 
+    def when_armed(self, call: Callable[[], None]) -> None:
+        self._on_armed = call
+
     def work(self, limit: int = 1_000_000) -> bool:
         gate = self._gate
         if self.rig.machine.state not in MOVING:
@@ -267,7 +270,7 @@ class ActuatorNode(RthsNode):
                 return False
             if self.rig.machine.state is not State.ARMED:
                 return self._start.work()
-            self.on_armed()
+            self._on_armed()
             self._times.start()
             self.rig.begin()
             self._measuring = True

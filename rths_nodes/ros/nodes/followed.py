@@ -44,8 +44,6 @@ class Feed:
 class FollowedPort(RecordedPort):
     """Port of the actuator node: starts the program of ``loop`` and publishes its Measurements."""
 
-    failure = ""
-
     def __init__(self, loop: ExecutiveLoop) -> None:
         super().__init__(loop.assembly.port, (), ())
         self.loop, self.feed = loop, Feed()
@@ -60,7 +58,7 @@ class FollowedPort(RecordedPort):
 
     def commands(self, assembly: Assembly) -> FollowedCommands:
         stage = FollowedCommands.of(assembly)
-        stage.feed, stage.state = self.feed, stage.last_values
+        stage.follow(self.feed)
         return stage
 
     def begin(self) -> None:
@@ -78,6 +76,12 @@ class FollowedPort(RecordedPort):
     def last(self) -> bool:
         """True once the last Measurement has been read."""
         return self.loop.over and not self.feed.measurements
+
+    @property
+    def failure(self) -> str:  # type: ignore[override]
+        """Reason of a failed component, known after the last Measurement; else empty."""
+        _, reason, failed = self.loop.ending() if self.last else (None, "", False)
+        return reason if failed else ""
 
     def read(self) -> Measurement:
         measured, truths = self.feed.measurements.popleft(), self.feed.truths
@@ -114,14 +118,13 @@ class FollowedRig(RigStage):
         self.bridged += bool(measured.flags & FLAG_BRIDGED)
         commands = port.feed.commands
         if not self.stopping and not (commands and commands[0].sample == measured.sample + 1):
-            state, reason, failed = loop.ending()
+            state, reason, _ = loop.ending()
             self.stopping = state is not State.FINISHED
             if self.stopping:
                 machine.to(State.STOPPING, reason)
         if port.last:
-            state, reason, failed = loop.ending()
+            state, reason, _ = loop.ending()
             machine.to(state, reason)
-            self.port.failure = reason if failed else ""
             self.timing = loop.timing()
             late = LateData.from_timing(self.timing, self.bridged, loop.scenario.bridge.max_bridge)
             self.late = lambda bridged: late
@@ -164,6 +167,9 @@ class FollowedCommands(CommandStage):
 
     feed: Feed
     _values: Sequence[float] = ()
+
+    def follow(self, feed: Feed) -> None:
+        self.feed, self.state = feed, self.last_values
 
     def target(self, target: Target) -> None:
         reach = target.step * self.substeps
