@@ -70,7 +70,7 @@ def test_a_key_passes_few_files_and_one_check(given: str, tmp_path: Path) -> Non
     file.write_text(text)
     found = walked(file, *changes)
     passed = {path for path, _ in found}
-    assert f"{OWN}adaptive_inverse.py" in passed
+    assert f"{OWN}adaptive.py" in passed
     assert len([path for path in passed if not path.startswith(OWN)]) + 1 <= 9, sorted(passed)
     assert found["core/validation.py", "checked_number call"] == 1
 
