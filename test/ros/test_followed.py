@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from rths_nodes.loop.options import NAMESPACE
 from rths_nodes.ros.hosting.stop_client import StopClient
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+from rths_nodes.ros.hosting import node_processes
+from rths_nodes.ros.nodes.followed import FollowedRig
+
 pytestmark = pytest.mark.nodes
 
 NAME, SHORT = "chen_ricles_2010", ["duration=1"]
@@ -109,3 +113,45 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], words: lis
     with pytest.raises(ConfigError) as refused:
         followed(tmp_path, NAME, SHORT, **options)
     assert mentions(str(refused.value), *words)
+
+
+@pytest.mark.parametrize(("way", "outcome"), [("hold", "held"), ("trip", "tripped")])
+def test_a_stop_between_arming_and_the_first_sample_is_heeded(
+    way: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = FollowedRig.begin
+
+    def stopped(rig: FollowedRig) -> None:
+        getattr(rig, way)("stopped while armed")
+        begin(rig)
+
+    monkeypatch.setattr(FollowedRig, "begin", stopped)
+    result = followed(tmp_path, NAME, ["duration=5", *PATIENT], pace="realtime")
+    assert result.outcome == outcome
+    assert mentions(result.reason, "stopped while armed")
+    assert result.samples < 512
+
+
+@pytest.mark.parametrize("role", ["recorder", "monitor"])
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_killed_or_suspended_observer_stops_the_rig(
+    role: str, sent: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, lost = [], []
+    start = node_processes._started
+
+    def kept(*arguments: Any) -> node_processes.Process:
+        started.append(start(*arguments))
+        return started[-1]
+
+    def progress(sample: int, _: int) -> None:
+        if sample > 1000 and not lost:
+            lost.append(sample)
+            started[0].popen.send_signal(sent)
+
+    monkeypatch.setattr(node_processes, "_started", kept)
+    overrides = ["duration=30", "heartbeat.recorder=1", "heartbeat.monitor=1"]
+    result = followed(tmp_path, NAME, overrides, pace="realtime", progress=progress, separate=[role])
+    assert (result.outcome, result.exit_code) == ("failed", 1)
+    assert mentions(result.reason, role, "SIGKILL" if sent is signal.SIGKILL else "1 s")
+    assert 1000 < result.samples < 20_000

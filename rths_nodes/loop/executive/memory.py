@@ -133,6 +133,7 @@ class Memory:
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
         self._words = ctypes.sizeof(Control) // WORD
+        self.descriptor = -1
 
     def add(self, content: bytes, length: int = 0) -> int:
         """Reserve memory for ``content``, or for ``length`` words; return its offset."""
@@ -159,6 +160,12 @@ class Memory:
         control = Control.from_buffer(self.map)
         control.layout, control.words = LAYOUT, self._words
         return control
+
+    def close(self) -> None:
+        """Close the descriptor. The memory exists until its last view has gone."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     def table(self, offset: int, rows: int, columns: int) -> Array:
         """Return a view ``(rows, columns)`` of float64 from ``offset`` on."""

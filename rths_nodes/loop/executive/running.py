@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +100,7 @@ class ExecutiveLoop:
         try:
             self._program = self._build()
         except (Unbuilt, Untranslatable) as error:
+            self._memory.close()
             raise ConfigError(f"engine = {EXECUTIVE!r}: {error}: use python") from error
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
@@ -174,7 +175,7 @@ class ExecutiveLoop:
 
     def close(self) -> None:
         """Release program and memory, even if no test has run."""
-        os.close(self._memory.descriptor)
+        self._memory.close()
         os.close(self._program.handle)
 
     @property
@@ -228,42 +229,48 @@ class ExecutiveLoop:
     @contextmanager
     def started(self, sinks: Sequence[Sink]) -> Iterator[None]:
         """Run the program in the block; it brakes if that ends early. Raises ConfigError without a start."""
-        self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
-        memory, program = self._memory, self._program.handle
+        with ExitStack() as leaving:
+            leaving.callback(self.close)
+            self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
+            signals = self._start(leaving)
+            leaving.callback(self._end)
+            leaving.enter_context(signals_written(signals))
+            self._await_ready()
+            self.notes = (*self.notes, *refusals(self._control))
+            if self._parts.kind.remote:
+                near.agree(*self._udp, self._control.opened, self._report)
+            yield
+
+    def _start(self, leaving: ExitStack) -> int:
+        """Start the program; return the end of a pipe to which signal handlers write. ``leaving`` closes it."""
         theirs, ours = os.pipe()
+        leaving.callback(os.close, ours)
         os.set_blocking(ours, False)
-        stops = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            if self.stops_at:
-                stops.bind(self.stops_at)
-            files = program, memory.descriptor, theirs, stops.fileno()
-            command = [f"/proc/self/fd/{program}", *map(str, files[1:])]
-            self._process = process = subprocess.Popen(command, pass_fds=files, stdin=subprocess.DEVNULL)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stops:
+                if self.stops_at:
+                    stops.bind(self.stops_at)
+                files = self._program.handle, self._memory.descriptor, theirs, stops.fileno()
+                command = [f"/proc/self/fd/{files[0]}", *map(str, files[1:])]
+                self._process = subprocess.Popen(command, pass_fds=files, stdin=subprocess.DEVNULL)
         except OSError as error:
-            os.close(ours)
             raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start: {error}") from error
         finally:
             os.close(theirs)
-            stops.close()
-        try:
-            with signals_written(ours):
-                self._await_ready(process)
-                self.notes = (*self.notes, *refusals(self._control))
-                if self._parts.kind.remote:
-                    near.agree(*self._udp, self._control.opened, self._report)
-                yield
-        finally:
-            if self._control.state != ENDED and not self._control.word:
-                self._control.word = OPERATOR
-            try:
-                process.wait(END_S + braking_time(self.scenario.limits.values()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            os.close(ours)
-            self.close()
+        return ours
 
-    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+    def _end(self) -> None:
+        """Stop the program, which brakes first, and wait until it has ended."""
+        if self._control.state != ENDED and not self._control.word:
+            self._control.word = OPERATOR
+        try:
+            self._process.wait(END_S + braking_time(self.scenario.limits.values()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _await_ready(self) -> None:
+        process = self._process
         until = time.monotonic() + START_S
         until += self._udp[1].connect_within if self._parts.kind.remote else 0.0
         while self._control.state != READY:

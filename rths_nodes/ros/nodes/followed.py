@@ -135,16 +135,27 @@ class FollowedRig(RigStage):
         """Return False: the program begins the stop."""
         return False
 
+    def begin(self) -> None:
+        super().begin()
+        self._forward_stop()
+
     def trip(self, reason: str, sample: int = 0) -> None:
         super().trip(reason, sample)
-        if self.machine.state is State.RUNNING:
-            self.port.loop.trip(reason, sample)
+        self._forward_stop()
 
     def hold(self, reason: str) -> None:
-        if self.machine.state is State.RUNNING:
-            self.port.loop.hold(reason)
+        super().hold(reason)
+        self._forward_stop()
+
+    def _forward_stop(self) -> None:
+        """Forward a stop request to the running program. :meth:`begin` forwards a request made while armed."""
+        request, loop = self.stop_request, self.port.loop
+        if request is None or self.machine.state is not State.RUNNING:
+            return
+        if request.end is State.HELD:
+            loop.hold(request.reason)
         else:
-            super().hold(reason)
+            loop.trip(request.reason, request.sample)
 
 
 class FollowedTargets(RecordedTargets):
