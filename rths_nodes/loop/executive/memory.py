@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that the executive shares with Python: control block, arguments of the loop, ring of rows.
 
-The generated Python call of a loop (``codegen/calling.py``) runs once with substitutes. They record the position
+The generated Python call of a loop (``codegen/calling.py``) runs once with substitutes, which record the position
 of each number and array among its arguments and results. All offsets count words of 8 bytes.
 """
 
@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -90,28 +91,25 @@ def position_of(value: Value) -> int:
     return int(c.partition("[")[2].partition("]")[0])
 
 
-class Links(NamedTuple):
-    """Assignments of results to the next arguments: ``copies`` and ``fixed`` for numbers, ``moves`` for arrays."""
-
-    copies: list[tuple[int, int]]
-    fixed: list[tuple[int, object]]
-    moves: list[tuple[int, int, int]]
+Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, int, int]]]
+"""Assignments of results to the next arguments: changing numbers, constant numbers, and arrays."""
 
 
 def links_of(states: Value, call: Call, results: object) -> Links:
     """Return the links from the new states in the ``results`` of a call to its arguments ``states``."""
-    links = Links([], [], [])
+    links: Links = [], [], []
+    copies, fixed, moves = links
     for old, new in zip(leaves(states), flat(results), strict=True):
         if isinstance(old, Arr):
             source = next(position for position, array in enumerate(call.arrays) if array is new)
             if source != position_of(old):
-                links.moves.append((source, position_of(old), words_of(call.arrays[source])))
+                moves.append((source, position_of(old), words_of(call.arrays[source])))
         elif isinstance(old, Scalar) and not old.fixed:
             if isinstance(new, Slot):
-                links.copies.append((position_of(old), new.position))
+                copies.append((position_of(old), new.position))
             else:
-                links.fixed.append((position_of(old), new))
-    if {move[0] for move in links.moves} & {move[1] for move in links.moves}:
+                fixed.append((position_of(old), new))
+    if {move[0] for move in moves} & {move[1] for move in moves}:
         raise Untranslatable("two arrays of the state change their places")
     return links
 
@@ -128,7 +126,7 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Anonymous shared memory, freed with its last user. ``descriptor`` is passed to the program."""
+    """Anonymous shared memory, freed when its last user exits. The program receives ``descriptor``."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
@@ -143,8 +141,15 @@ class Memory:
         return offset
 
     def rows(self, *kinds: Iterable[tuple[int | object, ...]]) -> list[tuple[int, int]]:
-        """Add tables of integers, or of an integer and a number; return offset and length of each."""
-        return [(self.add(b"".join(packed(row) for row in rows)), len([*rows])) for rows in map(list, kinds)]
+        """Add tables of integers, or of an integer and a number. Return the offset and length of each table."""
+        packed = struct.Struct("<q").pack, struct.Struct("<d").pack
+        return [
+            (
+                self.add(b"".join(packed[isinstance(value, float)](value) for row in rows for value in row)),
+                len(rows),
+            )
+            for rows in map(list, kinds)
+        ]
 
     def open(self) -> Control:
         """Allocate the memory and store all added contents. Raises ConfigError if the system refuses."""
@@ -162,16 +167,10 @@ class Memory:
         return control
 
     def close(self) -> None:
-        """Close the descriptor. The memory exists until its last view has gone."""
-        if self.descriptor >= 0:
+        """Close the descriptor, if it is open. The memory exists until its last view is deleted."""
+        with suppress(OSError):
             os.close(self.descriptor)
-            self.descriptor = -1
 
     def table(self, offset: int, rows: int, columns: int) -> Array:
         """Return a view ``(rows, columns)`` of float64 from ``offset`` on."""
         return np.frombuffer(self.map, np.float64, rows * columns, offset * WORD).reshape(rows, columns)
-
-
-def packed(row: Sequence[object]) -> bytes:
-    """Pack integers, booleans and floats into words."""
-    return b"".join(struct.pack("<d" if isinstance(value, float) else "<q", value) for value in row)

@@ -22,7 +22,7 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 
 Integers = NDArray[np.int64]
 DRIVEN, BROKEN, BRAKED, REFUSED, LAST, FIRST = range(1, 7)
-"""Kinds of rows: driven by a Command; driven, then beyond a limit; driven by the safe stop; numbers of a
+"""Kinds of rows: driven by a Command; driven, then a limit exceeded; driven by the safe stop; numbers of a
 refused Command; the compensator's numbers after the last sample; Measurement 0 of a rig over UDP."""
 
 
@@ -47,7 +47,7 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states why a limit stopped the rig, or is empty; ``failed`` is true if a component is the cause.
+    ``reason`` states which limit stopped the rig, or is an empty string. ``failed`` is true if a component failed.
     ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
     """
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near side of the port ``udp`` in C (``near.c``): its text, its terms and the check of its reports.
-
-The C code opens the session. :func:`agree` checks the rig's answer against the terms of :class:`UdpPort` before
-the test begins.
-"""
+"""Near side of the port ``udp`` in C: text and terms of ``near.c``, and the check of its reports."""
 
 from __future__ import annotations
 
@@ -88,7 +84,10 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 
 
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
-    """Check the ``result`` of ``near_connect``, or the error of ``near_open`` below 0. Raises ConfigError."""
+    """Check the result of ``near_connect``, or the negative error of ``near_open``, before the test begins.
+
+    Raises ConfigError if the rig's answer does not agree with the terms of ``port``.
+    """
     label = f"port 'udp' at {port.address}"
     if result < 0:
         raise unusable(params.local_port, os.strerror(-result))
@@ -115,7 +114,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return the reason why the rig cannot continue, as ``port.interlock`` does, or empty."""
+    """Return the reason why the rig cannot continue, as ``port.interlock`` does; an empty string if it can."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a loop for the executive: the loop over kernels with the safe stop, or the reason for none."""
+"""Parts of a loop for the executive: the loop over kernels and the safe stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rths_nodes.loop.supervision import safe_stop
 
 
 def live_parts(assembly: Assembly) -> Parts | str:
-    """Return the parts of a loop for the executive, or the reason why the scenario cannot run there."""
+    """Return the parts of a loop for the executive, or the reason why the executive cannot run the scenario."""
     scenario = assembly.scenario
     port: object = assembly.port
     parts = remote_parts(assembly) if type(port) is UdpPort else parts_of(assembly)
@@ -46,7 +46,7 @@ OF_RIG = re.compile(
 
 
 def remote_parts(assembly: Assembly) -> Parts | str:
-    """Return the parts of a loop whose rig uses the port udp, or the reason why the scenario cannot run."""
+    """Return the parts of a loop whose rig uses the port ``udp``, or the reason why the scenario cannot run."""
     params = assembly.scenario.port
     assert isinstance(params, UdpPort.Params)
     if not params.emulator:

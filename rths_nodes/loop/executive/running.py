@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run of a test by the executive: build and start the program, read its rows, end it.
+"""Run of a test by the executive: build and start the program, read its rows, end the program.
 
-The program owns the loop. This process can only request a stop. If this process is late, suspended or dead, the
-program brakes by itself (``executive.c``).
+The program owns the loop, and this process can only request a stop. If this process is late, suspended or dead,
+the program brakes without it (``executive.c``).
 """
 
 from __future__ import annotations
@@ -44,45 +44,41 @@ from rths_nodes.loop.timing import timing
 SOURCE = Path(__file__).with_name("executive.c")
 OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
 """Stop words, as in executive.c."""
-READY, ENDED = 1, 3
-"""States of the program."""
+READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
-"""Time without a life sign from this process after which the program brakes, s."""
+"""Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
 """Length of the ring of rows in real time, s."""
 SPIN_S = 6e-5
 """Busy waiting before a tick, s."""
-NODES_ROWS = 8
-"""Rows of the ring in lockstep if nodes follow the program."""
-BATCH = 256
-"""Largest number of rows read at once."""
-NEVER = 2**62
-"""Sample of a trip if no trip is due."""
+NODES_ROWS, BATCH = 8, 256
+"""Rows of the ring in lockstep if nodes follow the program; largest number of rows that one call reads."""
+NEVER = 2**62  # value of the trip's sample while no trip is due
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
-"""Polling intervals for an empty ring, in real time and in lockstep, s."""
+"""Polling intervals of an empty ring, in real time and in lockstep, s."""
 START_S, END_S = 10.0, 2.0
-"""Longest time until the program is ready, and until it ends after its stop, s."""
+"""Timeouts for the start of the program and for its end after a stop, s."""
 REASONS = {
     OPERATOR: "interrupted",
     TRIP: "trip requested",
     SILENT: f"the process of the test gave no sign of life for {SILENCE_S:g} s",
-    FULL: "the ring of rows is full: the process of the test takes them too slowly",
+    FULL: "the ring of rows is full, because the process of the test reads too slowly",
     PARENT: "the process of the test has ended",
     PRESSURE: WITHOUT_PRESSURE,
 }
 PROBLEMS = {
-    64: "its arguments are wrong",
-    65: "its memory is not as expected, or there is none",
+    64: "wrong arguments",
+    65: "the shared memory is missing or has another layout",
     66: "the floating-point unit does not round to nearest with subnormal numbers",
-    67: "there is no monotonic clock",
+    67: "the system has no monotonic clock",
 }
 
 
 class ExecutiveLoop:
-    """The loop of a scenario in a native process. ``loop``: the embedded loop; ``paced``: run in real time.
+    """Loop of a scenario in a native process, built from the embedded ``loop``; ``paced``: in real time.
 
-    With ``nodes``, a node monitors the loop, and ``ahead`` bounds its lead over the nodes in lockstep, in samples.
-    Raises ConfigError if the scenario cannot run in the executive or the program cannot be built.
+    With ``nodes``, a node monitors the loop, and in lockstep the program is at most ``ahead`` samples ahead of the
+    nodes. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
     """
 
     engine = EXECUTIVE
@@ -95,8 +91,7 @@ class ExecutiveLoop:
         self._parts, self._paced, self._bare, self._judges = parts, paced, bare, not nodes
         self._window = NODES_ROWS if nodes else LOCKSTEP_WINDOW
         self.ahead, self.over, self.reasons = 3 * self._window, False, dict(REASONS)
-        self._layout = RowLayout(parts)
-        self._memory = Memory()
+        self._layout, self._memory = RowLayout(parts), Memory()
         try:
             self._program = self._build()
         except (Unbuilt, Untranslatable) as error:
@@ -106,12 +101,11 @@ class ExecutiveLoop:
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: hash of text, compiler, processor and flags, then hash of the binary."""
         self.stops_at = b""
-        """Name of the socket by which other processes stop the test without this process; empty for none."""
-        self._breach = ""
-        """Reason of a breach found by the monitor."""
+        """Name of the socket through which other processes stop the program; empty if there is none."""
+        self._breach = ""  # reason of a breach detected by the monitor
         self.late: list[float] = []
         self.taken: list[float] = []
-        """Lateness of the ticks, and time from a tick to its row, ns."""
+        """Lateness of the ticks, and time from each tick to its row, ns."""
 
     def _build(self) -> Library:
         """Lay out the memory and build the program. Raises Unbuilt and Untranslatable."""
@@ -143,7 +137,7 @@ class ExecutiveLoop:
                 pointers.append((memory.add(laid_out(array), words_of(array)), streams.get(id(array), 0), 0))
                 at_felt = pointers[-1][0] if array is felt else at_felt
         numbers, results = memory.add(call.numbers), memory.add(b"", call.n_results)
-        tables = memory.rows(pointers, links.copies, links.fixed, links.moves)
+        tables = memory.rows(pointers, *links)
         slots = max(self._window, int(RING_S * scenario.servo_rate) if self._paced else 0)
         ring = memory.add(b"", (slots + 1) * self._layout.words)
         terms = report = 0
@@ -174,7 +168,7 @@ class ExecutiveLoop:
         return built(text, tools, PROGRAM)
 
     def close(self) -> None:
-        """Release program and memory, even if no test has run."""
+        """Release program and memory."""
         self._memory.close()
         os.close(self._program.handle)
 
@@ -221,14 +215,14 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip, in lockstep at ``sample``; only the first request counts."""
+        """Request a trip, in lockstep at ``sample``. Only the first request counts."""
         if not self._breach:
             self._breach = self.reasons[TRIP] = reason
             self._control.trip_at = 0 if self._paced else sample
 
     @contextmanager
     def started(self, sinks: Sequence[Sink]) -> Iterator[None]:
-        """Run the program in the block; it brakes if that ends early. Raises ConfigError without a start."""
+        """Run the program during the block. Raises ConfigError if the program does not start."""
         with ExitStack() as leaving:
             leaving.callback(self.close)
             self._messages = Messages(self._parts, self.assembly, sinks, self._judges)
@@ -242,7 +236,7 @@ class ExecutiveLoop:
             yield
 
     def _start(self, leaving: ExitStack) -> int:
-        """Start the program; return the end of a pipe to which signal handlers write. ``leaving`` closes it."""
+        """Start the program. Return the end of a pipe for the signal handlers, which ``leaving`` closes."""
         theirs, ours = os.pipe()
         leaving.callback(os.close, ours)
         os.set_blocking(ours, False)
@@ -260,7 +254,7 @@ class ExecutiveLoop:
         return ours
 
     def _end(self) -> None:
-        """Stop the program, which brakes first, and wait until it has ended."""
+        """Stop the program, which brakes first, and wait for its exit."""
         if self._control.state != ENDED and not self._control.word:
             self._control.word = OPERATOR
         try:
@@ -270,18 +264,18 @@ class ExecutiveLoop:
             self._process.wait()
 
     def _await_ready(self) -> None:
-        process = self._process
-        until = time.monotonic() + START_S
-        until += self._udp[1].connect_within if self._parts.kind.remote else 0.0
+        timeout = START_S + (self._udp[1].connect_within if self._parts.kind.remote else 0.0)
+        until = time.monotonic() + timeout
         while self._control.state != READY:
-            if process.poll() is not None or time.monotonic() > until:
-                code = process.poll()
-                reason = PROBLEMS.get(code or 0, f"exit code {code}")
-                raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start: {reason}")
+            if (code := self._process.poll()) is not None or time.monotonic() > until:
+                reason = f"not ready after {timeout:g} s" if code is None else f"exit code {code}"
+                raise ConfigError(
+                    f"engine = {EXECUTIVE!r}: the program does not start: {PROBLEMS.get(code or 0, reason)}"
+                )
             time.sleep(LOOK_LOCKSTEP_S)
 
     def take(self) -> int:
-        """Convert at most BATCH rows of the ring; return their number. ``over`` is true after the last row."""
+        """Convert at most BATCH rows of the ring. Return their number. ``over`` is true after the last row."""
         control, slots = self._control, self._control.slots
         ended = control.state == ENDED or self._process.poll() is not None
         control.alive += 1
@@ -347,27 +341,26 @@ class ExecutiveLoop:
 
 
 def refusals(control: Control) -> Iterator[str]:
-    """Yield a note for each request of the program that the system refused."""
+    """Yield a note for each request that the system refused."""
     if control.no_lock:
-        problem = os.strerror(control.no_lock)
-        yield f"locking of memory refused ({problem}): a page that is fetched late makes a tick late"
+        yield f"memory is not locked ({os.strerror(control.no_lock)}): a page fault can make a tick late"
     if control.no_priority:
-        yield f"SCHED_FIFO refused ({os.strerror(control.no_priority)}): expect a longer tail; see `ulimit -r`"
+        yield f"SCHED_FIFO refused ({os.strerror(control.no_priority)}): expect more late ticks; see `ulimit -r`"
     if control.period and len(os.sched_getaffinity(0)) == 1:
-        yield "one processor for the executive and Python: at a high servo rate the ring of rows may become full"
+        yield "executive and Python share one processor: at a high servo rate the ring of rows may become full"
 
 
 def laid_out(array: Table) -> bytes:
-    """Return the bytes of an array as stored in memory. Raises Untranslatable for an array with gaps."""
+    """Return the bytes of an array as stored in memory. Raises Untranslatable if the array is not contiguous."""
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        raise Untranslatable("an array of the loop is part of another one")
+        raise Untranslatable("an array of the loop is not contiguous")
     content: bytes = array.tobytes("A")
     return content
 
 
 @contextmanager
 def signals_written(pipe: int) -> Iterator[None]:
-    """Let the C signal handlers write signal numbers to ``pipe`` in the block, in the main thread only."""
+    """Make the C signal handlers write signal numbers to ``pipe`` during the block, in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
