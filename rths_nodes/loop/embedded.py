@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference host: the whole loop in one process, without ROS. Defines the order of one sample.
+"""Reference host: the complete loop in one process, without ROS. Defines the order of one sample.
 
 Measurement k -> Target (if a step begins) -> Command k + 1 -> rig -> Measurement k + 1
 """
@@ -35,7 +35,7 @@ LOOK_S = 0.002
 
 
 class Sink(Protocol):
-    """Receives every sample, for a recording or for arrays in memory. Arrays are valid only during the call."""
+    """Receiver of every sample, for a recording or for arrays in memory. Arrays are valid only during the call."""
 
     def target(self, target: Target) -> None: ...
 
@@ -52,10 +52,10 @@ class Sink(Protocol):
 
 @dataclass
 class Outcome:
-    """Outcome of a test: state, reason, last sample, indices, compensator's last state, computing time per sample.
+    """Outcome of a test. ``samples`` is the last sample, ``compensator`` the last state of the compensator.
 
-    ``failed`` is true if a component failed and stopped the rig. ``integrator`` holds the integrator's own results
-    by name.
+    ``timing`` holds computing times per sample. ``failed`` is true if a component failed and stopped the rig.
+    ``integrator`` holds the integrator's own results by name.
     """
 
     state: State
@@ -71,10 +71,9 @@ class Outcome:
 def checked_loop(
     scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
 ) -> Loop:
-    """Build the loop of a scenario and all its components.
+    """Build the loop of a scenario and all its components. Raises ConfigError if the scenario cannot run.
 
-    ``make`` selects another loop class; ``port`` replaces the scenario's port. Raises ConfigError if the scenario
-    cannot run.
+    ``make`` builds a loop of another class; ``port`` replaces the port of the scenario.
     """
     assembly = Assembly(scenario, port)
     try:
@@ -85,7 +84,7 @@ def checked_loop(
 
 
 class Loop:
-    """Runs an assembly's stages in the reference order. Raises ConfigError if a stage cannot be built."""
+    """Runs the stages of an assembly in the reference order. Raises ConfigError if a stage cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
@@ -106,12 +105,11 @@ class Loop:
         interrupted: Callable[[], bool] | None = None,
         begin: Callable[[], Measurement] | None = None,
     ) -> Outcome:
-        """Run the test. ``progress`` is called once per integration step.
+        """Run the test. ``progress(sample)`` is called once per integration step.
 
-        ``begin`` starts the connected stages at a later sample and returns its Measurement.
-
-        The test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if that happens before
-        the test.
+        ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. The
+        test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if this happens before the
+        test.
         """
         try:
             self.substructure.open()
@@ -193,7 +191,6 @@ class Loop:
         self.rig.machine.to(State.TRIPPED, reason)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
-        """Return the Command for a measurement; stop the rig if substructure or compensator fails."""
         try:
             return self._answered(measured, sinks)
         except ComponentError as error:
@@ -215,7 +212,6 @@ class Loop:
         return command
 
     def _next_target(self, measured: Measurement) -> Target | None:
-        """Return the Target that follows from ``measured``, or None; stop the rig if the integrator fails."""
         try:
             target = self.substructure.next(measured)
             return self.substructure.answer(wait=True) if self.substructure.pending else target
@@ -244,7 +240,6 @@ class Loop:
         return not self.rig.refused
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
-        """Send the Command of one sample and return it with its measurement; ``before`` is the previous one."""
         measured = self.rig.tick(self._due.of(command))
         while measured is None:  # no Command is late here: an operator holds the test
             self._await_operator()

@@ -2,7 +2,7 @@
 """Options of a run, declared once.
 
 :class:`RunOptions` defines the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes
-and the keywords of ``rths_nodes.run``. Conditions between options are checked here only.
+and the keywords of ``rths_nodes.run``. Only this module checks conditions between options.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 
 AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
 EXECUTIVE = "executive"
-"""Loop over kernels in a native process, never chosen automatically."""
+"""Loop over kernels in a native process. It is never chosen automatically.
+%% rths_nodes/loop/options.py @(RELIABLE, BEST_EFFORT)
+Delivery of the loop's messages. Only ``reliable`` sends lost messages again."""
 ENGINES = (*STUDY_ENGINES, EXECUTIVE)
 
 OVER_KERNELS = KERNELS, COMPILED
@@ -41,7 +43,7 @@ SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that only subscribe to the loop. With the host composed, each may have its own process."""
+"""Nodes that only subscribe to the loop. In the host composed, each of them can have its own process."""
 
 NAMESPACE = "rths"
 
@@ -56,8 +58,8 @@ DEFAULTS: dict[str, dict[str, object]] = {
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
     """Return the names of an option by interface: one name ``everywhere``, or separate names in ``places``.
 
-    Further keys: ``metavar`` for the command line help; ``roles``, the nodes with this parameter if not all have
-    it, separated by spaces.
+    Further keys are ``metavar`` for the command line help and ``roles``: the nodes with this parameter, separated
+    by spaces, if not all nodes have it.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -238,7 +240,6 @@ class RunOptions:
 @dataclass(frozen=True)
 class Option:
     field: str
-    """Field of RunOptions."""
     name: str
     """Name at the interface: command-line or launch argument, parameter, or keyword."""
     spec: Spec
@@ -246,7 +247,6 @@ class Option:
     """``attrs.NOTHING`` for a required option."""
     metavar: str = ""
     roles: tuple[str, ...] = ()
-    """Nodes with this parameter; empty for all nodes."""
 
     @property
     def required(self) -> bool:
@@ -278,10 +278,10 @@ def default_of(name: str) -> object:
 
 
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
-    """Return RunOptions for ``values`` by their names at ``interface``; None means the default.
-
-    ``fixed``: fields that the interface sets without offering them. Paths are converted to text. Raises
+    """Return RunOptions for ``values`` by their names at ``interface``; None means the default. Raises
     ConfigError.
+
+    ``fixed`` are fields that the interface sets without offering them. Paths are converted to text.
     """
     known_options, data = options(interface), DEFAULTS.get(interface, {}) | fixed
     for name, value in values.items():
@@ -309,7 +309,7 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Characters. The middleware allows 255 for a topic or service, including axis, node and suffixes."""
+"""Largest number of characters. The middleware allows 255 for a topic or service with axis, node and suffixes."""
 
 
 def checked_namespace(name: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provenance of a recording: its run, and the code that computes it."""
+"""Provenance of a recording: its run, and the code of the test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def package_files() -> list[Path]:
 
 
 def files_of(module: str) -> list[Path]:
-    """Return the files of the outermost package of ``module``, or the module with its imports from its folder."""
+    """Return the files of the top-level package of ``module``.
+
+    For a single file, return the module and the modules that it imports from its folder.
+    """
     top = sys.modules.get(package_of(module))
     if folders := list(getattr(top, "__path__", ())):
         return [file for folder in folders for file in _below(Path(folder), ENDINGS)]
@@ -81,7 +84,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Return the version of this package, and in a checkout the commit, with a remark on changed files."""
+    """Return the version of this package. In a checkout, add the commit and a remark on changed files."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -111,9 +114,9 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return scenario (if ``recorded``), run id, host and version, as stored at the start.
+    """Return the information stored at the start: scenario (if ``recorded``), run id, host and version.
 
-    ``actuator_nodes`` is empty on the host embedded, ``engine`` on all other hosts.
+    ``actuator_nodes`` is empty in the host embedded, ``engine`` in all other hosts.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
@@ -141,9 +144,9 @@ def _section(text: str) -> str:
 
 @dataclass(frozen=True)
 class Code:
-    """Code that computes a scenario. ``names``: versions and hashes to display; ``files``: hashes by path.
+    """Code that computes a scenario. ``names`` are versions and hashes for display, ``files`` are hashes by path.
 
-    ``build`` is reported by the receiver at the port, or empty.
+    ``build`` is the build that the receiver at the port reported, or an empty string.
     """
 
     names: Mapping[str, str]

@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 PRIORITY = 60
-"""SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
+"""SCHED_FIFO priority of a process in the loop: above ordinary work, below threads of the kernel."""
 ABOVE = PRIORITY + 10
 """SCHED_FIFO priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""SCHED_FIFO priority of a thread in the loop's process that may wait for the loop."""
+"""SCHED_FIFO priority of a thread in the loop's process that can wait for the loop.
+%% rths_nodes/loop/realtime.py @(STARVING_S, KILLED_S)
+Longest CPU time without sleep under SCHED_FIFO before the loop aborts, and before the kernel kills the process, s.
+"""
 SWITCH_S = 1e-4
 """Time after which another Python thread yields to the loop, s."""
 
@@ -29,21 +32,21 @@ RESTED_S = 0.001
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File that bounds the wake-up time of processors while it is open: int32, us."""
+"""File that bounds the wake-up time of processors while the file is open: int32, us."""
 
 
 class Starving(RuntimeError):
-    """The process has used the processor too long without sleeping."""
+    """The process used the processor too long without sleep."""
 
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Real-time scheduling of this process at ``priority``; yields texts on refused settings.
+    """Set real-time scheduling of this process at ``priority``; yield texts on refused settings.
 
-    Every setting is optional, but without it latencies have a longer tail. All threads are changed, because
-    threads of the middleware do not inherit the scheduling. Not for lockstep: the kernel throttles a process at
-    full speed under SCHED_FIFO. A hanging process would block its processor: ``Starving`` is raised in it; if it
-    still hangs, the kernel ends it.
+    Every setting is optional, but latencies have a longer tail without it. All threads are changed, because
+    threads of the middleware do not inherit the scheduling. Do not use this in lockstep: the kernel throttles a
+    process at full speed under SCHED_FIFO. A process that hangs would block its processor. Therefore ``Starving``
+    is raised in it; if the process still hangs, the kernel kills it.
     """
     refused: list[str] = []
     if not wanted:
@@ -75,7 +78,6 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
 
 
 def step_back() -> None:
-    """Lower the calling thread's priority below the loop's, if the process has real-time scheduling."""
     if os.sched_getscheduler(0) == os.SCHED_FIFO and os.sched_getparam(0).sched_priority > BELOW:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BELOW))
 
@@ -92,7 +94,6 @@ def quick_switches() -> Iterator[None]:
 
 
 def _lock_memory(stack: ExitStack) -> str:
-    """Lock memory, unless a low limit would make allocations fail; return the reason if not locked."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
         return f"limit {limit // 1024} KiB, see `ulimit -l`"
@@ -104,9 +105,9 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors awake; return the reason of a refusal, or empty.
+    """Keep idle processors awake, because waking one delays each message to another process.
 
-    A message to another process wakes its processor while the sender waits.
+    Return the reason of a refusal, or an empty string.
     """
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
@@ -120,7 +121,7 @@ def _keep_awake(stack: ExitStack) -> str:
 def _guard(stack: ExitStack) -> None:
     """Limit the CPU time without sleep under real-time scheduling.
 
-    SIGXCPU for other reasons (RLIMIT_CPU, the operator) is passed to the previous handler.
+    A SIGXCPU with another cause (RLIMIT_CPU, the operator) is passed to the previous handler.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
@@ -145,10 +146,10 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin processes needed ``at_every_sample`` to one processor and other processes to the rest.
+    """Pin processes needed ``at_every_sample`` to one processor, and other processes to the remaining processors.
 
-    Only one node of the loop works at a time, and waking a process on the same processor takes 6 us instead of
-    26-57 us. An integrator step on another processor does not evict the loop's caches.
+    Only one node of the loop works at a time, and waking a process on the same processor takes 6 us instead of 26
+    to 57 us. An integrator step on another processor does not evict the loop's caches.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
-During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`) and passes it to the
-operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost, and no message waits for
-compression. ``close`` converts the journal to an indexed file; :func:`recover` does this after a crash.
-:func:`read` reads both.
+During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`), which reaches the
+operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost. No message waits for
+compression. ``close`` converts the journal to an indexed file; after a crash :func:`recover` does. :func:`read`
+reads both.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 FLUSH_INTERVAL = 0.1
-"""Longest time whose messages are lost if the recorder is killed, s."""
+"""Longest period whose messages can be lost if the recorder is killed, s."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -81,7 +81,7 @@ _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+
 
 
 def definition(kind: str) -> str:
-    """Definition of a message type and its nested types (MCAP ``ros2msg``). Raises ConfigError."""
+    """Return the definition of a message type and its nested types (MCAP ``ros2msg``). Raises ConfigError."""
     texts: dict[str, str] = {}
     waiting = [kind]
     while waiting:
@@ -98,7 +98,7 @@ def definition(kind: str) -> str:
 
 
 def type_hash(kind: str) -> str:
-    """Hash of an installed message type (``RIHS01_...``), or empty."""
+    """Return the hash of an installed message type (``RIHS01_...``), or an empty string."""
     package, name = _split(kind)
     file = _installed(package, f"{name}.json")
     hashes = json.loads(file.read_text(encoding="utf-8"))["type_hashes"] if file else []
@@ -156,7 +156,7 @@ class Topic:
 
     @property
     def of_test(self) -> bool:
-        """False for messages from other programs."""
+        """True if the messages belong to this package; False if other programs define them."""
         return self.type.startswith(f"{PACKAGE}/")
 
 
@@ -226,7 +226,7 @@ def _in_place(path: Path, file: FileIO) -> bool:
 class Writer:
     """Writes a recording into ``directory``, which it creates; not thread-safe.
 
-    ``information`` on the test (scenario, run id, versions) is written at once. Raises ConfigError if the
+    ``information`` about the test (scenario, run id, versions) is written at once. Raises ConfigError if the
     directory contains a recording or cannot be written, or if a message type is not installed.
     """
 
@@ -289,7 +289,7 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, first and last sample) and index the file; may be called again.
+        """Add the last ``information`` (outcome, first and last sample) and index the file. May be called again.
 
         Raises RecordingError; the written data can then be recovered.
         """
@@ -307,7 +307,7 @@ class Writer:
 class Bag:
     """A recording to read: its file and the information about the test.
 
-    ``notes`` describe missing data in an unfinished journal; ``size`` is the valid part of the file, bytes.
+    ``notes`` describe missing data in an unfinished journal. ``size`` is the length of the valid part, bytes.
     """
 
     path: Path
@@ -321,7 +321,7 @@ class Bag:
     def messages(self) -> Iterator[tuple[str, bytes, int]]:
         """Yield topic, CDR bytes and stamp (ns) of each message, in the order of writing.
 
-        Raises RecordingError for a damaged indexed file; damaged messages of a journal are skipped.
+        Raises RecordingError for a damaged indexed file. Damaged messages of a journal are skipped.
         """
         inventory = Inventory()
         unfinished = bool(self.notes)
@@ -340,7 +340,7 @@ class Bag:
 
 
 def read(path: Path | str) -> Bag:
-    """Open the recording at ``path``. A damaged journal is read with ``notes``. Raises ConfigError."""
+    """Open the recording at ``path``. Raises ConfigError. For a damaged journal, ``notes`` describe the damage."""
     file = recording(path)
     inventory = Inventory()
     try:
@@ -360,7 +360,6 @@ def read(path: Path | str) -> Bag:
 
 
 def _summarised(file: Path, inventory: Inventory) -> bool:
-    """Read the summary of a file; return False if there is none. Raises RecordingError."""
     if not has_summary(file):
         return False
     for opcode, content in summary(file):
@@ -369,7 +368,6 @@ def _summarised(file: Path, inventory: Inventory) -> bool:
 
 
 def _scan(file: Path, inventory: Inventory) -> int:
-    """Read all records of a file; return the number of lost bytes. Raises RecordingError."""
     with file.open("rb") as stream:
         contents = Contents(stream, stream.seek(0, 2))
         for _ in contents.taken(inventory.add):
@@ -411,11 +409,12 @@ def _bag(
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
-    """Index the journal of a killed recorder, in ``directory`` or as a file; a complete recording is not changed.
+    """Index the journal of a killed recorder, in ``directory`` or as a file. A complete recording is not changed.
 
-    Damaged parts are omitted and reported. With ``out`` the recording is created in that directory, and the
-    original is not changed. Raises ConfigError if there is no recording, if it is in use or was made by another
-    recorder, and if ``out`` already exists; RecordingError if the recording cannot be written.
+    Damaged parts are omitted and reported. With ``out``, the recording is created in the directory ``out``, and
+    the original is not changed. Raises ConfigError if there is no recording, if the recording is in use or was
+    made by another recorder, and if ``out`` contains a recording; RecordingError if the recording cannot be
+    written.
     """
     path = recording(directory)
     if out is not None:
@@ -447,7 +446,6 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
 
 
 def in_use(path: Path) -> bool:
-    """Return True if a recorder, or another recovery, has the file open."""
     with path.open("rb") as stream:
         return _locked(stream)
 
@@ -478,7 +476,6 @@ def _examined(path: Path) -> tuple[int, list[str]]:
 
 
 def _recovered_in(path: Path, directory: Path) -> Recovered:
-    """Recover ``path`` into ``directory``, and remove a new directory after a failure."""
     new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of a journal to a recording for rosbag2 tools, after a normal stop or a crash.
 
-A journal is an append-only MCAP file (https://mcap.dev/spec) without chunks, index and footer. All its complete
-records can be read, whenever the recorder stopped. :func:`index` copies them into an indexed file, writes
-``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal with the copy: a crash before that leaves
-the journal unchanged. A damaged indexed file is rebuilt in the same way; the original is kept.
+A journal is an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. All complete records
+can be read, at whatever point the recorder stopped. :func:`index` copies them into an indexed file, writes
+``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal with the copy. A crash before the
+replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way; the original is kept.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Described:
 
 
 class Inventory:
-    """Reads the records of a file, both in its index and between messages.
+    """Contents of a file, read from records of its index and records between messages.
 
-    ``counts``: messages by channel number; ``stated``: the counts in the index.
+    ``counts``: number of messages by channel number; ``stated``: the numbers according to the index.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Inventory:
         """Text of ``metadata.yaml`` without its head, as stored in an indexed file."""
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Read a record. Raises ValueError if it is damaged, or belongs to an unknown channel."""
+        """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
         if opcode == Opcode.MESSAGE:
             if len(content) < MESSAGE.size:
                 raise ValueError("message without its head")
@@ -112,10 +112,9 @@ def _offered(text: str) -> list[dict[str, object]]:
 
 
 METADATA_VERSION = 9
-"""Version of ``metadata.yaml`` in rosbag2."""
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Bytes lost through one damaged byte: a tenth of a second at 1024 Hz. Larger chunks save 2 % of the file."""
+"""Number of bytes lost through one damaged byte: 0.1 s at 1024 Hz. Larger chunks would save 2 % of the file."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
 """Largest number of bytes after the last complete record that an interrupted write can leave."""
@@ -123,8 +122,6 @@ _TORN = 1 << 16
 
 @attrs.frozen
 class Recovered:
-    """Result of :func:`recover`; ``notes`` describe damage and side effects."""
-
     messages: int
     lost_bytes: int
     was_complete: bool
@@ -157,7 +154,6 @@ class _Copy:
         return self._found.information
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Copy one record. Raises ValueError if it is invalid."""
         self._found.add(opcode, content)
         if opcode == Opcode.MESSAGE:
             number, sequence, stamp, published = MESSAGE.unpack_from(content)
@@ -185,7 +181,6 @@ class _Copy:
         self._writer.add_metadata(INFORMATION, dict(information))
 
     def finish(self, file_name: str) -> str:
-        """Complete the file, which will be named ``file_name``; return the text of ``metadata.yaml``."""
         bag = self._bag_metadata(file_name)
         distribution = self._found.distribution
         self._writer.add_metadata(ROSBAG2, {"serialized_metadata": dump(bag), "ROS_DISTRO": distribution})
@@ -233,8 +228,8 @@ def _topic_metadata(described: Described) -> dict[str, object]:
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
     """Copy the complete records of ``path`` into an indexed file, which replaces ``path`` or is ``target``.
 
-    If ``recovering``, losses are recorded in its information. Needs constant memory, and disk space for the copy.
-    Raises RecordingError; ``path`` is then unchanged.
+    If ``recovering``, the information of the file lists losses. Needs constant memory, and disk space for the
+    copy. Raises RecordingError; ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)

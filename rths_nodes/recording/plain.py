@@ -21,14 +21,15 @@ from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.recording.records import reason
 
 END = "..."
-"""Last line of a complete file."""
 
 T = TypeVar("T")
 _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace the file at ``path`` with ``text``, atomically, also in a crash. Raises OSError (file unchanged)."""
+    """Replace the file at ``path`` with ``text``, atomically, also in a crash. Raises OSError; the file is then
+    unchanged.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:
@@ -67,7 +68,7 @@ def read(cls: type[T], path: Path, version: int) -> T:
 
 
 def plain(value: object) -> Any:
-    """Convert ``value`` for YAML: mappings, lists, numbers, strings; convert other types to strings."""
+    """Convert ``value`` to mappings, lists, numbers and strings for YAML. Other types become strings."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -89,7 +90,7 @@ def _kinds(cls: type) -> Mapping[str, object]:
 
 
 def built(cls: type[T], data: object, path: str) -> T:
-    """Build a record of ``cls``. Raises one ConfigError for all unknown and missing keys and wrong types."""
+    """Build a record of ``cls``. Raises one ConfigError for all unknown keys, missing keys and wrong types."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
     fields_by_name = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
@@ -143,7 +144,7 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 
 def _scalar(kind: Any, value: Any, path: str) -> object:
-    """Check a string, flag or number. A number may be NaN (missing measurement), but not infinite."""
+    """Check a string, flag or number. A number can be NaN (missing measurement), but not infinite."""
     right = type(value) is kind or (kind is float and type(value) is int)
     if not right or (kind is float and math.isinf(value)):
         raise ConfigError(f"{path} = {show(value)}: must be {_WORDS[kind]}")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File of a procedure, ``procedure.yaml`` next to the recordings of its rungs, rewritten after every act.
+"""File of a procedure: ``procedure.yaml`` next to the recordings of its rungs, rewritten after every act.
 
-It is replaced atomically. Numbers are in SI units, times in ISO 8601 with their UTC offset. The last line ends the
-YAML document (``...``); a truncated file lacks this line. During a procedure a locked file reserves space, so that
-the end can be recorded on a full disk.
+The file is replaced atomically. Numbers are in SI units, times in ISO 8601 with their UTC offset. The last line
+ends the YAML document (``...``); a truncated file lacks this line. During a procedure a locked file reserves
+space, so that the end can be recorded on a full disk.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from rths_nodes.recording.records import RecordingError, reason
 FILE = "procedure.yaml"
 ROOM = f".{FILE}.room"
 LEAST_ROOM = 1 << 18
-"""Minimum reserved space, bytes; for a longer record, twice its size."""
+"""Smallest reserved space, bytes. The space for a longer record is twice the size of the record."""
 VERSION = 1
-"""Version of the file layout; a file with another version is refused."""
 HEAD = (
     "# The record of this test: written by rths_nodes after every act, not to be edited.\n"
     "# SI units (m, N, s), by the names of the axes; times with their offset from UTC.\n"
@@ -48,7 +47,7 @@ class RecordFile:
     def write(self, record: ProcedureRecord, last: bool = False) -> Path:
         """Write ``record`` atomically; return the path. The ``last`` write uses the reserved space.
 
-        Raises ConfigError if the first write fails, and RecordingError later; the old file is unchanged.
+        Raises ConfigError if the first write fails, and RecordingError later. The old file is then unchanged.
         """
         with self._lock:
             try:
@@ -68,7 +67,7 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """Reserve space. The first reservation must succeed; the last write reports a later failure."""
+        """Reserve space. The first reservation must succeed; if a later one fails, the last write reports it."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
             with contextlib.suppress(OSError):  # a file system may not support locks
@@ -114,9 +113,10 @@ def of_recording(path: Path | str) -> OfProcedure | None:
 
 
 def last_moving(folder: Path | str) -> Path | None:
-    """Return the recording of the last rung in ``folder`` that moved the rig, or of the last rung if none did.
+    """Return the recording of the last rung in ``folder`` that moved the rig or, if none did, of the last rung.
 
-    Return None if the test ended before any motion, because a simulator's result is not the result of the test.
+    Return None if the test ended before any motion, because the result of a simulator is not the result of the
+    test.
     """
     folder = Path(folder)
     record = read(folder)
@@ -127,5 +127,4 @@ def last_moving(folder: Path | str) -> Path | None:
 
 
 def read(folder: Path | str) -> ProcedureRecord:
-    """Read the record in ``folder``. Raises ConfigError with the path and all problems of the file."""
     return plain.read(ProcedureRecord, Path(folder) / FILE, VERSION)

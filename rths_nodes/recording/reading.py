@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of a recording to a Run, without ROS and without the components of the test.
 
-Message layouts come from the recorded definitions; names of degrees of freedom and internal quantities come from
+Message layouts come from the recorded definitions. Names of degrees of freedom and internal quantities come from
 TestState and NodeStatus.
+%% rths_nodes/recording/reading.py @(_LENGTHS, _TRIED)
+Number of message lengths that are tried for a layout, and number of messages that are tried for each length.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ _LENGTHS, _TRIED = 4, 8
 """Number of message lengths tried for a layout, and of messages tried for each."""
 
 BATCH = 4096
-"""Messages of a stream that are unpacked together."""
+"""Number of messages of a stream that are unpacked together.
+%% rths_nodes/recording/reading.py @(SPARSE, SILENT)
+Largest length of a history: a multiple of the number of received messages, and additional samples. A damaged
+number beyond this length does not extend the history."""
 SPARSE, SILENT = 10, 100_000
 """Largest length of a history: multiple of the number of received messages, plus samples. A larger, damaged number
 does not extend the history."""
@@ -76,7 +81,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
     """Return the fields of the messages of the streams ``names``, in the order of the message numbers.
 
-    Raises ConfigError if a stream is damaged, or lacks messages from 0 on.
+    Raises ConfigError if a stream is damaged or incomplete.
     """
     recording = bag.read(os.fspath(path))
     waiting: dict[str, list[bytes]] = {name: [] for name in names}
@@ -110,8 +115,6 @@ def _why_no_test(recording: bag.Bag) -> str:
 
 
 class _Contents:
-    """Data from the messages of a recording; keys are the last parts of the topic names."""
-
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
         self._waiting: dict[str, list[bytes]] = {
@@ -128,7 +131,6 @@ class _Contents:
         self._far: dict[str, tuple[int, int]] = {}
 
     def add(self, topic: str, data: bytes) -> None:
-        """Store a message. Raises ValueError if a stream contradicts its definition."""
         if (waiting := self._waiting.get(topic)) is not None:
             waiting.append(data)
             if len(waiting) == BATCH:
@@ -284,7 +286,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
     """Return the checked scenario of a recording. Raises ConfigError that begins with ``origin``.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
-    kept as recorded; building them raises an error with the reason.
+    kept as recorded; an attempt to build them raises an error with the reason.
     """
     data = parse(text, origin)
     if not isinstance(data, Mapping):
@@ -329,12 +331,12 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 class StreamLayout:
     """Layout of a recorded stream, from the definition ``text`` and the lengths in ``message``.
 
-    Raises ValueError if the message contradicts it, or if a field is neither a number nor an array of numbers.
+    Raises ValueError if the message contradicts the definition, or if a field is neither a number nor an array of
+    numbers.
     """
 
     def __init__(self, text: str, message: bytes) -> None:
         self._fields: list[tuple[str, str, int]] = [("encapsulation", "V4", 0)]
-        """Name, format and offset of each number or array of numbers."""
         self._size = len(ENCAPSULATION)
         self._counts: dict[str, int] = {}
         try:

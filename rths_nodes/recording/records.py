@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete records of an MCAP file (https://mcap.dev/spec), which may be finished, truncated or damaged."""
+"""Complete records of an MCAP file (https://mcap.dev/spec), which can be finished, truncated or damaged."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 PACKED = "{0}: is compressed as a file, which cannot be read: unpack it with `unzstd {0}`"
 LIBRARY = "rths_nodes"
 INFORMATION = "rths_nodes"
-"""Name of the metadata records with information on a recording; later records update the first."""
+"""Name of the metadata records with information about a recording. Later records update earlier records."""
 ROSBAG2 = "rosbag2"
 RECORD = struct.Struct("<BQ")
 """Opcode and length, at the beginning of each record."""
 MESSAGE = struct.Struct("<HIQQ")
 """Channel, sequence, log time and publish time, at the beginning of a message."""
 LARGEST_CHUNK = 1 << 28
-"""Largest unpacked chunk, bytes; recorders write far smaller chunks."""
+"""Largest unpacked chunk, bytes. Recorders write far smaller chunks."""
 _CHECKSUM = 4
-"""Length of the checksum at the end of the data, bytes; the checksum is zero if absent."""
+"""Length of the checksum at the end of the data, bytes. A checksum of zero means none."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
 _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
 
 class RecordingError(RuntimeError):
-    """Recording failed or cannot be read; the message has path and reason."""
+    """Recording failed or cannot be read. The message has the path and the reason."""
 
 
 def reason(error: OSError) -> str:
@@ -48,7 +48,7 @@ def reason(error: OSError) -> str:
 
 
 def recording(path: Path | str) -> Path:
-    """Return the MCAP file of a recording; ``path`` is the file or its directory. Raises ConfigError."""
+    """Return the MCAP file of a recording. ``path`` is the file or its directory. Raises ConfigError."""
     path = Path(path)
     try:
         if path.is_dir():
@@ -109,8 +109,6 @@ def _footer(stream: IO[bytes]) -> Footer | None:
 
 
 class _Whole(ReadDataStream):  # type: ignore[misc]
-    """Stream that raises if fewer bytes are available than requested."""
-
     def read(self, length: int) -> bytes:
         data = bytes(super().read(length))
         if len(data) < length:
@@ -119,7 +117,7 @@ class _Whole(ReadDataStream):  # type: ignore[misc]
 
 
 def parsed(record: Any, content: bytes) -> Any:
-    """Parse a record of ``mcap.records``. Raises ValueError if it is incomplete."""
+    """Parse a record of ``mcap.records``. Raises ValueError if the record is incomplete."""
     try:
         return record.read(_Whole(BytesIO(content)))
     except Exception as error:  # e.g. struct.error, UnicodeDecodeError, EndOfFile
@@ -168,9 +166,10 @@ def _named(path: Path, index: MetadataIndex) -> bytes:
 class Contents:
     """Records of the data section of an MCAP file, including chunks, up to the end of its complete part.
 
-    Iterate once: opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is skipped
-    instead. ``size`` is the valid part of the file, bytes. Available afterwards: ``damage`` as text, ``end`` of
-    the complete part, and ``lost_bytes``, which were skipped or follow the end.
+    Iterate once for opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is skipped.
+    ``size`` is the length of the valid part of the file, bytes. After the iteration, ``damage`` describes the
+    damage, ``end`` is the end of the complete part, and ``lost_bytes`` counts bytes that were skipped or follow
+    the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
@@ -195,7 +194,9 @@ class Contents:
         self.lost_bytes += self._size - self.end
 
     def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
-        """Yield the records accepted by ``take``. A record refused with ValueError is damaged and skipped."""
+        """Yield the records that ``take`` accepts. A record that ``take`` refuses with ValueError is damaged and
+        skipped.
+        """
         refused = 0
         for opcode, content in self:
             try:

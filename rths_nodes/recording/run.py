@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run: the arrays of a test with its scenario, indices and timing, without ROS."""
+"""Arrays of a test with its scenario, indices and timing, without ROS."""
 
 from __future__ import annotations
 
@@ -33,19 +33,18 @@ from rths_nodes.loop.scenario.schema import Scenario
 Flags = NDArray[np.uint32]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
-"""Fields of a Target that describe a model of which only a part is sent."""
+"""Fields of a Target with the energies of a model of which only a part is published."""
 ELSEWHERE = "elsewhere"
 """Host of an imported test, and type of its unknown parts."""
 _ROWS = 1 << 16
-"""Initial number of rows of a table; it is doubled as needed, because a long test may stop early."""
 
 
 @dataclass(eq=False)
 class Loads:
-    """Force axes ``names`` of a Run; arrays ``(n, n_force)``, of samples 0 ... n-1.
+    """Data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` of samples 0 ... n-1.
 
-    ``target`` and ``command`` in N, NaN while the axis was held; ``held`` is the displacement command (m) then,
-    NaN in force mode. ``force``, ``true_force`` in N; ``displacement``, ``true_displacement`` in m.
+    ``target`` and ``command`` (N) are NaN while the axis was held. ``held`` is the displacement command (m) then,
+    NaN in force mode. ``force`` and ``true_force`` are in N, ``displacement`` and ``true_displacement`` in m.
     """
 
     names: tuple[str, ...]
@@ -141,14 +140,13 @@ class Run:
     metrics: Data = field(default_factory=dict)
     timing: Data = field(default_factory=dict)
     integrator: Data = field(default_factory=dict)
-    """The integrator's own results, nested by name."""
     updating_names: tuple[str, ...] = ()
     updating_time: Array = field(default_factory=lambda: EMPTY)
     updating: Array = field(default_factory=lambda: np.zeros((0, 0)))
     """Quantities of learning copies ``(n, len(updating_names))`` after the samples at ``updating_time``."""
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
-    """Data of the force axes, which the other arrays omit, or None."""
+    """Data of the force axes, which the other arrays omit; None without force axes."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -157,7 +155,6 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """Outcome of the recording: ``finished``, ``held``, ``tripped`` or another one."""
         return self.information.get("outcome", "unknown")
 
     @property
@@ -168,7 +165,7 @@ class Run:
 
     @property
     def incomplete(self) -> str:
-        """Number and range of the missing samples, as text; empty for a complete recording."""
+        """Text with number and range of the missing samples; empty for a complete recording."""
         numbers = np.flatnonzero(self.missing)
         if not len(numbers):
             return ""
@@ -176,7 +173,7 @@ class Run:
 
     @property
     def in_lockstep(self) -> bool:
-        """True if no clock was used: computing times are then unrelated to a servo period."""
+        """True if the test ran without a clock. Computing times are then unrelated to a servo period."""
         return self.information.get("pace") == LOCKSTEP
 
     @property
@@ -189,7 +186,7 @@ class Run:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a completed test is not valid: ``not valid: 55 % bridged (at most 2 %)``; else empty."""
+        """Reason why a finished test is not valid, or an empty string."""
         return self.late.not_valid(len(self.time) - 1) if self.outcome == "finished" else ""
 
     @property
@@ -210,7 +207,6 @@ class Run:
         return rates
 
     def arrays(self) -> dict[str, Array]:
-        """Return all histories by name; force axes as ``loads.force``."""
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         loads = {} if self.loads is None else vars(self.loads)
         return arrays | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
@@ -236,7 +232,7 @@ class _Table:
 
 
 def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the indices of the longest sequence of ``usable`` samples ``(n,)``; analyses do not bridge gaps."""
+    """Return the indices of the longest sequence of ``usable`` samples ``(n,)``. Analyses do not bridge gaps."""
     if not usable.any():
         return np.arange(0)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], usable, [False]))))
@@ -245,10 +241,10 @@ def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fields: Any) -> Run:
-    """Build a Run from the recorded messages: ``rows`` by stream and field, one for each sample or step.
+    """Build a Run from recorded messages: ``rows`` by stream and field, one row for each sample or step.
 
-    Missing samples are NaN. The Run uses these arrays without copying. ``fields`` are its other fields: names,
-    information, metrics, timing.
+    Missing samples are NaN. The Run uses these arrays without a copy. ``fields`` are the other fields of the Run:
+    names, information, metrics, timing.
     """
     rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
@@ -333,7 +329,7 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Store the first histories by stream and field (energies in one array), per sample or step."""
+        """Store all histories of the first samples by stream and field, with the energies in one array."""
         target = dict(rows["target"])
         energies = target.pop("energies")
         columns = {name: energies[:, index : index + 1] for index, name in enumerate(ENERGIES)}
@@ -416,7 +412,7 @@ class Collector:
 
 
 def measurement_of(run: Run, sample: int) -> Measurement:
-    """Return Measurement ``sample`` of a Run; force axes follow the other axes, auxiliary channels are omitted."""
+    """Return Measurement ``sample`` of a Run, without auxiliary channels. Force axes come last."""
     rows = [values[sample] for values in (run.displacement, run.force, run.command)]
     if (loads := run.loads) is not None:
         applied = np.where(np.isnan(loads.held[sample]), loads.command[sample], loads.held[sample])

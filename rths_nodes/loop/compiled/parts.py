@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the loop over kernels for a scenario (kernels, constants, first states), or the reason for none."""
+"""Parts of the loop over kernels for a scenario: kernels, constants and first states, or a reason why they are
+missing.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from rths_nodes.numerical.observation import Observation
 
 
 class Parts(NamedTuple):
-    """A loop over kernels, ready to run once. States are updated in place."""
+    """Parts of a loop over kernels, for one run, which updates the states in place."""
 
     kind: Kind
     kernels: Mapping[str, Function]
@@ -46,12 +48,11 @@ class Parts(NamedTuple):
     chance: object
     """Random numbers of a controller, by step."""
     noise: list[Noise | None]
-    """Sensor noise, by axis."""
     channel_noise: Noise | None
     target: Target
     measured: Measurement
     true: Measurement
-    """Target 0, Measurement 0 and the true state of Measurement 0."""
+    """Target 0, Measurement 0 and the true state at Measurement 0."""
     monitor: MonitorStage
 
     @property
@@ -83,7 +84,6 @@ class _Gathered:
         self._facts: Data = {}
 
     def parts(self) -> Parts:
-        """Return all parts. Raises Resists."""
         self._refuse()
         stage = NumericalStage(self._a)
         target = stage.first()
@@ -127,7 +127,6 @@ class _Gathered:
         return Resists(f"{family}.type = {types[family]!r}: has no kernel")
 
     def _owner(self, name: str) -> str:
-        """Return the part of the scenario to which a constant or a state of the loop belongs."""
         group, _, number = name.rpartition("_")
         if group in ("of_actuator", "rig"):
             axis = list(self._scenario.axes)[int(number)]
@@ -265,7 +264,6 @@ class _Gathered:
         self._facts |= {"coupled_law": bound.coupled, "shown": tuple(counts), "renewed": bound.renewed is not None}
 
     def _rig(self) -> tuple[Measurement, Measurement]:
-        """Add rig, converters, transport and sensors; return Measurement 0 and its true state."""
         rig: Any = self._port.rig
         n, port = len(self._scenario.axes), self._a.port
         coupled = not isinstance(rig, SeparateAxes)
@@ -359,7 +357,6 @@ class _Gathered:
         return monitor
 
     def _control(self) -> tuple[object, object]:
-        """Add the controller of the rig's inputs; return ground motion and random numbers by step."""
         controller = self._a.controller
         self._facts["control"] = controller is not None
         if controller is None:

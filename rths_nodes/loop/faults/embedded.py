@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference host with faults: the same order, but Targets and Commands may be late or lost.
+"""Reference host with faults. The order is the same, but Targets and Commands can be late or lost.
 
-Targets and Commands pass through a stream with faults. The compensator bridges a missing Target, the rig a missing
-Command. Sensor faults change the measurement.
+The compensator bridges a missing Target, the rig a missing Command. Sensor faults change the measurement.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class FaultyLoop(Loop):
         self.put_in(faults)
 
     def put_in(self, faults: Sequence[Fault]) -> None:
-        """Replace the faults from the next sample on. No effect of the earlier faults is pending."""
         scenario, codec = self.scenario, self.assembly.codec()
         check(faults, scenario, "embedded", "lockstep", recorded=False)
         rate, seed = scenario.servo_rate, scenario.seed
@@ -64,7 +62,7 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """Return True: Commands beyond a limit are not created, and stream faults are invisible to other nodes."""
+        """Return True: Commands beyond a limit are not created, and nodes do not see faults of a stream."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:

@@ -2,8 +2,8 @@
 """Injected faults, parsed from ``--fault KIND@TIME[:ARGUMENTS]`` (table: doc/faults.md).
 
 Streams: target (integrator to compensator), command (compensator to actuator), measurement (actuator to both).
-``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies them
-to nodes: a process is killed or suspended; in the host composed, a node is no longer scheduled.
+``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies faults
+to nodes: it kills or suspends a process, or stops scheduling a node of the host composed.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ POISONED = {
     "command": ("command", "target", "auxiliary"),
     "measurement": ("displacement", "force", "auxiliary"),
 }
-"""Fields that may be set to a value that is not finite; the default is first."""
+"""Fields that a fault can set to a value that is not finite, by stream; the default is first."""
 
 
 def kind_of(fault: Fault) -> str:
@@ -227,7 +227,6 @@ def _check_embedded(kind: str, fault: Fault, scenario: Scenario) -> None:
 
 
 def parse(text: str) -> Fault:
-    """Parse ``KIND@TIME[:ARGUMENTS]`` into a class of KINDS. Raises ConfigError."""
     head, _, arguments = text.partition(":")
     kind, sign, time = head.partition("@")
     if not sign:

@@ -47,7 +47,7 @@ class AxesByMode:
 
     @property
     def energy_scale(self) -> Array | None:
-        """Ratio of the structure's energy to the specimen's, by moved axis; None without scale models."""
+        """Energy ratio of structure to specimen, by moved axis; None without scale models."""
         scales = self.similitude[: len(self.moved_axes)]
         return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
@@ -55,7 +55,8 @@ class AxesByMode:
     def stop_groups(self) -> tuple[int, ...]:
         """Group number of each axis, in order. Axes of one group move one specimen and stop together.
 
-        Axes of a coupled rig form one group. Otherwise the setup declares groups, by default one for all its axes.
+        Axes of a coupled rig form one group. For other rigs the setup declares groups, by default one group for
+        all axes.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
@@ -131,7 +132,6 @@ def _check_scales(scenario: Any, name: str) -> None:
 
 
 def _check_vertical(scenario: Any, name: str) -> None:
-    """Check that a vertical load has an inclining actuator, and limits with room for its inclination."""
     axis = scenario.axes[name]
     law, limits, path = axis.force_control.law, axis.limits, f"axes.{name}.load.vertical"
     length = None if law.column is None else law.column.actuator_length
@@ -153,7 +153,6 @@ def _check_vertical(scenario: Any, name: str) -> None:
 
 
 def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
-    """Check that nodes close the force loops if the port transmits only displacements."""
     port = scenario.port
     for name in forced:
         if scenario.axes[name].force_control.closed_by != CONTROLLER or port.cannot_be_built:

@@ -6,11 +6,11 @@ tau is the time since the change of mode, F_0 the force measured at the change:
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    linear between its rows; first row from tau = 0 on, last row to the end
 
-The load V of an actuator inclined by an angle b is V / cos b along the actuator, cos b = L / sqrt(L^2 + u^2), at
-the drift u of its head. This is the target of the axis for a vertical load V.
+An actuator inclined by an angle b has the load V / cos b along its axis, where V is the vertical load. The drift u
+of its head determines cos b = L / sqrt(L^2 + u^2).
 
-The rate of both targets is limited to a fraction of the force rate limit, e.g. from F_0 to the first row of a
-table.
+The rate of both targets is limited to a fraction of the force rate limit, for example on the way from F_0 to the
+first row of a table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import evolved, flag, matrix, number, params
 
 SHARE = 0.9
-"""Fraction of the force rate limit for targets; the rest is reserved for rounding and for catching up."""
+"""Fraction of the force rate limit for targets. The rest is for rounding and for catching up."""
 
 STEEPEST = 1.875
 """Largest slope of s(x)."""
@@ -31,7 +31,7 @@ STEEPEST = 1.875
 
 @params
 class Load:
-    """The force target of an axis, with the sign of the axis' measured forces."""
+    """Force target of an axis, with the sign of the measured forces of this axis."""
 
     value: float | None = number(
         "target force, in the scale of the structure; left out: see table",
@@ -121,7 +121,7 @@ class Load:
 
 
 class LoadHistory:
-    """Force target of one axis, sample by sample, in plain floats; ``dt`` s."""
+    """Force target of one axis, sample by sample, in plain floats; ``dt`` in s."""
 
     def __init__(self, params: Load, force_rate: float, dt: float) -> None:
         self._p, self._step = params, SHARE * force_rate * dt
@@ -133,7 +133,7 @@ class LoadHistory:
         self._first = self.target = force
 
     def step(self, after: float) -> float:
-        """Return the target (N) at ``after`` s since the change of mode. Call it for successive samples."""
+        """Return the target (N) ``after`` s since the change of mode. Call it for successive samples."""
         away = self._wanted(after) - self.target
         self.target += max(-self._step, min(self._step, away))
         return self.target

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each function returns an ordinary scenario with its own hash, which an operator arms.
+Each rehearsal is an ordinary scenario with its own hash, which an operator arms.
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
-"""Levels on channels that exist only on a real rig."""
 OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicate"}
-"""Monitor settings without a corridor, whose bands are valid only at the full level in real time."""
+"""Monitor settings without a corridor, because its bands are valid only at the full level in real time."""
 
 SHARE_OF_STROKE = 0.05
-"""Amplitude of the cycle for rate dependence without an elastic limit, as a fraction of the stroke."""
+"""Amplitude of the cycle that shows rate dependence, as a fraction of the stroke, if there is no elastic limit."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
-"""Largest division of a sample in slower motion of the specimen."""
 SAME_FORCE = 0.01
-"""Largest relative rms difference of the forces of a rate-independent specimen."""
+"""Largest relative rms difference between forces of a rate-independent specimen."""
 
 
 def simulated(scenario: Scenario) -> Scenario:
-    """Return the test on a simulator, without injected faults. Raises ConfigError without models."""
+    """Return the test on a simulator, without injected faults. Raises ConfigError if models are missing."""
     data, real = scenario.data(), not scenario.port.builds_axes
     port = {} if real else data["port"]
     data["port"] = port | {
@@ -89,7 +87,7 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test on a rig slower by ``ratio``, equally long in the structure's time. Raises ConfigError."""
+    """Return the test on a rig slower by ``ratio``; the structure's time is unchanged. Raises ConfigError."""
     if ratio == 1:
         return scenario
     changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]
@@ -97,7 +95,9 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation times ``level`` (above 0). Raises ConfigError if it cannot be scaled."""
+    """Return the test with its excitation multiplied by ``level`` (above 0). Raises ConfigError if this is
+    impossible.
+    """
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")
     if level == 1.0:
@@ -140,7 +140,6 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
 
 
 def hash_of(scenario: Scenario, program: str = "") -> str:
-    """Return the hash of a scenario and of the ``program`` that computes it."""
     return scenario.whole_hash(program)
 
 
@@ -176,10 +175,10 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
 
 
 def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
-    """Return the relative rms change of a specimen's force when it moves slower by ``ratio``.
+    """Return the relative rms change of the force of a specimen that moves slower by ``ratio``.
 
     The force is compared over the second cycle of a sine of ``amplitude`` (m) and ``CYCLE_HZ``. The result is NaN
-    if it cannot be computed.
+    if the force cannot be computed.
     """
     parts = min(math.ceil(ratio), FINEST)
     fast = _cycle(params, amplitude, 1, 1.0)
@@ -189,7 +188,7 @@ def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
 
 
 def _cycle(params: AnyParams, amplitude: float, parts: int, ratio: float) -> Array:
-    """Return the force ``(CYCLE_SAMPLES,)`` N over the second cycle, with each sample divided into ``parts``."""
+    """Return the force ``(CYCLE_SAMPLES,)`` N over the second cycle, with ``parts`` steps per sample."""
     count = 2 * CYCLE_SAMPLES * parts
     angle = 2.0 * np.pi * np.arange(1, count + 1) / (CYCLE_SAMPLES * parts)
     displacement = amplitude * np.sin(angle)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig file: the rig on which a scenario is tested.
 
-It contains the port, and channels, limits and specimen scale of each axis, which replace the scenario's values
-(:func:`on_rig`). The result is an ordinary scenario. The recording contains it completely, without the file.
+A rig file contains the port, and channels, limits and specimen scale of each axis. They replace the values of the
+scenario (:func:`on_rig`). The result is an ordinary scenario; its recording does not need the rig file.
 """
 
 from __future__ import annotations
@@ -180,7 +180,6 @@ class RigFile:
 
 
 def check_engine(engine: str, port: OfPortParams) -> None:
-    """Raise ConfigError for the executive if ``port`` drives a real rig."""
     if engine == EXECUTIVE and not (port.builds_axes or port.emulator or port.stand_in):
         raise ConfigError(
             f"engine = {engine!r}: port.type = {type(port).type_name!r} drives a real rig, which is refused until "
@@ -204,7 +203,9 @@ class RigHead:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return ``data`` on ``rig``; the build checks invalid parts. Raises ConfigError if ``data`` does not fit."""
+    """Return ``data`` on ``rig``; invalid parts are left to the build. Raises ConfigError if ``data`` does not
+    fit.
+    """
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)
@@ -251,7 +252,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
-    """Raise ConfigError for ``changed`` limits, by axis, that exceed limits of the rig file in ``data``."""
+    """Raise ConfigError for ``changed`` limits, by axis, that exceed the limits of the rig file in ``data``."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
@@ -279,7 +280,6 @@ def _explicit_values(built: object) -> dict[str, object]:
 
 
 def _beside(before: object, values: Mapping[str, object]) -> object:
-    """Merge the rig's ``values`` into the section ``before``; return other data unchanged."""
     return opened(before) | dict(values) if is_section(before) else before
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario, with one checked section per component of the loop."""
+"""The scenario: one checked section per component of the loop."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from rths_nodes.numerical.observation import check_names
 
 @params
 class SoftStart:
-    """A sine whose amplitude rises, stays constant and falls, the same for all axes, in the rig's time."""
+    """A sine with the same amplitude on all axes, which rises, stays constant and falls, in the rig's time."""
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
@@ -76,7 +76,7 @@ class SoftStart:
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
         """Return displacement (m), velocity, acceleration and flags of all Targets, ``(steps + 1,)`` each.
 
-        The last Target is the start of the test: at rest at zero.
+        The last Target is the start of the test, at rest at zero.
         """
         times = step * np.arange(self.steps(step) + 1)
         fallen = self.duration + self.fall_time
@@ -107,22 +107,23 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields shared by several nodes, and part of the hash, in addition to names, limits and port of the axes."""
+"""Fields that several nodes share. The hash contains them, and names, limits and port of the axes."""
 
 LONGEST_FORCE_LEAD = 0.1
 """Longest time of the linear extrapolation of a force, s."""
 
 ALL_AXES = ("axes", "rig", "port", "setup")
-"""Sections whose components use all axes; other components use displacement axes only."""
+"""Sections whose components use all axes. Other components use displacement axes only."""
 
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
 LAST_SAMPLE = 2**32 - 1
-"""Largest sample number in messages: 32 bits."""
+"""Largest number of a sample in messages, which use 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Bytes. File names consist of this name, time, process and suffixes, and have at most 255 bytes."""
+"""Largest number of bytes. File names consist of this name, time, process and suffixes, and have at most 255
+bytes."""
 
 
 @params
@@ -256,7 +257,6 @@ class Scenario(AxesByMode):
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
 
     def _validate_similitude(self) -> None:
-        """Check that all numbers of a rig pass through the setup; others would keep the specimen's scale."""
         for noun in ("rig", "semi_active"):
             passes = noun == "rig" and self.rig is not None and self.rig.to_scale
             if getattr(self, noun) is not None and self.scaled and not passes:
@@ -294,7 +294,9 @@ class Scenario(AxesByMode):
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raise ConfigError if a component or part of ``section`` refuses this test; ``parts``: if known."""
+        """Raise ConfigError if a component or part of ``section`` refuses this test. ``parts`` saves their
+        computation.
+        """
         problems = Problems()
         for path, part, context in parts or self.parts():
             if path == section or path.startswith(f"{section}."):
@@ -351,7 +353,7 @@ class Scenario(AxesByMode):
 
     @property
     def samples_per_step(self) -> int:
-        """Servo samples n per integration step: ``substeps``, or more on a slower time axis."""
+        """Servo samples n per integration step: ``substeps``, multiplied by ``time_ratio``."""
         return round(self.substeps * self.time_ratio)
 
     @property
@@ -360,7 +362,7 @@ class Scenario(AxesByMode):
 
     @property
     def transport_samples(self) -> int:
-        """Samples until a Command takes effect: hops and port."""
+        """Number of samples, in hops and port, until a Command takes effect."""
         return self.hops.depth + self.port.transport_samples
 
     @property
@@ -400,7 +402,9 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run_id: str) -> str:
-        """Return the hash of scenario and run, with contents of named files, because paths differ by machine."""
+        """Return the hash of scenario and run. Named files count by content, because paths differ between
+        machines.
+        """
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run_id]

@@ -11,13 +11,13 @@ REAL_RIG = "REAL RIG"
 
 
 def axis_names(scenario: Scenario) -> dict[str, str]:
-    """Return display names of the axes: ``north (story_1)`` if the rig file has another name."""
+    """Return the display names of the axes: ``north (story_1)`` if the rig file has another name."""
     called = {name: axis.rig_axis.name if axis.rig_axis else name for name, axis in scenario.axes.items()}
     return {name: name if title in ("", name) else f"{title} ({name})" for name, title in called.items()}
 
 
 def simulation(scenario: Scenario | RigFile) -> str:
-    """Return ``simulated``, ``emulated`` if another program replaces the rig, or an empty text for a real rig."""
+    """Return ``simulated``, ``emulated`` if a program replaces the rig, or an empty string for a real rig."""
     port = scenario.port
     if port.builds_axes:
         return SIMULATED

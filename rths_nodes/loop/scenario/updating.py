@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Section ``updating``: copies of the specimen in the structure, and the estimation of their parameters.
 
-In ``shadow`` the test does not depend on the estimates. In ``used`` the copies follow them, on a simulated rig
-only.
+In mode ``shadow`` the test does not depend on the estimates. In mode ``used``, for simulated rigs only, the copies
+follow the estimates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rths_nodes.mechanics.updating.step import IDENTIFIED, LAWS, PERIOD, Setting
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Quantities recorded in addition to the parameters; the last is a number of ``WORDS`` in
+"""Quantities recorded in addition to the parameters. The last quantity is a number of ``WORDS`` in
 ``mechanics/updating/step.py``."""
 TOPIC = "updating_state"
 SHADOW, USED = MODES = ("shadow", "used")
@@ -55,7 +55,7 @@ class Updated:
 
 @params
 class Leaves:
-    """Level on leaving the prior: largest deviation of an estimate from its initial value."""
+    """Level for leaving the prior: largest deviation of an estimate from its initial value."""
 
     deviations: float = number(
         "standard deviations from the initial value beyond which it has left the prior", more_than=0.0
@@ -67,7 +67,7 @@ class Leaves:
 
 @params
 class Updating:
-    """Model updating: parameters of copies of the specimen, estimated during the test."""
+    """Model updating: estimation, during the test, of the parameters of copies of the specimen."""
 
     of: tuple[str, ...] = texts(
         "restoring forces of the structure that are copies of the specimen, by name: stories of a shear_frame, x "
@@ -82,7 +82,9 @@ class Updating:
 
 
 class Copies:
-    """Copies of a scenario. ``learns``: specimen parameters; ``laws``: other parameters. Raises ConfigError."""
+    """Copies of a scenario. ``learns`` is the learning copy; ``laws`` are the parameters of the copied restoring
+    forces by name. Raises ConfigError.
+    """
 
     def __init__(self, scenario: AnyParams) -> None:
         section: Updating = scenario.updating
@@ -112,7 +114,7 @@ class Copies:
         self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
-        """Sample of the first update, with a velocity and a simultaneous force."""
+        """Sample of the first update, for which a velocity and a simultaneous force are available."""
         prior = np.array([parameter.uncertainty for parameter in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
@@ -205,7 +207,7 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError for an impossible section. Recorded scenarios are not checked."""
+    """Raise ConfigError for an impossible section, except in a recorded scenario."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rigs with one node per axis: conditions, and the scenario, port, limits and safe stop of one axis."""
+"""Rigs with one node per axis: conditions, and scenario, port, limits and safe stop of one axis."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 
 
 def check_layout(scenario: Scenario) -> None:
-    """Raise ConfigError for a rig that does not support one node per axis."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
     if scenario.port.one_node:
@@ -77,10 +76,10 @@ class AxisStage:
 
     The state of the test belongs to the rig. This stage follows the rig's Commands, and stops by itself if
     necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is the reason why the
-    axis no longer follows, or empty.
+    axis no longer follows, or an empty string.
 
     Commands count all ticks of the rig, including pauses. If the controller of the axis closes a force loop, some
-    Commands are in N. A force axis that stops by itself holds its position; in other stops the rig decides whether
+    Commands are in N. A force axis that stops by itself holds its position. In other stops the rig decides whether
     the axis keeps its force until rest.
     """
 
@@ -88,7 +87,8 @@ class AxisStage:
         self.port = port
         self.trip = ""
         self.out_of_sequence = False
-        """True if a Command is missing. The rig has continued without this axis and cannot control it any more."""
+        """True if a Command is missing. The rig has then continued without this axis and can no longer control it.
+        """
         self._loaded = any(limit.of_force for limit in limits.values())
         self._check = LimitCheck(limits, dt)
         self._stop = SafeStop(limits, dt)
@@ -100,7 +100,6 @@ class AxisStage:
 
     @classmethod
     def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
-        """Return the stage of an axis; ``wrap`` wraps its port. Raises ConfigError."""
         mine = alone(scenario, axis)
         limits = mine.limits
         if mine.hops.depth:  # with hops, errors refer to past samples, which only the rig knows
@@ -113,7 +112,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds its position, or if its last Command, in m, did not move it."""
+        """True if the axis holds its position, or if its last Command, in m, did not move the axis."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -132,7 +131,7 @@ class AxisStage:
     def follow(self, command: Command) -> Measurement | None:
         """Return Measurement k for Command k, or None for a repeated Command. Command 0 causes no motion.
 
-        After a missing number the axis stops by itself, and its Measurements continue its own count.
+        If a Command is missing, the axis stops by itself, and its Measurements continue their own count.
         """
         if command.sample < self._next:
             return None

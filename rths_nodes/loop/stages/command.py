@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands from Targets by ramp, setup and compensator: Target, Measurement k -> Command k + 1.
 
-A force axis is held at the start of the test, then controlled by force, and possibly held again. Its target is
-defined by the scenario (``loop/scenario/loads.py``). Its command equals the target, because only the force
-controller knows the actuator's delay and compliance. Exception: an actuator with a vertical load inclines with the
-drift of the coupled axis; this drift is in the Target.
-
-:class:`DueCommands` matches Commands received by the rig to ticks.
+A force axis is held at the start of the test, then controlled by force, and possibly held again. The scenario
+defines its target (``loop/scenario/loads.py``). The command of a force axis equals the target, because only the
+force controller knows the delay and compliance of the actuator. Exception: an actuator with a vertical load
+inclines with the drift of the coupled axis, which is in the Target.
 """
 
 from __future__ import annotations
@@ -61,9 +59,9 @@ def in_time(step: float, half: float, x: float, before: float, a: float) -> floa
 class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
-    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term predicts as
-    ``central_difference`` does. ``step``: h in the rig's time, s. Targets up to number ``start``, of a soft start
-    or at rest, are unchanged.
+    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term predicts like
+    ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` belong to a soft
+    start, or are at rest, and are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -74,7 +72,7 @@ class InTime:
         self._before = before
 
     def of(self, target: Target) -> Target:
-        """Return the Target with corrected velocity. Call it for every Target, in order."""
+        """Return the Target with corrected velocity. Call this method for every Target, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
@@ -96,17 +94,17 @@ class InTime:
 
 
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
-"""Flags of samples in which a compensator must not adapt."""
+"""Flags of samples during which a compensator must not adapt."""
 PATIENCE = 0.6
-"""Fraction of a sample to wait for a Target in real time, from the Measurement on. The rest is for the answer
-and transport."""
+"""Fraction of a sample, from the Measurement on, to wait for a Target in real time. The rest of the sample is for
+the Command and its transport."""
 
 
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host calls :meth:`assume_realtime`, and :meth:`bridge` instead of :meth:`next` unless
-    :meth:`ready`. ``bridged``: samples with a late Target; ``dropped``: repeated Targets.
+    A real-time host calls :meth:`assume_realtime`. It calls :meth:`bridge` instead of :meth:`next` unless
+    :meth:`ready`. ``bridged``: number of samples with a late Target; ``dropped``: number of repeated Targets.
     """
 
     def __init__(
@@ -119,9 +117,9 @@ class CommandStage:
         n_interface: int | None = None,
         late_velocity: bool = False,
     ) -> None:
-        """``n_interface``: degrees of freedom of a Target for the setup, by default all.
+        """``n_interface`` is the number of degrees of freedom of a Target for the setup, by default all.
 
-        ``late_velocity``: velocities of the integrator's Targets are late and are corrected.
+        With ``late_velocity``, the velocities of the integrator's Targets are late and are corrected.
         """
         n_axes = len(scenario.moved_axes)
         self.substeps = scenario.samples_per_step
@@ -179,7 +177,7 @@ class CommandStage:
         self._ahead = self.ramp.predicted
 
     def target(self, target: Target) -> None:
-        """Receive the next Target. Raises ValueError if one is missing."""
+        """Receive the next Target. Raises ValueError if a Target is missing."""
         if target.step < self._next_step:
             self.dropped += 1
             return
@@ -234,10 +232,10 @@ class CommandStage:
         return self._command(sample, measured, 0)
 
     def bridge(self, measured: Measurement) -> Command | None:
-        """Return :meth:`next` for a late Target: continue the motion of the last Target, and flag the Command.
+        """Continue the motion of the last Target, because the next Target is late; return the flagged Command.
 
-        Also return None after ``bridge.max_bridge``. The rig counts bridged samples itself, and then trips or
-        pauses.
+        Return None after ``bridge.max_bridge``, and in the cases in which :meth:`next` returns None. The rig
+        counts bridged samples itself, and then trips or pauses.
         """
         sample = measured.sample + 1
         if measured.flags & FLAG_TRIPPED or sample > self.samples:
@@ -251,7 +249,6 @@ class CommandStage:
         return self._command(sample, measured, FLAG_BRIDGED)
 
     def _follow(self, step: int) -> None:
-        """Pass every available Target up to ``step`` to the ramp: one per step, more after late Targets."""
         while self._targets and self._targets[0].step <= step:
             target = self._targets.popleft()
             self._flags, self._auxiliary = target.flags, target.auxiliary
@@ -289,7 +286,6 @@ class CommandStage:
         return Command(sample, target, command, self._auxiliary, flags, modes)
 
     def _blame(self, family: str, name: str, values: Sequence[float]) -> None:
-        """Raise ComponentError for an output of a component that is not finite although its input is finite."""
         for value in values:
             if not math.isfinite(value):
                 raise ComponentError(f"{self._named[family]}: {name} = {value}: must be finite")
@@ -323,7 +319,7 @@ def _first_of(target: Target, count: int) -> Target:
 
 
 class ForceTargets:
-    """Targets of the force axes of ``axes``, after the first ``n_moved``; ``dt`` s."""
+    """Targets of the force axes, which follow the first ``n_moved`` of all ``axes``; ``dt`` in s."""
 
     def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
         self._n, self._dt = n_moved, dt
@@ -331,7 +327,10 @@ class ForceTargets:
         self._moved = bytes([MODE_DISPLACEMENT]) * n_moved
 
     def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> tuple[Array, bytes]:
-        """Return targets ``(n_force,)``, m or N, of ``sample``, and all modes; ``aimed``: other targets, m."""
+        """Return the targets ``(n_force,)`` (m or N) of ``sample``, and the modes of all axes.
+
+        ``aimed`` are the targets of the other axes, m.
+        """
         n = self._n
         time = sample * self._dt
         rows = zip(
@@ -360,16 +359,16 @@ class _Row:
         self.controlled = False
 
     def upright(self, aimed: Sequence[float]) -> float:
-        """Return the vertical fraction of the force for the other axes' targets ``aimed`` (m)."""
         if self._inclined is None:
             return 1.0
         axis, length = self._inclined
         return vertical_share(aimed[axis], length)
 
     def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
-        """Return the target at ``time``, s, from the command, measured ``displacement`` (m) and ``force`` (N).
+        """Return the target at ``time`` (s) from the ``applied`` command, measured ``displacement`` (m) and
+        ``force`` (N).
 
-        ``share``: fraction of the force that is the load.
+        ``share`` is the load as a fraction of the force.
         """
         if self._from < time <= self._to:
             if not self.controlled:
@@ -385,7 +384,7 @@ class _Row:
 
 
 class DueCommands:
-    """Sorts received Commands of a ``rig``. With hops, Commands arrive before their tick."""
+    """Assigns the Commands that a ``rig`` receives to its ticks. With hops, Commands arrive before their tick."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -393,7 +392,6 @@ class DueCommands:
 
     @property
     def number(self) -> int:
-        """Number of the next tick's Command; numbers up to 0 have no Command."""
         return self._rig.sample + 1 + (self._rig.pause.coming is not None) - self._depth
 
     @property
@@ -401,9 +399,9 @@ class DueCommands:
         return bool(self._kept)
 
     def kept(self) -> Command | None:
-        """Return the next tick's Command, if it was received earlier; with hops, the first ticks hold the start.
+        """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start.
 
-        A pause takes no other Command until its sample has ended.
+        During a pause no further Command is used until the sample has ended.
         """
         if not self._depth or self._rig.pause.coming is not None:
             return None
@@ -419,7 +417,9 @@ class DueCommands:
         return None
 
     def arrived(self, command: Command) -> Command | None:
-        """Return ``command`` if the next tick needs it; a late one is counted, an impossible one trips the rig."""
+        """Return ``command`` if the next tick needs it. A late Command is counted, an impossible one trips the
+        rig.
+        """
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
         if early == 0 and not (self._depth and waits):

@@ -7,7 +7,7 @@ Extrapolation of the measured force over its delay (``force_lead``):
 
 p is the delay of the force in samples, n the number of samples in an integration step. The difference of only two
 samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2), 2.9 for p = 1.5. An integrator that holds
-the force during its step uses it half a step late on average; p includes this delay for such integrators only.
+the force during its step uses the force half a step late on average. For such integrators p includes this delay.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from rths_nodes.numerical.observation import Energies
 class ForceLead:
     """Extrapolates the forces of the axes by ``samples``, along their slope over the last ``span`` samples.
 
-    After a bridged or slowed sample, the slope is kept until a whole span has been measured again.
+    After a bridged or slowed sample, the last slope is used until a complete span has been measured again.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
@@ -65,7 +65,6 @@ class ForceLead:
 
     @property
     def slope(self) -> list[float]:
-        """Weights of the last ``span + 1`` forces, oldest first, in the correction of the last force."""
         return self._weights
 
     def reset(self) -> None:
@@ -82,7 +81,6 @@ class ForceLead:
         return weights
 
     def extend(self, forces: Iterable[Sequence[float]]) -> None:
-        """Add earlier forces ``(n_axes,)`` N of samples that were neither bridged nor slowed."""
         self._forces.extend(map(list, forces))
 
     def add(self, measured: Measurement) -> None:
@@ -93,7 +91,6 @@ class ForceLead:
             self._resting -= 1
 
     def now(self) -> Sequence[float]:
-        """Return the forces ``(n_axes,)`` N extrapolated to the time of the last Measurement."""
         if not self._resting:
             weights = self._weights
             self._change = [dot(weights, axis) for axis in zip(*self._forces, strict=True)]
@@ -111,14 +108,14 @@ COUNTED = {
 
 
 class NumericalStage:
-    """Numerical substructure: computes Targets from the forces of the axes.
+    """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
 
-    Its parts come from an ``assembly``, including the controller of auxiliary inputs if ``controlled``. A Target
-    has the observed degrees of freedom and, unless these are the whole model, the model's energies. Raises
-    ConfigError if a part cannot be built, or for a soft start beyond the reach of the setup.
+    These include the controller of auxiliary inputs if ``controlled``. A Target has the observed degrees of
+    freedom and, unless these are the complete model, the energies of the model. Raises ConfigError if a part
+    cannot be built, or for a soft start that the setup cannot reach.
 
-    The stage never waits for an external integrator. While the next Target is computed, it is ``pending``, and a
-    host polls :meth:`answer`.
+    The stage never waits for an external integrator. While an integrator computes the next Target, the Target is
+    ``pending``, and the host polls :meth:`answer`.
     """
 
     def __init__(self, assembly: Assembly, controlled: bool = True) -> None:
@@ -174,16 +171,19 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return a text on missing external parts since :meth:`open`. Raises ConfigError if one will not come."""
+        """Return a text on external parts that are missing since :meth:`open`. Raises ConfigError if a part will
+        not come.
+        """
         return self.integrator.missing()
 
     def numbers(self) -> Data:
-        """Return the integrator's results for the recording, in addition to its Targets, nested by name."""
         results = self.integrator.numbers()
         return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample, after the Target was published; return number and values, or None."""
+        """Learn from the due sample, once the Target has been published. Return number and values of the sample,
+        or None.
+        """
         return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
@@ -198,15 +198,15 @@ class NumericalStage:
         return target
 
     def resume(self, step: int, forces: Sequence[Sequence[float]]) -> None:
-        """Continue after Target ``step``; ``forces`` (N) of the axes in the last samples are for the lead."""
+        """Continue after Target ``step``. ``forces`` (N) of the axes in the last samples are for the lead."""
         self._index = step
         if self._lead is not None:
             self._lead.extend(forces)
 
     def next(self, measured: Measurement) -> Target | None:
-        """Return the next Target if ``measured`` belongs to the current sample and the test continues, else None.
+        """Return the next Target if ``measured`` begins a step and the test continues, else None.
 
-        Also return None while the Target is ``pending``; :meth:`answer` then returns it.
+        Also return None while the Target is ``pending``; :meth:`answer` then returns the Target.
         """
         if measured.flags & FLAG_TRIPPED:
             self.pending = False  # no longer needed
@@ -242,9 +242,9 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target; None if the integrator is not ready, unless the host can ``wait``.
+        """Return the pending Target. If the integrator is not ready, wait or, without ``wait``, return None.
 
-        Raises IntegratorError if the integrator fails; then no Target is pending.
+        Raises IntegratorError if the integrator fails. No Target is pending then.
         """
         if not self.pending:
             return None
@@ -268,7 +268,6 @@ class NumericalStage:
         return target
 
     def _target(self, external: Array, before: Array) -> Target:
-        """Return the Target with the ``external`` force of the last step, from the position ``before``."""
         solver, ratio, restoring = self.integrator, self._ratio, self.integrator.restoring_force
         moved: Sequence[Array] = (
             solver.displacement,
@@ -307,8 +306,8 @@ class Learning:
     """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
 
     Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes through the force's filter. The velocity is the central difference, so a pair is used one
-    period later.
+    displacement passes through the filter of the force. The velocity is a central difference, so that a pair is
+    used one period later.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -321,7 +320,6 @@ class Learning:
         self._begun = False
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
-        """Displacements during the delay of the force."""
         self._pairs: deque[Pair] = deque(maxlen=3)
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
@@ -332,7 +330,6 @@ class Learning:
         self._at_bound = [False for _ in self.copy.names]
 
     def follow(self, integrator: Integrator) -> None:
-        """Pass newly released parameters to the integrator's copies, unless in shadow mode."""
         if self._state is None or self._state.released is self._followed:
             return
         self._followed = self._state.released
@@ -341,7 +338,7 @@ class Learning:
             integrator.renew(name, copy.change(shares))
 
     def add(self, measured: Measurement) -> None:
-        """Add a sample. Each ``every``-th sample forms a pair, and completes the previous pair for learning."""
+        """Add a sample. One sample in ``every`` starts a new pair and completes the previous pair for learning."""
         x, bad = float(measured.displacement[self._axis]), measured.flags & UNUSABLE != 0
         if self._filter is not None:
             if not math.isfinite(x):  # it would stay in the filter

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Section ``watch`` of a rig file: sensors, expectations and pulse of a watcher on another computer.
 
-Criteria have no defaults. Times are bounded, so that the pulse ends within 50 ms.
+Criteria have no defaults. Their times are bounded, so that the pulse ends within 50 ms.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from rths_nodes.core.parameters import integer, number, params, section, section
 from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence`` and ``delay``, s. The pulse ends at most 50 ms after a cause."""
+"""Largest ``late``, ``silence`` and ``delay``, s. The pulse ends at most 50 ms after a limit is exceeded."""
 TOLD_HZ = 200.0
-"""Default rate of state messages of the test, Hz."""
+"""Default rate of the test's state messages, Hz."""
 LEAST_TOLD = 6.0
-"""Messages that must fit into ``late``; all except one may be lost."""
+"""Number of messages that must fit into ``late``. All except one of them may be lost."""
 
 
 @params
 class Tolerance:
-    """Largest difference between the test's and the watcher's values of an axis."""
+    """Largest difference between the values of the test and of the watcher for an axis."""
 
     displacement: float = number("tolerance of measured displacements", "m", more_than=0.0)
     force: float = number("tolerance of measured forces", "N", more_than=0.0)
@@ -34,7 +34,7 @@ class Tolerance:
 
 @params
 class WatchLimits:
-    """Limits of an axis as seen by the watcher; they hold in every state."""
+    """Limits of an axis for the values of the watcher, in every state."""
 
     displacement: float = number("largest magnitude", "m", more_than=0.0, at_most=100.0)
     velocity: float = number("largest magnitude", "m/s", more_than=0.0, at_most=1e3)
@@ -64,7 +64,6 @@ class WatchedAxis:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse limits beyond a sensor's range, and bounds of rest within its resolution."""
         for key, channel, unit in (("displacement", self.displacement, "m"), ("force", self.force, "N")):
             limit, end = getattr(self.limits, key), channel.range_si
             if limit >= end:
@@ -81,7 +80,7 @@ class WatchedAxis:
 
 @params
 class WatchSensors:
-    """The watcher's own sensors: it only receives their datagrams *state* (doc/udp.md)."""
+    """Sensors of the watcher, which only receives their datagrams *state* (doc/udp.md)."""
 
     address: str = text("address of the data acquisition that sends them")
     port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdict of a watcher: whether the rig, according to the watcher's own sensors, agrees with the test.
+"""Verdict of a watcher: whether the watcher's own sensors agree with the values that the test publishes.
 
 The verdict is deterministic, without clock, ROS or socket. Its inputs are own samples, messages of the test and
-the time of the watcher's clock. At the first disagreement it gives a permanent reason. Clocks of two computers
-differ, so stamps are not compared. With T = ``late`` and d = ``delay``, a message received at t was measured
-between t - T and t, and an own sample arrives up to d after its time. So there must be a time between t - T and t
-+ d, the same for all axes and quantities, at which own samples agree with the message within the tolerances.
+the time of the watcher's clock. At the first disagreement the watcher gives a permanent reason. Clocks of two
+computers differ, so that stamps are not compared. With T = ``late`` and d = ``delay``, a message received at t was
+measured between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between
+t - T and t + d, the same for all axes and quantities, at which own samples agree with the message within the
+tolerances.
 
-The pulse to an interlock is a small datagram, repeated while all values agree. It has 20 bytes, little-endian; the
-last 4 bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if it is intact,
-belongs to its session, and has an increased counter. An interlock opens after its timeout, and stays open until a
-person closes it.
+The pulse to an interlock is a datagram of 20 bytes, little-endian, repeated while all values agree. The last
+4 bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if it is intact, belongs
+to the receiver's session, and has an increased counter. An interlock opens after its timeout, and stays open until
+a person closes it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ from rths_nodes.loop.watch.section import WatchSection
 MOVING = frozenset(
     (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
 )
-"""States of a procedure in which the rig may move; in all other states it must rest."""
+"""States of a procedure in which the rig may move. In all other states the rig must rest."""
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
-"""States in which the counter of a rig may restart, because the port is opened."""
+"""States in which the counter of a rig can restart, because the port is opened."""
 SEEN_S = 0.25
-"""Time in which an axis that moves by more than ``rest`` counts as moving, s."""
+"""Time within which an axis must move by more than ``rest`` to count as moving, s."""
 PIECES = 10
-"""Number of parts of SEEN_S."""
 COUNTED_S = 1.0
 """Time over which the test's counter is compared with the watcher's clock, s."""
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
@@ -63,10 +63,10 @@ class Statement(NamedTuple):
 
 
 class Watch:
-    """Watcher of a rig defined by ``section``; ``servo_rate`` (Hz) of the rig's counter.
+    """Watcher of a rig that ``section`` defines; ``servo_rate`` (Hz) is the rate of the rig's counter.
 
-    ``ended``: reason why the pulse has ended, permanently, or empty. ``used``: largest fraction of the tolerances
-    used so far.
+    ``ended`` is the reason why the pulse has ended permanently, or an empty string. ``used`` is the largest
+    fraction of a tolerance that was used so far.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -94,13 +94,12 @@ class Watch:
         self._lead = -math.inf
         self._state: State | None = None
         self._place: Numbers | None = None
-        """Position of the rig, from the watcher's sensors, while the rig must rest."""
         self._commanded: Numbers | None = None
         self._seen = Seen(len(axes))
 
     @property
     def ready(self) -> bool:
-        """True once the watcher's sensors have been received long enough for a comparison."""
+        """True once samples of the watcher's sensors cover enough time for a comparison."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 
@@ -176,7 +175,7 @@ class Watch:
     def _count(self, statement: Statement) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer sends late and catches up, at most to the largest earlier lead.
+        A busy test computer sends late and then catches up, at most to its largest earlier lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -215,7 +214,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Return the reason why the pulse has ended by ``now`` (s), or empty."""
+        """Return the reason why the pulse has ended by ``now`` (s), or an empty string."""
         stood_still = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -233,7 +232,6 @@ class Watch:
         return self.ended
 
     def _compare(self, statement: Statement) -> None:
-        """Find the time at which ``statement`` is closest to the watcher's samples."""
         begin, end = statement.at - self._late, statement.at + self._delay
         best, worst = math.inf, ("", "", 0.0)
         before: Sample | None = None
@@ -251,7 +249,9 @@ class Watch:
         self.end(f"{axis}: what the test says of its {quantity} is off by {off:.4g} {unit}, {best:.2g} tolerances")
 
     def _share(self, statement: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
-        """Return the largest fraction of a tolerance used by ``statement`` between samples, and its quantity."""
+        """Return the largest fraction of a tolerance that ``statement`` uses between two samples, and its
+        quantity.
+        """
         most, largest = 0.0, ("", "", 0.0)
         for axis, tolerances in enumerate(self._tolerances):
             x = one.displacement[axis], other.displacement[axis]
@@ -268,7 +268,7 @@ class Watch:
         return most, largest
 
     def _rests(self, now: float) -> None:
-        """End the pulse if the rig moves in a state of rest, or without messages."""
+        """End the pulse if the rig moves in a state of rest, or while the test sends nothing."""
         newest = self._own[-1].displacement
         moving = self._state in MOVING
         silent = now - self._heard.at if self._heard is not None else math.inf
@@ -341,17 +341,14 @@ LAYOUT = {
     "session": ("I", "number of the watcher's session, not 0; random at each start"),
     "counter": ("I", "of the pulses, from 1"),
 }
-"""Fields before the checksum: name -> type (as in ``struct``), meaning."""
+"""Fields before the checksum: name -> type (as in ``struct``) and meaning."""
 BODY = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 CHECKSUM = struct.Struct("<I")
 SIZE = BODY.size + CHECKSUM.size
 PER_S = 1e4
-"""Units of the field period per second."""
 
 
 class Pulses:
-    """Datagrams of one session, every ``period`` s."""
-
     def __init__(self, period: float) -> None:
         self._period = round(period * PER_S)
         self._session = secrets.randbelow(2**32 - 1) + 1
@@ -364,9 +361,9 @@ class Pulses:
 
 
 class PulseEar:
-    """Receiver of the pulses; ``closed`` while they arrive within ``patience`` (s), from the first pulse on.
+    """Receiver of the pulses; ``closed`` while pulses arrive within ``patience`` (s), from the first pulse on.
 
-    After a timeout it opens permanently.
+    After a timeout the receiver opens permanently.
     """
 
     def __init__(self, patience: float) -> None:

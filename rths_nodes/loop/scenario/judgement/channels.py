@@ -13,33 +13,36 @@ from rths_nodes.laboratory.corrections import Corrections
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 PAUSES = 10.0
-"""Factor from the longest pause to the usual timeout of a rig."""
+"""Longest usual timeout of a rig, in multiples of the longest pause."""
 STEPS = 2.0
-"""Distance of the first command, in samples at the velocity limit."""
+"""Largest usual distance of the first command, in samples at the velocity limit.
+%% rths_nodes/loop/scenario/judgement/channels.py @(COVERED, NOISY)
+Ratios of rms noise to range from which noise is impossible, and doubtful.
+%% rths_nodes/loop/scenario/judgement/channels.py @(SMALLEST_SIGNAL, LARGEST_SIGNAL)
+Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
 """Ratios of noise (rms) to range: impossible, and doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
-"""Factor between units that are easily confused: N and kN, mm and m."""
+"""Factor between units that are easily confused, such as N and kN, or mm and m."""
 BITS = range(15, 25)
-"""Bits of converters. No converter has their full-scale numbers divided by 1000 (32.768, 65.536 ...)."""
+"""Numbers of bits of converters. No converter has one of these full scales divided by 1000 (32.768, 65.536 ...).
+"""
 EXACT = 1e-3
-"""Relative tolerance of the full-scale counts."""
 OVERSIZED, LOST = 100.0, 500.0
 """Ratios of a sensor's range to the limit that it monitors: doubtful, and beyond its linearity."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
-"""Age beyond which no sensor counts as calibrated, not even an emulated one."""
+"""Age from which no sensor counts as calibrated, not even an emulated sensor."""
 LARGE_FRICTION = 0.2
-"""Ratio of friction to the force limit from which the friction is doubtful."""
 LARGEST_LENGTH = 200.0
-"""Largest length scale of a specimen, or its inverse."""
+"""Largest length scale of a specimen, and largest inverse of a length scale."""
 OFF_FORCE = 100.0
-"""Largest ratio of the force scale to the square of the length scale, or its inverse."""
+"""Largest ratio of the force scale to the square of the length scale, and largest inverse of this ratio."""
 HARDLY_KNOWN = 0.3
-"""Relative uncertainty of a stiffness beyond which nearly every specimen would pass."""
+"""Relative uncertainty of a stiffness above which nearly every specimen would pass."""
 
 
 def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:
@@ -76,13 +79,12 @@ def noise_is_large(seen: Seen) -> Iterator[Found]:
 
 
 def _converts_units(scale: float) -> bool:
-    """True if the scale is a power of ten: a change of unit (kN for N), without a converter."""
     exponent = math.log10(scale)
     return abs(exponent - round(exponent)) < EXACT
 
 
 def _of_other_unit(number: float) -> bool:
-    """True if ``number``, at the end of a channel's range, is a converter's full scale divided by 1000."""
+    """Return True if the reading ``number`` at the end of a range is a converter's full scale divided by 1000."""
     counts = THOUSAND * number
     return number < SMALLEST_SIGNAL or any(abs(counts / 2.0**bits - 1.0) < EXACT for bits in BITS)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the limits and levels of an axis and of the whole rig."""
+"""Rules about the limits and levels of an axis and of the complete rig."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 SLACK = 4.0
-"""Largest ratio of velocity to sqrt(deceleration x stroke). At a ratio of 2, the axis can just stop within the
-stroke."""
+"""Largest usual ratio of velocity to sqrt(deceleration x stroke). An axis with a ratio of 2 can just stop within
+the stroke."""
 SHARPEST = 100.0
-"""Deceleration that is plausible for any rig, even with a slow axis, m/s^2."""
+"""Deceleration that is plausible for every rig, even with a slow axis, m/s^2."""
 HARDEST = 1e4
-"""Deceleration that no actuator reaches: a thousand times gravity, m/s^2."""
+"""Deceleration that no actuator reaches: about a thousand times gravity, m/s^2."""
 NEAR = 0.98
 """Largest usual limit as a fraction of the sensor's range."""
 OVERSHOOT = 1.5
-"""Largest ratio of measured to commanded velocity, including noise."""
+"""Largest usual ratio of measured to commanded velocity, including noise."""
 SLIGHT = 0.01
 """Fraction of the velocity limit that any motion reaches."""
 SIGMAS = 6.0
-"""Multiple of the rms noise that one sample in ten million exceeds."""
+"""Multiple of the rms noise that one sample in 500 million exceeds."""
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:

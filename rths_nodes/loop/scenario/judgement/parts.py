@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about structure, specimen and excitation, and cautions of the components."""
+"""Rules about structure, specimen and excitation, and the cautions of components.
+%% rths_nodes/loop/scenario/judgement/parts.py @(OTHER, CONTRARY)
+Ratios of two values for the same stiffness above which they are doubtful, and impossible.
+"""
 
 from __future__ import annotations
 
@@ -29,23 +32,20 @@ if TYPE_CHECKING:
 OTHER, CONTRARY = 2.0, 100.0
 """Ratios of two values for the same stiffness: doubtful, and impossible."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
-"""Parameters of structures for the stiffness under test."""
+"""Parameters of structures and integrators with the stiffness under test."""
 STEPS = 10.0
-"""Integration steps that every integrator needs in the first period."""
 LONGEST_PERIOD = 20.0
 """Twice the period of the tallest towers and of isolated buildings, s."""
 UNLIKE = 10.0
-"""Ratio of two stiffnesses beyond which they cannot belong to one specimen."""
+"""Ratio above which two stiffnesses cannot belong to one specimen."""
 NO_FORCE = 1e-4
 """Fraction of the force limit below which the specimen force counts as zero."""
 STRONGEST = 15.0
-"""Ground acceleration from which a record is exceptional or has another unit, m/s^2."""
+"""Ground acceleration above which a record is exceptional or in another unit, m/s^2."""
 LARGEST = 64
-"""Largest number of degrees of freedom for which periods are computed."""
 
 
 def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
-    """Yield the ratio of a structure's stiffness, from mass and frequency, to its restoring force's stiffness."""
     structure = seen.scenario.structure
     mass, frequency = parameter(structure, "mass"), parameter(structure, "frequency")
     component = parameter(parameter(structure, "restoring_force"), "stiffness")
@@ -104,7 +104,6 @@ def _under_test(assembly: Assembly) -> Array:
 
 
 def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
-    """Yield paths and values (N/m) of the stiffness of ``axis``'s specimen for small motion."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield f"{section}.rig_axis.stiffness", axis.rig_axis.stiffness
     if axis.specimen is None:
