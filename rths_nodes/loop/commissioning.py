@@ -177,7 +177,7 @@ def barred(result: Commissioning | None, scenario: Scenario, build: str | None, 
         return ""
     rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
     moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
-    return f"rungs {moving} need a commissioned rig: {'; '.join(reasons)}: rths commission RIG, here {rig}"
+    return f"rungs {moving} need a commissioned rig, but for {rig} {'; '.join(reasons)}. Run rths commission RIG"
 
 
 def not_commissioned(
@@ -190,20 +190,20 @@ def not_commissioned(
 
 def _reasons(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> list[str]:
     if result is None:
-        return ["it was not commissioned (no RIG.commissioned.yaml next to the rig file)"]
+        return ["there is no RIG.commissioned.yaml next to the rig file"]
     reasons = []
     if result.rig_hash != (mine := rig_hash(scenario)):
-        reasons.append(f"port, channels or limits have changed since: {result.rig_hash} then, {mine} now")
+        reasons.append(f"port, channels or limits have changed (hash {result.rig_hash}, now {mine})")
     if build is not None and result.build != build:
-        reasons.append(f"the receiver has another build: {result.build or 'none'} then, {build or 'none'} now")
+        reasons.append(f"the build of the receiver has changed ({result.build or 'none'}, now {build or 'none'})")
     reasons += _age(result.date, now)
     tried = [row.cause for row in result.rows if row.verdict != NOT_TRIED]
     if lacking := [cause for cause in CAUSES if cause not in tried]:
-        reasons.append(f"not tried: {', '.join(lacking)}")
+        reasons.append(f"these causes were not tried: {', '.join(lacking)}")
     if any(row.cause == EMERGENCY and row.verdict == NOT_TRIED for row in result.rows):
-        reasons.append(f"not witnessed: {EMERGENCY}")
-    reasons += [f"{row.cause}, {row.what}: {row.measured}, stated {row.stated}" for row in result.failed]
-    return reasons + ["it is not signed by two persons"] * result.unsigned
+        reasons.append(f"this cause was not witnessed: {EMERGENCY}")
+    reasons += [f"{row.cause}, {row.what}: measured {row.measured}, stated {row.stated}" for row in result.failed]
+    return reasons + ["the commissioning is not signed by two persons"] * result.unsigned
 
 
 def _time_of(date: str) -> datetime | None:
@@ -217,7 +217,7 @@ def _time_of(date: str) -> datetime | None:
 def _age(date: str, now: datetime) -> list[str]:
     done = _time_of(date)
     if done is None:
-        return [f"its date = {date!r}: is no time with an offset from UTC"]
+        return [f"the date {date!r} of the commissioning is not a time with an offset from UTC"]
     if done > now + CLOCKS:
-        return [f"its date {date} is in the future"]
-    return [f"it is of {date}, older than 12 months"] if now - done > HOLDS_FOR else []
+        return [f"the date {date} of the commissioning is in the future"]
+    return [f"the commissioning of {date} is older than 12 months"] if now - done > HOLDS_FOR else []

@@ -121,7 +121,7 @@ class Loop:
             self.rig.connect()
             return self._run(sinks, progress, interrupted, begin or (lambda: self._begin(sinks)))
         except BaseException:
-            with suppress(Exception):  # report the first exception
+            with suppress(Exception):  # raise the first exception
                 self.rig.port.safe()
             raise
         finally:
@@ -241,7 +241,7 @@ class Loop:
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         measured = self.rig.tick(self._due.of(command))
-        while measured is None:  # no Command is late here: an operator holds the test
+        while measured is None:  # no Command is late in this host, so an operator holds the test
             self._await_operator()
             measured = self.rig.tick(None, late=True)
         return command, measured

@@ -110,7 +110,7 @@ def tell_launch(report: LastWords) -> bool:
         return False
     try:
         Path(path).write_text(json.dumps(asdict(report)), encoding="utf-8")
-    except OSError:  # launch then uses the exit code
+    except OSError:  # without a report, launch uses the exit code
         return False
     return True
 

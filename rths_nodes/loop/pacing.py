@@ -66,7 +66,7 @@ class Pacer:
         now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
-        # with a debt, sleep until the tick and accept the wake-up time as lateness
+        # if sleep is owed, sleep until the tick, although the wake-up then makes the tick late
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
             self._clock.sleep(rest * 1e-9)

@@ -58,11 +58,11 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     with ExitStack() as stack:
         stack.callback(gc.enable)
         stack.callback(gc.unfreeze)  # otherwise the middleware's garbage would never be freed
-        _guard(stack)  # first, because a middleware thread may hang once its scheduling changes
+        _guard(stack)  # first, because a thread of the middleware can hang once its scheduling changes
         if problem := _lock_memory(stack):
-            refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
+            refused.append(f"locking of memory refused ({problem}): fetching a page of memory can delay a tick")
         if problem := _keep_awake(stack):
-            refused.append(f"{IDLE_LATENCY} refused ({problem}): a processor that rests takes longer to be woken")
+            refused.append(f"{IDLE_LATENCY} refused ({problem}): waking an idle processor takes longer")
         problem = _for_all_threads(
             lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
         )
@@ -73,7 +73,7 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
         # the kernel counts time without sleep across scheduling changes; only a sleep resets it
         stack.callback(time.sleep, RESTED_S)
         if problem:
-            refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
+            refused.append(f"SCHED_FIFO refused ({problem}): latencies can be longer; see `ulimit -r`")
         yield refused
 
 
@@ -134,7 +134,9 @@ def _guard(stack: ExitStack) -> None:
             if callable(before):
                 before(number, frame)
             return
-        raise Starving(f"no rest for {STARVING_S} s under real-time scheduling: it hangs, or is far too slow")
+        raise Starving(
+            f"no sleep for {STARVING_S} s under real-time scheduling: the loop hangs or is far too slow"
+        )
 
     with suppress(ValueError, OSError):  # only the main thread handles signals; other threads have no guard
         before = signal.signal(signal.SIGXCPU, starve)

@@ -37,8 +37,9 @@ def pause_notes(timing: Data) -> list[str]:
         return []
     pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
     return [
-        f"paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in all: it did not run in real time; "
-        f"{slowed:.0f} slowed samples are not valid for a specimen that depends on rates"
+        f"the test paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in total, and did not run in "
+        "real time; "
+        f"{slowed:.0f} slowed samples are not valid for a rate-dependent specimen"
     ]
 
 
@@ -49,7 +50,7 @@ def clock_notes(timing: Data) -> list[str]:
             1e3 * float(clock[name]) for name in ("offset_s", "bound_s", "drift_s", "drift_bound_s")
         )
         later = "" if math.isnan(drift) else f", {drift:+.3g} ms more after the test (± {of_drift:.2g} ms)"
-        notes.append(f"Clock of the {peer} node: {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
+        notes.append(f"the clock of the {peer} node is {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
     return notes
 
 
@@ -73,7 +74,7 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     integrator, compensator = (hops.get(role, {}) for role in ("integrator", "compensator"))
     if (
         "loop" in report and integrator.get("count") and compensator.get("count")
-    ):  # a dead node has reported nothing
+    ):  # a node that died has not reported
         a_sample = integrator["mean_s"] * integrator["count"] / compensator["count"]
         rest = report["loop"]["mean_s"] - compensator["mean_s"] - a_sample
         if rest >= 0.0:
@@ -164,7 +165,7 @@ def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0
     samples = "a sample" if not depth else f"{1 + depth} samples (hops.depth = {depth})"
     needed = math.ceil(median / dt) - 1
     return (
-        f"the way to the {peer} node and back takes {1e3 * median:.3g} ms (median of {len(exchanges)}): must be "
-        f"<= {1e3 * within:.3g} ms, {samples}, in real time: hops.depth = {needed} at least, a slower servo_rate, "
-        "pace = lockstep, or the loop on one machine"
+        f"the round trip to the {peer} node takes {1e3 * median:.3g} ms (median of {len(exchanges)}): must be <= "
+        f"{1e3 * within:.3g} ms, {samples}, in real time. Use hops.depth >= {needed}, a smaller servo_rate, "
+        "pace = lockstep, or one machine"
     )

@@ -108,7 +108,7 @@ def type_hash(kind: str) -> str:
 def _split(kind: str) -> tuple[str, str]:
     match = _TYPE.fullmatch(kind)
     if not match:
-        raise ConfigError(f"{kind}: not a message type like {PACKAGE}/msg/Measurement")
+        raise ConfigError(f"{kind}: must be a message type like {PACKAGE}/msg/Measurement")
     return match[1], match[2]
 
 
@@ -119,7 +119,7 @@ def _text(package: str, name: str) -> str:
         return file.read_text(encoding="utf-8")
     if text := _WITHOUT_ROS.get(f"{package}/{name}"):
         return text
-    raise ConfigError(f"{package}/msg/{name}: definition not installed; source the workspace that has it")
+    raise ConfigError(f"{package}/msg/{name}: definition not installed; source the workspace that contains it")
 
 
 def _installed(package: str, file: str) -> Path | None:
@@ -200,7 +200,7 @@ def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
     except OSError as error:
         raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
     try:
-        with contextlib.suppress(OSError):  # a file system may not support locks
+        with contextlib.suppress(OSError):  # some file systems do not support locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_all(file, head)
     except OSError as error:
@@ -279,9 +279,9 @@ class Writer:
         try:
             _write_all(self._file, data)
             if data and not _in_place(self.path, self._file):
-                raise FileNotFoundError(errno.ENOENT, "deleted, or moved away")
+                raise FileNotFoundError(errno.ENOENT, "the file was deleted or moved")
         except OSError as error:
-            self._failure = f"{self.path}: the recording broke off ({reason(error)})"
+            self._failure = f"{self.path}: the recording was aborted ({reason(error)})"
             self._due = 0.0  # every further write raises
             raise RecordingError(self._failure) from error
 
@@ -336,7 +336,7 @@ class Bag:
                 raise RecordingError(f"{self.path}: {error}") from error
         count, stated = sum(inventory.counts.values()), sum(self.counts.values())
         if count != stated or (contents.lost_bytes and not unfinished):
-            raise RecordingError(f"{self.path}: damaged, {count} of {stated} messages found")
+            raise RecordingError(f"{self.path}: damaged, only {count} of {stated} messages can be read")
 
 
 def read(path: Path | str) -> Bag:
@@ -355,7 +355,7 @@ def read(path: Path | str) -> Bag:
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
     if inventory.stated is None:
-        raise ConfigError(f"{file}: has no index; `mcap recover` can add one")
+        raise ConfigError(f"{file}: has no index; add an index with `mcap recover`")
     return _bag(file, inventory, inventory.stated, file.stat().st_size)
 
 
@@ -384,7 +384,7 @@ def _unfinished(file: Path, path: Path | str) -> Bag:
             pass
     lost = f", {contents.lost_bytes} bytes lost" if contents.lost_bytes else ""
     if in_use(file):
-        state, hint = "is being recorded, or recovered, at this moment", ""
+        state, hint = "is being recorded or recovered now", ""
     else:
         state, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
     notes = (f"{path}: {state}; only its complete part is read{lost}{hint}",)
@@ -428,7 +428,7 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
         with path.open("rb") as stream:
             _check_own(path, stream)
             if _locked(stream):
-                raise ConfigError(f"{path}: is being recorded, or recovered, at this moment")
+                raise ConfigError(f"{path}: is being recorded or recovered now")
             return index(path, recovering=True) if out is None else _recovered_in(path, Path(out))
     except OSError as error:
         raise RecordingError(f"{path}: {reason(error)}") from error
@@ -440,9 +440,9 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
         opcode, content = next(iter(Contents(stream, path.stat().st_size)), (0, b""))
         stated = parsed(Header, content).library if opcode == Opcode.HEADER else None
     if stated is None:
-        raise ConfigError(f"{path}: not even the beginning of a recording is there")
+        raise ConfigError(f"{path}: the beginning of the recording is damaged or missing")
     if not stated.startswith(LIBRARY):
-        raise ConfigError(f"{path}: recorded by {stated!r}, not by rths_nodes: try `mcap recover`")
+        raise ConfigError(f"{path}: recorded by {stated!r}, not by rths_nodes; try `mcap recover`")
 
 
 def in_use(path: Path) -> bool:
@@ -502,6 +502,6 @@ def _restored_metadata(path: Path) -> tuple[str, ...]:
     except ConfigError:
         bag = None
     if not isinstance(bag, dict):
-        return ()  # made by another recorder, or without rosbag2
+        return ()  # another recorder made this file, or it has no metadata of rosbag2
     write_metadata(file, dump({BAG: bag}))
-    return (f"{file.name} was missing or damaged: written again",)
+    return (f"{file.name} was missing or damaged and has been written again",)

@@ -18,8 +18,8 @@ from rths_nodes.recording.records import reason
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
 HEAD = (
-    "# What the commissioning of this rig has found, before any specimen: written by rths commission, not to be\n"
-    "# edited. It holds for 12 months, and for the port, channels, limits and receiver that it was made with.\n"
+    "# Result of the commissioning of this rig, before any specimen; written by rths commission. Do not edit.\n"
+    "# It is valid for 12 months, while port, channels, limits and receiver are unchanged.\n"
 )
 
 
@@ -44,7 +44,9 @@ def keep_older(*paths: Path) -> list[Path]:
         try:
             shutil.copy2(path, copies[-1])
         except OSError as error:
-            raise ConfigError(f"{copies[-1]}: the older commissioning cannot be kept ({reason(error)})") from error
+            raise ConfigError(
+                f"{copies[-1]}: the older commissioning cannot be saved ({reason(error)})"
+            ) from error
     return copies
 
 

@@ -57,7 +57,7 @@ class Inventory:
     def __init__(self) -> None:
         self.schemas: dict[int, Schema] = {
             0: Schema(id=0, data=b"", encoding="", name="")
-        }  # 0: channels that have no schema
+        }  # 0 is for channels without a schema
         self.channels: dict[int, Described] = {}
         self.counts: dict[int, int] = {}
         self.stated: dict[int, int] | None = None
@@ -70,7 +70,7 @@ class Inventory:
         """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
         if opcode == Opcode.MESSAGE:
             if len(content) < MESSAGE.size:
-                raise ValueError("message without its head")
+                raise ValueError("message without its header")
             number = MESSAGE.unpack_from(content)[0]
             if number not in self.channels:
                 raise ValueError(f"message on the unknown channel {number}")
@@ -89,7 +89,7 @@ class Inventory:
         if channel.id in self.channels:
             return
         if channel.schema_id not in self.schemas:
-            raise ValueError(f"channel {channel.topic} without the type of its messages")
+            raise ValueError(f"channel {channel.topic}: the type of its messages is missing")
         qos = _offered(channel.metadata.get("offered_qos_profiles", ""))
         self.channels[channel.id] = Described(channel, self.schemas[channel.schema_id], qos)
         self.counts.setdefault(channel.id, 0)
@@ -255,7 +255,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             part.unlink()
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise RecordingError(
-            f"{path}: could not be indexed in {target.parent} ({why}); try again, or where there is room: "
+            f"{path}: could not be indexed in {target.parent} ({why}); try again, or use another disk with "
             f"rths recover {path.parent} --out DIR"
         ) from error
     return Recovered(copy.messages, lost, False, target if target == path else target.parent, tuple(notes))
@@ -287,7 +287,7 @@ def _kept(path: Path) -> list[str]:
         os.link(path, kept)
     except OSError:  # the file system does not support links
         path.replace(kept)
-    return [f"the damaged file is kept as {kept.name}"]
+    return [f"the damaged file was saved as {kept.name}"]
 
 
 def write_metadata(path: Path, text: str) -> None:

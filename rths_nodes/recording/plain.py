@@ -53,10 +53,10 @@ def read(cls: type[T], path: Path, version: int) -> T:
         text = read_text(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
-    except ValueError as error:  # too large, or invalid text
+    except ValueError as error:  # the file is too large or contains invalid text
         raise ConfigError(f"{path}: cannot be read ({error})") from error
     if text.rstrip("\n").rpartition("\n")[2] != END:
-        raise ConfigError(f"{path}: damaged, its end is missing (the last line must be {END!r})")
+        raise ConfigError(f"{path}: the file is damaged, because its last line is not {END!r}")
     data = parse(text, str(path))
     if not isinstance(data, Mapping) or data.get("version") != version:
         read_version = show(data.get("version")) if isinstance(data, Mapping) else "none"
@@ -74,7 +74,7 @@ def plain(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in list(value.items())}
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in list(value)]  # a snapshot: another thread may modify it
+        return [plain(entry) for entry in list(value)]  # copied, because another thread may modify the list
     if hasattr(value, "tolist"):  # numpy numbers and arrays
         return plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):

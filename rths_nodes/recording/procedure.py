@@ -26,8 +26,8 @@ LEAST_ROOM = 1 << 18
 """Smallest reserved space, bytes. The space for a longer record is twice the size of the record."""
 VERSION = 1
 HEAD = (
-    "# The record of this test: written by rths_nodes after every act, not to be edited.\n"
-    "# SI units (m, N, s), by the names of the axes; times with their offset from UTC.\n"
+    "# Record of this test, written by rths_nodes after every act. Do not edit.\n"
+    "# Numbers are in SI units (m, N, s), by name of axis; times have their offset from UTC.\n"
 )
 
 
@@ -52,7 +52,7 @@ class RecordFile:
         with self._lock:
             try:
                 if self._written and not last and not self.path.parent.is_dir():
-                    raise FileNotFoundError(0, "its folder is gone")
+                    raise FileNotFoundError(0, "its folder no longer exists")
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 text = plain.text_of(record, VERSION, HEAD)
                 if last:
@@ -70,7 +70,7 @@ class RecordFile:
         """Reserve space. The first reservation must succeed; if a later one fails, the last write reports it."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
-            with contextlib.suppress(OSError):  # a file system may not support locks
+            with contextlib.suppress(OSError):  # some file systems do not support locks
                 fcntl.flock(self._room, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.posix_fallocate(self._room, 0, LEAST_ROOM)
         elif os.fstat(self._room).st_size < size:
@@ -91,13 +91,13 @@ def under_way(folder: Path | str) -> bool:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no reserved space, or a file system without locks
+    except OSError:  # no space is reserved, or the file system does not support locks
         return False
     return False
 
 
 def exists(folder: Path | str) -> bool:
-    return os.path.isfile(Path(folder) / FILE)  # also False if the name is too long
+    return os.path.isfile(Path(folder) / FILE)  # Path.exists raises OSError if the name is too long
 
 
 class OfProcedure(NamedTuple):

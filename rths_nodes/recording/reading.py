@@ -60,7 +60,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: {_why_no_test(recording)}")
     origin = Path(path).absolute()
-    folders = [origin, *origin.parents[:2]]  # the recording may be a file in its folder, or in a test's folder
+    folders = [origin, *origin.parents[:2]]  # the recording can be a file in its folder, or a folder of a test
     scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
     contents = _Contents(recording)
     try:
@@ -68,7 +68,10 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             contents.add(topic, data)
         rows = contents.rows(len(scenario.axes), bool(scenario.force_axes))
         if recording.information.get("outcome") == "finished" and not len(rows["measurement"]["flags"]):
-            raise ValueError("no message of a topic .../measurement, but the test has finished: was it remapped?")
+            raise ValueError(
+                "the test has finished, but the recording has no messages of .../measurement; was this topic "
+                "remapped?"
+            )
         fields = contents.fields() | contents.updating(scenario.dt)
     except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error
@@ -100,7 +103,7 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
         order = np.argsort(numbers, kind="stable")
         first = 1 if name == "command" else 0
         if not np.array_equal(numbers[order], np.arange(first, first + len(numbers))):
-            raise ConfigError(f"{path}: {name}: {len(numbers)} messages, of which some are missing or doubled")
+            raise ConfigError(f"{path}: {name}: {len(numbers)} messages, some are missing or repeated")
         streams[name] = {field: values[order] for field, values in columns.items()}
     return streams
 
@@ -108,10 +111,11 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 def _why_no_test(recording: bag.Bag) -> str:
     if any(topic.of_test for topic in recording.topics.values()):
         return (
-            f"has messages of {PACKAGE}, but no metadata records (scenario, run id): a converter has dropped "
-            "them; use the recording before the conversion, or convert it with metadata"
+            f"has messages of {PACKAGE}, but no metadata records (scenario, run id), which a converter has "
+            "dropped; "
+            "use the original recording, or convert it with metadata"
         )
-    return "not a recording of a hybrid simulation (there is no scenario in it)"
+    return "not a recording of a hybrid simulation (it contains no scenario)"
 
 
 class _Contents:
@@ -167,7 +171,7 @@ class _Contents:
                 self._layouts[topic] = layout_of(self._definitions[topic], waiting)
             batch = self._layouts[topic].columns(waiting)
             if number not in batch or batch[number].dtype.kind != "u":
-                raise ValueError(f"another layout than its definition (no {number})")
+                raise ValueError(f"the layout differs from its definition ({number} is missing)")
         except ValueError as error:
             raise ValueError(f"{topic}: {error}") from error
         self._damaged[topic] += len(waiting) - len(batch[number])
@@ -207,8 +211,9 @@ class _Contents:
         ]
         for stream, (count, last) in self._far.items():
             notes.append(
-                f"{count} message{'s'[: count > 1]} of {stream} left out: numbered far beyond {last}, the last of "
-                "the others"
+                f"{count} message{'s'[: count > 1]} of {stream} left out: the numbers are far beyond {last}, "
+                "the last "
+                "valid number"
             )
         return notes
 
@@ -357,10 +362,10 @@ class StreamLayout:
             layout = {"names": names, "formats": formats, "offsets": offsets, "itemsize": self._size}
             self._dtype: np.dtype[np.void] = np.dtype(layout)  # type: ignore[call-overload]
         except (struct.error, KeyError, ValueError) as error:
-            raise ValueError(f"another layout than its definition ({error})") from error
+            raise ValueError(f"the layout differs from its definition ({error})") from error
         self._names = [name for name in names[1:] if name not in self._counts]
         if not self._fits(message):
-            raise ValueError(f"a message of another length than {self._size} bytes")
+            raise ValueError(f"the length of a message differs from {self._size} bytes")
 
     def _add(self, name: str, kind: str, count: int | None = None) -> None:
         code, size = CODES[kind]
@@ -376,7 +381,7 @@ class StreamLayout:
         self._add(length, "uint32")
         (count,) = struct.unpack_from("<I", message, self._size - 4)
         if self._size + count > len(message):
-            raise ValueError(f"{length} = {count}: longer than the message")
+            raise ValueError(f"{length} = {count}: exceeds the length of the message")
         self._counts[length] = count
         return int(count)
 
@@ -399,7 +404,7 @@ class StreamLayout:
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
     """Return the layout of the majority of ``messages``. Raises ValueError."""
-    problem = ValueError("messages of many layouts")
+    problem = ValueError("the messages have many layouts")
     for layout in _layouts(text, messages):
         if isinstance(layout, ValueError):
             problem = layout

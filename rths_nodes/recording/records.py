@@ -22,7 +22,7 @@ from rths_nodes.core.text_files import read_head
 
 MAGIC = b"\x89MCAP0\r\n"
 ZSTD = b"\x28\xb5\x2f\xfd"
-PACKED = "{0}: is compressed as a file, which cannot be read: unpack it with `unzstd {0}`"
+PACKED = "{0}: a compressed file cannot be read; unpack it with `unzstd {0}`"
 LIBRARY = "rths_nodes"
 INFORMATION = "rths_nodes"
 """Name of the metadata records with information about a recording. Later records update earlier records."""
@@ -58,7 +58,9 @@ def recording(path: Path | str) -> Path:
             if not files:
                 raise ConfigError(f"{path}: no recording (no .mcap file) in this directory")
             if len(files) > 1:
-                raise ConfigError(f"{path}: several .mcap files, name one: {', '.join(f.name for f in files)}")
+                raise ConfigError(
+                    f"{path}: has several .mcap files; name one of {', '.join(f.name for f in files)}"
+                )
             return recording(files[0])
         try:
             begin = read_head(path, len(MAGIC))
@@ -77,7 +79,7 @@ def check_free(directory: Path) -> None:
     """Raise ConfigError if no recording can be made in ``directory``; create nothing."""
     try:
         if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
-            raise ConfigError(f"{directory}: there is a recording already, choose another place")
+            raise ConfigError(f"{directory}: contains a recording already; choose another directory")
         folder = directory
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
@@ -141,7 +143,7 @@ def summary(path: Path) -> Iterator[tuple[int, bytes]]:
         footer = _footer(stream)
         size = stream.seek(0, 2) - _TAIL
         if footer is None or not len(MAGIC) <= footer.summary_start <= size:
-            raise RecordingError("there is no index, or its place is damaged")
+            raise RecordingError("the index is missing, or its position is damaged")
         stream.seek(footer.summary_start)
         data = stream.read(size - footer.summary_start)
     begun = _FOOTER + struct.pack("<QQ", footer.summary_start, footer.summary_offset_start)
@@ -182,7 +184,7 @@ class Contents:
         self._stream.seek(len(MAGIC))
         checksum = zlib.crc32(MAGIC)
         for opcode, content, end in whole_records(self._stream, self._size):
-            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # otherwise damaged
+            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # other lengths are damage
                 self._check(checksum, int.from_bytes(content, "little"))
                 return
             checksum = zlib.crc32(content, zlib.crc32(RECORD.pack(opcode, len(content)), checksum))
@@ -203,7 +205,7 @@ class Contents:
                 take(opcode, content)
             except ValueError as error:
                 if not refused:
-                    self._tell(f"records that make no sense, the first before byte {self.end}: {error}")
+                    self._tell(f"invalid records, the first of them before byte {self.end}: {error}")
                 refused += 1
                 self.lost_bytes += len(content)
             else:
@@ -220,7 +222,7 @@ class Contents:
 
     def _check(self, checksum: int, stored: int) -> None:
         if stored and stored != checksum and not self.damage:
-            self._tell("the information about the test is damaged, or there are gaps between the messages")
+            self._tell("the information about the test is damaged, or messages are missing")
 
     def _tell(self, problem: str) -> None:
         if not self._lenient:

@@ -193,7 +193,7 @@ class Run:
     def late(self) -> LateData:
         bridged = np.flatnonzero(self.flags & FLAG_BRIDGED)
         late = LateData.of_bridged(bridged, self.scenario.dt, self.scenario.bridge.max_bridge)
-        # other actuator nodes report no timing, versions before 0.10 no gap
+        # actuator nodes of others report no timing; versions before 0.10 report no gap
         return LateData.from_timing({"longest_gap_s": late.gap} | self.timing, late.bridged, late.max_bridge)
 
     @property
@@ -254,10 +254,10 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
     tripped = (flags & FLAG_TRIPPED) > 0
     applied = measured["command"]
     missing = np.isnan(commanded["target"][:, 0])
-    lost = missing & (flags == 0)  # sent, but not recorded
+    lost = missing & (flags == 0)  # a Command was sent, but not recorded
     lost[: np.argmin(np.append(missing, False))] = False
     for wanted in (commanded["target"], commanded["command"]):
-        # a missing command, or one replaced by the safe stop: use the command sent to the rig, never a refused one
+        # use the command sent to the rig if a command is missing, or if the safe stop replaced it
         replaced = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)
         wanted[replaced] = np.where(np.isnan(applied[replaced]), wanted[replaced], applied[replaced])
     commanded["target"][lost] = np.nan

@@ -118,7 +118,7 @@ class RecordingSink:
         ):
             numbers = flatten(data, section)
             if not numbers and node == "integrator":
-                continue  # most streams are empty
+                continue  # most integrators have no results of their own
             values = {
                 "node": node,
                 "sample": outcome.samples,

@@ -105,7 +105,7 @@ class Histories:
         for name, first in firsts.items():
             if (columns := self._columns[name]).stop > columns.start:
                 self._samples[columns, 0] = first
-        # the monitor and the analysis read columns
+        # by columns, because monitor and analysis read columns
         self._displacement = np.empty((steps, len(p.target.displacement)), order="F")
         self._displacement[0] = p.target.displacement
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
@@ -198,7 +198,9 @@ class Histories:
         columns = {name: self._column(name)[behind] for name in self._columns}
         p, marks = self._parts, self._all_marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
-        sent = columns["command"]  # without converters: the applied commands, and row 0 from Measurement 0
+        sent = columns[
+            "command"
+        ]  # without converters, these are the applied commands; row 0 is from Measurement 0
         applied = self._arrived(columns["applied" if p.kind.converts else "command"])
         measured = {"displacement": columns["displacement"], "force": columns["force"]}
         return {

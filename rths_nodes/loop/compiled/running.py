@@ -125,7 +125,7 @@ class KernelLoop:
         takers = [getattr(sink, "whole", None) for sink in sinks]
         result = self._by_kernels(bool(sinks), progress, interrupted)
         if result is None:
-            again = "run again stage by stage, for what the loop over kernels does not report"
+            again = "the test was repeated stage by stage, to report what the loop over kernels does not"
             self.notes = (*self.notes, *([again] if self._way.compiled else []))
             begin = self._repeated([*filter(None, takers)] if all(takers) else [])
             return self._loop.run(sinks, progress, interrupted, begin)
@@ -193,7 +193,7 @@ class KernelLoop:
                 try:
                     inputs = given(parts, end - begin, forces, not compiled)
                     stopped, steps, states = run(begin, end, constants, states, inputs, histories.out(begin))
-                except Exception:  # any part can raise; the embedded loop reports the exception
+                except Exception:  # any part can raise; the embedded loop then reports the exception
                     return None
                 self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))
                 if stopped >= 0 or not histories.take(begin, end, steps, self._states):

@@ -105,7 +105,7 @@ def width(columns: Mapping[str, slice]) -> int:
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
 """Kinds of ramp: one state per degree of freedom, one state of arrays, no state."""
 FEW = 8
-"""Largest number of degrees of freedom, or of force samples of a lead, that are written out one by one."""
+"""Largest number of degrees of freedom, or of force samples of a lead, written out one by one."""
 QUANTITIES = ("x", "v", "a", "exact", "r")
 IN, IN_IN = 4 * " ", 8 * " "
 
@@ -375,7 +375,7 @@ def _shown(kind: Kind) -> list[str]:
 def _checked(kind: Kind) -> list[str]:
     n, lines = kind.axes, ["# limits of the Command"]
     targets, commands, sent = row("c_#", n), row("p_#", n), row("sent_#", n)
-    if kind.live:  # a refusal needs it for its reason
+    if kind.live:  # the reason of a refusal contains the command
         lines.append(_record_command(kind))
     lines += _stop(f"broken_alone(moves, {targets}, {commands}, {sent}) >= 0")
     if kind.together:

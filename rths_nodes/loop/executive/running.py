@@ -343,9 +343,9 @@ def refusals(control: Control) -> Iterator[str]:
     """Yield a note for each request of the program that the system refused."""
     if control.no_lock:
         problem = os.strerror(control.no_lock)
-        yield f"locking of memory refused ({problem}): a page that is fetched late makes a tick late"
+        yield f"locking of memory refused ({problem}): fetching a page of memory can delay a tick"
     if control.no_priority:
-        yield f"SCHED_FIFO refused ({os.strerror(control.no_priority)}): expect a longer tail; see `ulimit -r`"
+        yield f"SCHED_FIFO refused ({os.strerror(control.no_priority)}): latencies can be longer; see `ulimit -r`"
     if control.period and len(os.sched_getaffinity(0)) == 1:
         yield "one processor for the executive and Python: at a high servo rate the ring of rows may become full"
 

@@ -67,7 +67,7 @@ class FaultyLoop(Loop):
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         made, measured = command, self._tick(command)
-        while measured is None:  # a late Command may arrive in a pause, or an operator holds the test
+        while measured is None:  # a late Command can arrive during a pause, or an operator holds the test
             self._await_operator()
             command = None if made is not None else self._command(before)
             made, measured = command or made, self._tick(command)
@@ -79,7 +79,7 @@ class FaultyLoop(Loop):
             self._commands.put(now, _copied(command))
         self._arrived += self._commands.take(now)
         in_time = self._due.kept()
-        while in_time is None and self._arrived:  # like a node: the next Command waits for the next turn
+        while in_time is None and self._arrived:  # as in a node, the next Command waits for the next tick
             in_time = self._due.arrived(self._arrived.popleft())
         return rig.tick(in_time, late=in_time is None)
 
@@ -96,7 +96,7 @@ def _corrupter(
     def corrupt(sample: S, random: np.random.Generator) -> S | None:
         try:
             return unpack(flip_bit(pack(sample, 0), random))[0]
-        except ValueError:  # unreadable: dropped, as in a node
+        except ValueError:  # an unreadable message is dropped, as in a node
             return None
 
     return corrupt

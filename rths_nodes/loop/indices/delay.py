@@ -264,13 +264,14 @@ def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list
     (s).
     """
     still = [
-        f"{name}: no error relative to the target, which has hardly moved"
+        f"{name}: the error relative to the target is undefined, because the target has hardly moved"
         for name, row in axes.items()
         if math.isnan(row["error_norm_percent"]) and row["max_error_m"] > 0.0
     ]
     return still + [
-        f"{name}: no delay within {1e3 * longest:g} ms (monitor.longest_delay) makes target and measurement most "
-        "alike: it is longer, or the test shorter than twice that"
+        f"{name}: the delay exceeds {1e3 * longest:g} ms (monitor.longest_delay), or the test is shorter than "
+        "twice "
+        "this time"
         for name, row in axes.items()
         if math.isnan(row["delay_s"]) and not math.isnan(row["max_error_percent"])
     ]

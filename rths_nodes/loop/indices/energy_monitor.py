@@ -15,7 +15,7 @@ from rths_nodes.core.arithmetic import INF, NAN
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
-"""Largest number of Targets that are computed one by one; arrays are faster for more Targets."""
+"""Largest number of Targets for computing one by one; arrays are faster for more Targets."""
 
 
 class State(NamedTuple):
@@ -133,7 +133,7 @@ class EnergyMonitor:
         energies = []
         for x, f, energy in zip(displacement.tolist(), external.tolist(), elastic.ravel().tolist(), strict=True):
             self._state, counted = step((), self._state, x, f)
-            if energy == energy:  # given for a model whose messages are incomplete
+            if energy == energy:  # known only for a model whose messages are incomplete
                 counted, self._state = energy, State(energy, *self._state[1:])
             energies.append(counted)
         return np.array(energies)

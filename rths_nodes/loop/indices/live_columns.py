@@ -44,7 +44,7 @@ def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
-        for kind in ("tracking_error", "force_error"):  # an axis has only one of them
+        for kind in ("tracking_error", "force_error"):  # an axis has only one of these limits
             if (bound := getattr(limits, kind)) is not None:
                 yield f"{name}/error", kind, bound
 

@@ -65,7 +65,7 @@ def frequency_evaluation(
     frequencies = np.arange(1, x.shape[1] + 1) / (length * dt)
     total = shares.sum(axis=1)
     moved = np.where(total > 0.0, total, math.nan)
-    index = (y * x.conj()).sum(axis=1) / moved  # without BLAS, whose rounding depends on its threads
+    index = (y * x.conj()).sum(axis=1) / moved  # not BLAS, because its rounding depends on the number of threads
     equivalent = (shares * frequencies).sum(axis=1) / moved
     return FrequencyEvaluation(np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent)
 

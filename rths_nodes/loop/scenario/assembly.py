@@ -57,7 +57,7 @@ def check_memory(scenario: Scenario, n_dof: int) -> None:
     remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
-    _refuse_beyond(scenario, NUMBER * numbers, "excitation, timing and what components remember")
+    _refuse_beyond(scenario, NUMBER * numbers, "excitation, timing and the memory of components")
 
 
 def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
@@ -67,8 +67,8 @@ def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
 def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
     if needed > MOST:
         raise ConfigError(
-            f"duration * servo_rate = {scenario.samples} samples, {scenario.steps} steps: {noun} take "
-            f"{size_of(needed)} of memory, must be <= {size_of(MOST)}"
+            f"duration * servo_rate = {scenario.samples} samples, {scenario.steps} steps: {noun} need "
+            f"{size_of(needed)} of memory, which must be <= {size_of(MOST)}"
         )
 
 
@@ -146,7 +146,7 @@ class Assembly:
         cls = registry.class_of(family, params)
         if self._first is not None and cls.external:
             raise ConfigError(
-                f"{family}.type = {type_of(params)!r}: is outside of this process, there is only one of it"
+                f"{family}.type = {type_of(params)!r}: this component is outside this process and exists only once"
             )
         if self._first is None:
             self.scenario.check_fit(family, self._parts)
@@ -161,7 +161,7 @@ class Assembly:
         params = self.scenario.structure
         first = None if self._first is None else self._first.full_structure
         if first is not None and is_linear(first):
-            return first  # stateless, and slow to read and check again
+            return first  # a linear structure has no state, and is slow to read and check again
         return None if params is None else self._build("structure", params)
 
     @cached_property
@@ -170,7 +170,7 @@ class Assembly:
         if params is None:
             return full
         if full is None or not self.scenario.interface:
-            raise ConfigError("reduction: needs a structure, and interface, the degrees of freedom under test")
+            raise ConfigError("reduction: needs a structure and interface, the degrees of freedom under test")
         if self._first is not None:
             return self._first.structure
         return reduced_structure(self.scenario, self._build("reduction", params), full)
@@ -282,7 +282,9 @@ class Assembly:
         inputs = registry.class_of("semi_active", params).inputs
         if inputs != self.names.inputs:
             has = ", ".join(self.names.inputs) or "none"
-            raise ConfigError(f"semi_active: controls {', '.join(inputs)}; auxiliary inputs of the rig: {has}")
+            raise ConfigError(
+                f"semi_active: controls {', '.join(inputs)}, but the auxiliary inputs of the rig are {has}"
+            )
         built: SemiActive = self._build(
             "semi_active", params, self.structure, self.scenario.step, self.names.auxiliary
         )
@@ -301,7 +303,7 @@ class Assembly:
             scenario.check_fit("axes", self._parts)
         name = type(params).type_name
         built_in = name in registry.built_in("port")
-        # a simulator replaces the rig of the file; its numbers are in SI units and axis coordinates
+        # a simulator replaces the rig of the file; the simulator uses SI units and axis coordinates
         real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
@@ -391,11 +393,11 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
         if len(names) > most:
             raise ConfigError(
                 f"interface: missing: the structure has {len(names)} degrees of freedom, a Target at most {most}; "
-                f"name the degrees of freedom that the setup turns into axes, e.g. {names[-1]}"
+                f"name the degrees of freedom that the setup transforms to axes, e.g. {names[-1]}"
             )
         return Observation(len(names))
     if full is None:
-        raise ConfigError("interface: must be left out where there is no structure: the axes themselves move")
+        raise ConfigError("interface: must be left out without a structure, because the axes themselves move")
     interface = places("interface", scenario.interface, full)
     observed = interface + places("observed", scenario.observed, full)
     _refuse_too_many(len(observed), most)
@@ -408,5 +410,6 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
 def _refuse_too_many(observed: int, most: int) -> None:
     if observed > most:
         raise ConfigError(
-            f"interface, observed: {observed} degrees of freedom: must be <= {most}, which fit into a Target"
+            f"interface, observed: {observed} degrees of freedom: must be <= {most}, the largest number in a "
+            "Target"
         )

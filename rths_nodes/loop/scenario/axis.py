@@ -19,26 +19,26 @@ class Axis:
 
     actuator: OfParams | None = component(
         "actuator",
-        "simulated actuator, for the port simulator and for rths stability; left out where a rig has them all",
+        "simulated actuator, for the port simulator and for rths stability; left out if rig has all actuators",
         None,
     )
     specimen: OfParams | None = component(
         "specimen",
-        "simulated specimen of this axis, for the port simulator and for rths stability; left out where a rig has "
-        "one for all",
+        "simulated specimen of this axis, for the port simulator and for rths stability; left out if rig has "
+        "a common specimen",
         None,
     )
     sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
     output: Output = section(Output, "resolution and range of the command")
-    limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) brings its own")
+    limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) replaces them")
     mode: str = text(
-        "what the axis follows: the displacement of the interface, or a force of its own (load)",
+        "quantity that the axis follows: the displacement of the interface, or its own force (load)",
         "displacement",
         AXIS_MODES,
     )
     load: Load | None = section(Load, "force target of an axis whose mode is force", None)
     force_control: ForceControl | None = section(
-        ForceControl, "controller of the force; a rig file (--rig) brings its own", None
+        ForceControl, "controller of the force; a rig file (--rig) replaces it", None
     )
     rig_axis: RigAxis | None = section(RigAxis, "the same axis in the rig file", None)
 

@@ -108,7 +108,7 @@ def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
         raise ConfigError(f"{path}: must be a mapping of compensators to their settings")
     settings = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
     for entry in settings.values():
-        with suppress(ConfigError):  # the build refuses an unknown type, with its path
+        with suppress(ConfigError):  # the build refuses an unknown type and names its path
             inputs.make_absolute(registry.load("compensator", entry["type"]).Params, entry, path.parent)
     return settings
 

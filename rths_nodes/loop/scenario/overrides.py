@@ -133,7 +133,7 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
     try:
         there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
         return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
-    except (ConfigError, KeyError):  # refused, with its path, once the case is used
+    except (ConfigError, KeyError):  # the case is refused, with its path, once it is used
         return changes
 
 
@@ -200,10 +200,12 @@ def _inside(data: Data, spec: Spec, key: str, path: str, full_path: str) -> tupl
     if key not in data:
         if key not in specs and "type" not in data:
             raise unknown(path, "section", key, specs or data)
-        # the build refuses keys unknown to a type
+        # the build refuses keys that are unknown to the type
         data[key] = specs[key].left_out if key in specs else {}
     if not is_section(there := data[key]):
-        raise ConfigError(f"{path} = {show(to_data(there))}: is a value, not a section; cannot set {full_path}")
+        raise ConfigError(
+            f"{path} = {show(to_data(there))}: this value is not a section, so that {full_path} cannot be set"
+        )
     data[key] = opened(there)
     return data[key], specs.get(key, Spec("mapping", "", None))
 

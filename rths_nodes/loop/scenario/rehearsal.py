@@ -60,7 +60,7 @@ def simulated(scenario: Scenario) -> Scenario:
     try:
         return from_data(Scenario, data)
     except ConfigError as error:
-        hint = "needs simulated actuators and specimens: give them in the scenario, or leave its rungs out"
+        hint = "add simulated actuators and specimens to the scenario, or leave its rungs out"
         raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), hint) from None
 
 
@@ -126,16 +126,17 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
         name = motion.proportional_to
         if not name:
             raise ConfigError(
-                f"level = {level:g}: {'.'.join(path)}.type = {kind!r}: its Params does not say by "
-                "proportional_to which parameter its values are proportional to, so that it cannot be reduced"
+                f"level = {level:g}: {'.'.join(path)}.type = {kind!r} cannot be scaled, because its Params "
+                "does not name "
+                "a parameter in proportional_to"
             )
         changes.append(([*path, name], level * getattr(motion, name)))
     if not changes:
         who = scenario.integrator.who
         reason = (
-            f"{who} of the integrator has the excitation: reduce it there" if who else "nothing excites the test"
+            f"{who} of the integrator has the excitation: reduce it there" if who else "the test has no excitation"
         )
-        raise ConfigError(f"level = {level:g}: {reason}, so that there is nothing to scale here")
+        raise ConfigError(f"level = {level:g}: cannot be applied: {reason}")
     return changes
 
 
@@ -156,21 +157,22 @@ def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
 
 def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
     if scenario.rig is not None:
-        yield f"rig ({type_of(scenario.rig)}): how its forces depend on the rate is not known before the test"
+        yield f"rig ({type_of(scenario.rig)}): the rate dependence of its forces is unknown before the test"
     for name, axis in scenario.axes.items() if scenario.rig is None else ():
         if axis.specimen is None:
-            yield f"axes.{name}.specimen: there is no model of it: whether it depends on the rate is not known"
+            yield f"axes.{name}.specimen: its rate dependence is unknown, because it has no model"
             continue
         amplitude = elastic_limits(scenario).get(name, SHARE_OF_STROKE * axis.limits.stroke)
         differs = rate_dependence(axis.specimen, amplitude, ratio)
         over = f"over {1e3 * amplitude:.3g} mm at {CYCLE_HZ:g} Hz"
         path = f"axes.{name}.specimen ({type_of(axis.specimen)})"
         if not math.isfinite(differs):
-            yield f"{path}: whether it depends on the rate cannot be computed"
+            yield f"{path}: its rate dependence cannot be computed"
         elif differs > SAME_FORCE:
             yield (
-                f"{path}: depends on the rate: {ratio:g} times slower its force differs by {differs:.0%} (rms, "
-                f"{over})"
+                f"{path}: the force depends on the rate: it differs by {differs:.0%} (rms, {over}) if "
+                f"{ratio:g} times "
+                "slower"
             )
 
 
@@ -204,15 +206,17 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
     if damping.any():
         yield (
             f"integrator ({type_of(scenario.integrator)}): equivalent_damping includes damping of the specimen, "
-            f"of which it gets 1/{ratio}"
+            f"which is 1/{ratio} in this rung"
         )
     if (kind := type_of(scenario.compensator)) != "none":
         yield (
-            f"compensator ({kind}): makes up for a delay in the time of the rig, which is {ratio} times less of "
-            "the motion: this rung does not show how it tracks in real time"
+            f"compensator ({kind}): the delay is {ratio} times smaller relative to the motion, so that this "
+            "rung does "
+            "not show the tracking in real time"
         )
     if scenario.force_lead:
         yield (
-            f"force_lead: the same: {1e3 * scenario.force_lead:g} ms are {ratio} times less of the motion than in "
-            "real time"
+            f"force_lead: {1e3 * scenario.force_lead:g} ms are {ratio} times less relative to the motion than "
+            "in real "
+            "time"
         )

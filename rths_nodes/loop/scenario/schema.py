@@ -52,10 +52,10 @@ class SoftStart:
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
-    rise_time: float = number("time in which the amplitude grows", "s", 2.0, at_least=0.0)
+    rise_time: float = number("time of the rise of the amplitude", "s", 2.0, at_least=0.0)
     duration: float = number("time from the beginning until the amplitude falls", "s", 5.0, more_than=0.0)
-    fall_time: float = number("time in which the amplitude falls; adaptation rests", "s", 1.0, at_least=0.0)
-    rest_time: float = number("time at rest before the test; adaptation rests", "s", 0.5, at_least=0.0)
+    fall_time: float = number("time of the fall of the amplitude; adaptation is suspended", "s", 1.0, at_least=0.0)
+    rest_time: float = number("time at rest before the test; adaptation is suspended", "s", 0.5, at_least=0.0)
 
     def validate(self, path: str) -> None:
         if self.rise_time > self.duration:
@@ -63,7 +63,7 @@ class SoftStart:
                 f"{path}.rise_time = {self.rise_time:g} s: must be <= {path}.duration = {self.duration:g} s"
             )
         if self.total > 3600.0:
-            raise ConfigError(f"{path}: lasts {self.total:g} s altogether, must be <= 3600 s")
+            raise ConfigError(f"{path}: the soft start takes {self.total:g} s, must be <= 3600 s")
 
     @property
     def total(self) -> float:
@@ -130,7 +130,7 @@ bytes."""
 class Recording:
     """Contents of the recording in addition to the messages."""
 
-    note: str = text("remark of the operator on this run", "")
+    note: str = text("remark of the operator about this run", "")
     client: str = text("client of the test, for the report", "")
     drawn: dict[str, object] = mapping(
         "values that a study has drawn for this run: number of the plant, seed, values by key"
@@ -158,7 +158,9 @@ class Scenario(AxesByMode):
     description: str = text("purpose of the test", "")
     servo_rate: float = number("samples per second of the rig", "Hz", more_than=0.0, at_most=100e3)
     substeps: int = integer("samples per integration step", at_least=1, at_most=100_000)
-    duration: float = number("length of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
+    duration: float = number(
+        "duration of the test, rounded up to complete steps", "s", more_than=0.0, at_most=86_400.0
+    )
     time_ratio: float = number(
         "ratio of the rig's time to the structure's, a multiple of 1 / substeps; 1 is real time",
         default=1.0,
@@ -166,41 +168,43 @@ class Scenario(AxesByMode):
         at_most=1000.0,
     )
     soft_start: SoftStart | None = section(
-        SoftStart, "prescribed motion before the test, for adaptive compensators; none if left out", None
+        SoftStart, "prescribed motion before the test, for adaptive compensators; left out: no motion", None
     )
     seed: int = integer("seed of all random generators", default=1, at_least=0)
     ground_motion: OfGroundMotionParams = component("ground_motion", "excitation", {"type": "none"})
     structure: OfStructureParams | None = component(
         "structure", "numerical substructure; none for the integrator prescribed", None
     )
-    reduction: Any = component("reduction", "shapes in place of the structure's degrees of freedom", None)
+    reduction: Any = component("reduction", "shapes that replace the structure's degrees of freedom", None)
     integrator: OfIntegratorParams = component("integrator", "solves the equation of motion")
     ramp: OfParams = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
     interface: tuple[str, ...] = texts(
-        "degrees of freedom that the setup turns into axes, by name; left out: all, at most 64"
+        "names of the degrees of freedom that the setup transforms to axes; left out: all, at most 64"
     )
     observed: tuple[str, ...] = texts(
-        "further degrees of freedom in a Target, for the report; the interface is always in it"
+        "names of further degrees of freedom in a Target, for the report; a Target always has the interface"
     )
-    setup: OfParams = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
+    setup: OfParams = component(
+        "setup", "transformation between degrees of freedom and axes", {"type": "identity"}
+    )
     compensator: OfCompensatorParams = component("compensator", "compensates for the delay of the actuators")
-    rig_file: RigHead | None = section(RigHead, "the rig file that the test runs with (--rig)", None)
+    rig_file: RigHead | None = section(RigHead, "rig file of the test (--rig)", None)
     port: OfPortParams = component("port", "the rig's port", {"type": "simulator"})
     hops: HopsParams = section(HopsParams, "hops between the rig and the computation of its Commands")
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     rig: Any = component(
-        "rig", "coupled actuators with their one specimen; left out where each axis has its own", None
+        "rig", "coupled actuators with a common specimen; left out if each axis has its own specimen", None
     )
     semi_active: OfSemiActiveParams | None = component(
         "semi_active", "controller of the auxiliary inputs of the rig", None
     )
-    updating: Updating | None = section(Updating, "copies of the specimen that learn; none if left out", None)
-    bridge: BridgeParams = section(BridgeParams, "bounds of bridging where a rig cannot wait")
-    levels: WholeLevels = section(WholeLevels, "levels of the whole rig, of which each may warn, hold or stop")
-    heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life without which the rig stops")
+    updating: Updating | None = section(Updating, "learning copies of the specimen; left out: no copies", None)
+    bridge: BridgeParams = section(BridgeParams, "bounds of bridging, for a rig that cannot wait")
+    levels: WholeLevels = section(WholeLevels, "levels of the complete rig; each level can warn, hold or stop")
+    heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life of nodes; without them the rig stops")
     force_lead: float | None = number(
-        "delay of the measured forces, declared or measured, that is compensated for the integrator; "
-        "half a step is added for one that holds them, a step for newmark; left out: forces as measured",
+        "delay of the measured forces, to be compensated for the integrator; half a step is added for an "
+        "integrator that holds the forces, a step for newmark; left out: no compensation",
         "s",
         None,
         at_least=0.0,
@@ -208,7 +212,7 @@ class Scenario(AxesByMode):
     )
     indices: str = text("published indices for comparison in the report", "none", INDICES)
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
-    engine: str = text(f"{ENGINE} --engine says", AUTO, (AUTO, EXECUTIVE))
+    engine: str = text(f"{ENGINE} --engine", AUTO, (AUTO, EXECUTIVE))
     recording: Recording = section(Recording, "content of the recording in addition to the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
     scatter: dict[str, object] = mapping(
@@ -217,7 +221,7 @@ class Scenario(AxesByMode):
 
     def validate(self, path: str) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
+            raise ConfigError(f"name = {show(self.name)}: must consist of letters, digits and ' _ . -'")
         if (length := len(self.name.encode())) > _LONGEST_NAME:
             raise ConfigError(f"name = {show(self.name)}: {length} bytes: must be <= {_LONGEST_NAME}")
         if abs(self.substeps * self.time_ratio - self.samples_per_step) > ROUNDING * self.samples_per_step:
@@ -249,27 +253,35 @@ class Scenario(AxesByMode):
             for noun in ("actuator", "specimen"):
                 present = getattr(axis, noun) is not None
                 if present and self.rig is not None:
-                    raise ConfigError(f"axes.{name}.{noun}: must be left out, the rig has it for all axes")
+                    raise ConfigError(f"axes.{name}.{noun}: must be left out, because rig defines it for all axes")
                 if not present and needed:
-                    raise self._missing(name, noun, "or give rig for all axes")
+                    raise self._missing(name, noun, "or set rig for all axes")
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not self.port.cannot_be_built:
-                raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
+                raise ConfigError(
+                    f"port.type = {type(self.port).type_name!r}: its Params lacks {key}, which a port needs"
+                )
 
     def _validate_similitude(self) -> None:
         for noun in ("rig", "semi_active"):
             passes = noun == "rig" and self.rig is not None and self.rig.to_scale
             if getattr(self, noun) is not None and self.scaled and not passes:
                 raise ConfigError(
-                    f"{noun}: its numbers would have to be of the structure and of the specimen at once: a "
-                    "specimen to scale (similitude) needs axes of their own, without control of further inputs"
+                    f"{noun}: cannot be used with a scale model (similitude), because its numbers do not pass "
+                    "through the "
+                    "setup; use axes with their own specimens"
                 )
         if (self.rig_file is None) != all(axis.rig_axis is None for axis in self.axes.values()):
-            raise ConfigError("rig_file: and the rig_axis of each axis come together, from a rig file (--rig)")
+            raise ConfigError(
+                "rig_file: must be set together with the rig_axis of each axis, by a rig file (--rig)"
+            )
         with_axis = [name for name, axis in self.axes.items() if axis.rig_axis]
         if with_axis and len(with_axis) < len(self.axes):
             without = ", ".join(name for name in self.axes if name not in with_axis)
-            raise ConfigError(f"axes: {without}: no rig_axis, which {', '.join(with_axis)} has; all or none")
+            raise ConfigError(
+                f"axes: {without}: rig_axis is missing, but {', '.join(with_axis)} has it; set it for all "
+                "axes or none"
+            )
         for name, axis in self.axes.items():
             if self.rig_file is not None and axis.rig_axis is not None:
                 path = f"axes.{name}.rig_axis"
@@ -290,7 +302,7 @@ class Scenario(AxesByMode):
     def model_of(self, axis: str, noun: str) -> OfParams:
         section: OfParams | None = getattr(self.axes[axis], noun)
         if section is None:
-            raise self._missing(axis, noun, "the port needs none, but the simulation does")
+            raise self._missing(axis, noun, "the simulation needs it")
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:

@@ -23,37 +23,38 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 
 def check_layout(scenario: Scenario) -> None:
     if scenario.rig is not None:
-        raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
+        raise ConfigError("rig: couples its axes; actuator_nodes must be one")
     if scenario.port.one_node:
         kind = type(scenario.port).type_name
-        raise ConfigError(f"port.type = {kind!r}: has all axes in one datagram; actuator_nodes must be one")
+        raise ConfigError(f"port.type = {kind!r}: its datagrams contain all axes; actuator_nodes must be one")
     if scenario.port.watchdog is not None:
         raise ConfigError(
-            f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis "
+            f"port.watchdog = {scenario.port.watchdog:g} s: needs a rig with one actuator node; a node per axis "
             "stops its axis by itself"
         )
     for name, axis in scenario.axes.items():
         control = axis.force_control
         if control is not None and by_controller(axis) and control.law.column is not None:
             raise ConfigError(
-                f"axes.{name}.force_control.law.column: is for a rig with one actuator node; the simulated "
-                "controller of an axis with a node of its own sees no drift of another one"
+                f"axes.{name}.force_control.law.column: needs a rig with one actuator node; the simulated "
+                "controller of a single axis does not know the drift of another axis"
             )
         for noun in ("sensors", "output"):
             if (other := getattr(axis, noun).cabled_to) not in (None, name):
                 raise ConfigError(
-                    f"axes.{name}.{noun}.cabled_to = {show(other)}: is for a rig with one actuator node; a node "
-                    "per axis reaches its own axis only"
+                    f"axes.{name}.{noun}.cabled_to = {show(other)}: needs a rig with one actuator node; a node "
+                    "per axis reaches only its own axis"
                 )
         if axis.sensors.second is not None:
             raise ConfigError(
-                f"axes.{name}.sensors.second: is an auxiliary channel, for a rig with one actuator node; axes "
-                "with a node each have none"
+                f"axes.{name}.sensors.second: needs a rig with one actuator node; a node per axis has no "
+                "auxiliary "
+                "channels"
             )
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
-                f"axes.{name}: must be ASCII letters, digits and single _, not a digit first, to name the "
-                "namespace of its node"
+                f"axes.{name}: must be ASCII letters, digits and single _, and not begin with a digit, because "
+                "the namespace of its node has this name"
             )
 
 

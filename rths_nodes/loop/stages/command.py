@@ -76,10 +76,10 @@ class InTime:
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
-            return target  # the limits refuse it
+            return target  # the limits refuse such a Target
         rows = zip(x, before, target.acceleration.tolist(), strict=True)
         velocity = np.array([in_time(step, half, *row) for row in rows])
-        return Target(  # positional arguments: `replace` is slower than everything else here
+        return Target(  # positional arguments, because `replace` takes longer than the rest of this method
             target.step,
             target.displacement,
             velocity,
@@ -407,7 +407,7 @@ class DueCommands:
             return None
         number, kept = self.number, self._kept
         if number <= 0:
-            assert self._rig.under_way.start is not None  # true after Measurement 0
+            assert self._rig.under_way.start is not None  # set by Measurement 0
             return replace(self._rig.under_way.start, sample=number)
         while kept and kept[0].sample <= number:
             command = kept.pop(0)

@@ -191,9 +191,10 @@ class _Axis:
         if travel is None:
             return ""
         return (
-            f"axes.{self.name}: the displacement does not move with its target: it has changed by "
-            f"{1e3 * travel.shown:.3f} mm where the target went {1e3 * travel.gone:.3f} mm one way: the actuator "
-            "does not follow, or the displacement sensor is wrong"
+            f"axes.{self.name}: the displacement has changed by {1e3 * travel.shown:.3f} mm, although the target "
+            f"moved by {1e3 * travel.gone:.3f} mm in one direction. The actuator does not follow, or the "
+            "displacement "
+            "sensor is wrong"
         )
 
     def frozen(self, moved: list[float], force: list[float]) -> bool:
@@ -286,7 +287,7 @@ def _stiffness(axis: Axis) -> float:
 
 def frozen_words(axis: str, sample: int) -> str:
     return (
-        f"axes.{axis}: the force does not move with the displacement, by sample {sample}: is the load cell dead?"
+        f"axes.{axis}: up to sample {sample} the force does not change with the displacement; check the load cell"
     )
 
 

@@ -166,7 +166,7 @@ class MonitorStage:
 
     def work(self) -> None:
         waiting, self._measured = self._measured, deque()
-        while waiting and not self._measured:  # an incomplete sample waits again
+        while waiting and not self._measured:  # an incomplete sample is queued again
             self.measurement(waiting.popleft())
         self._measured += waiting
 

@@ -69,7 +69,7 @@ class ForceLead:
 
     def reset(self) -> None:
         rest = [0.0] * self._n_axes
-        # plain floats: one value per sample, few axes
+        # plain floats are faster for one value per sample and few axes
         self._forces = deque([rest] * (self._span + 1), maxlen=self._span + 1)
         self._resting = 0
         self._change = rest
@@ -150,14 +150,14 @@ class NumericalStage:
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         assert scenario.soft_start is not None
-        # a nonlinear setup: the unit must be correct at full amplitude
+        # of a nonlinear setup, the unit must be correct at full amplitude
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
         unit = np.append(
             unit, np.zeros(len(self._nothing) - len(unit))
         )  # observed degrees of freedom stay at rest
         if not np.isfinite(unit).all():
-            raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: lies beyond the reach of the setup")
+            raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: the setup cannot reach this position")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
         x, v, a = (np.outer(values, unit) for values in motion)
         rest, auxiliary = self._nothing, self._auxiliary
@@ -171,7 +171,7 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return a text on external parts that are missing since :meth:`open`. Raises ConfigError if a part will
+        """Return a text on external parts still missing since :meth:`open`. Raises ConfigError if a part will
         not come.
         """
         return self.integrator.missing()
@@ -341,7 +341,7 @@ class Learning:
         """Add a sample. One sample in ``every`` starts a new pair and completes the previous pair for learning."""
         x, bad = float(measured.displacement[self._axis]), measured.flags & UNUSABLE != 0
         if self._filter is not None:
-            if not math.isfinite(x):  # it would stay in the filter
+            if not math.isfinite(x):  # a value that is not finite would stay in the filter
                 x, bad = (self._line[-1][0] if self._line else 0.0), True
             else:
                 if not self._begun:

@@ -260,8 +260,7 @@ class RigStage:
                 if self._handover is not None and self.pause.rests:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
-            # no Target, a late Target, or data replaced by the port: nothing to learn from
-            # this sample
+            # flags of samples with a missing or late Target, or with data replaced by the port: not for learning
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
             self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
             if bridged or self._bridges.watches:
@@ -306,7 +305,9 @@ class RigStage:
             self._bridges.add(missing)
         elif self._bridges.in_a_row:
             self._bridges.end()
-        if command.flags & FLAG_TRIPPED:  # only the rig may set it, because axes do not check such Commands
+        if (
+            command.flags & FLAG_TRIPPED
+        ):  # only the rig may set this flag, because axes do not check Commands with it
             command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         return command
 
@@ -361,7 +362,7 @@ class RigStage:
                 self.port.drop_heartbeat()
             reason = reason or breach.reason
         if self.stop_request is not None and self.port.interlock:
-            reason = self.stop_request.reason  # the request names the cause, the interlock only the effect
+            reason = self.stop_request.reason  # the request names the cause; the open interlock is only the effect
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
         set_trigger(self.port, False)
@@ -383,7 +384,7 @@ def check_armed(port: Port) -> None:
     """Raise ConfigError for a ``port`` to real actuators that no operator has armed."""
     if not (port.simulated or port.armed):
         raise ConfigError(
-            f"{port.label}: is not a simulator: only an operator may arm it: rths test (doc/procedure.md)"
+            f"{port.label}: is not a simulator; only an operator can arm it, with rths test (doc/procedure.md)"
         )
 
 

@@ -39,26 +39,28 @@ class WatchLimits:
     displacement: float = number("largest magnitude", "m", more_than=0.0, at_most=100.0)
     velocity: float = number("largest magnitude", "m/s", more_than=0.0, at_most=1e3)
     velocity_over: float = number(
-        "time over which a velocity is taken from two displacements: noise is in it",
+        "time between the two displacements, with noise, from which a velocity is computed",
         "s",
         more_than=0.0,
         at_most=LONGEST_S,
     )
     force: float = number("largest magnitude", "N", more_than=0.0, at_most=1e9)
-    persistence: int = integer("samples in a row beyond a limit that end the pulse", "samples", at_least=1)
+    persistence: int = integer(
+        "number of consecutive samples beyond a limit after which the pulse ends", "samples", at_least=1
+    )
 
 
 @params
 class WatchedAxis:
     """The watcher's own sensors of one axis, and the expected values."""
 
-    displacement: DisplacementChannel = section(DisplacementChannel, "its own displacement sensor")
-    force: ForceChannel = section(ForceChannel, "its own load cell")
+    displacement: DisplacementChannel = section(DisplacementChannel, "displacement sensor of the watcher")
+    force: ForceChannel = section(ForceChannel, "load cell of the watcher")
     tolerance: Tolerance = section(Tolerance, "largest differences from the test")
     limits: WatchLimits = section(WatchLimits, "limits of the watcher")
     rest: float = number(
-        "an axis that moves by more than that, by its own sensor, does not rest: above noise, relaxation, and "
-        "the lag of an actuator whose command is at rest",
+        "largest motion of an axis at rest, by the watcher's sensor: above noise, relaxation, and the lag of "
+        "an actuator whose command is at rest",
         "m",
         more_than=0.0,
     )
@@ -82,7 +84,7 @@ class WatchedAxis:
 class WatchSensors:
     """Sensors of the watcher, which only receives their datagrams *state* (doc/udp.md)."""
 
-    address: str = text("address of the data acquisition that sends them")
+    address: str = text("address of the data acquisition system that sends the samples")
     port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)
     rate: float = number("samples per second", "Hz", at_least=100.0, at_most=100e3)
     delay: float = number(
@@ -109,7 +111,7 @@ class WatchPulse:
 class WatchSection:
     """A watcher with its own sensors on another computer, and its pulse."""
 
-    sensors: WatchSensors = section(WatchSensors, "connection of its sensors")
+    sensors: WatchSensors = section(WatchSensors, "connection to the sensors of the watcher")
     pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")
     axes: dict[str, WatchedAxis] = sections(WatchedAxis, "all axes of the rig, by name")
     late: float = number(
@@ -119,7 +121,7 @@ class WatchSection:
         at_most=LONGEST_S,
     )
     silence: float = number(
-        "longest time without a sample of its own sensors", "s", more_than=0.0, at_most=LONGEST_S
+        "longest time without a sample of the watcher's sensors", "s", more_than=0.0, at_most=LONGEST_S
     )
     told: float = number("state messages of the test per second", "Hz", TOLD_HZ, at_least=50.0, at_most=1000.0)
 

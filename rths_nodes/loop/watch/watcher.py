@@ -105,7 +105,7 @@ class Watch:
 
     def sense(self, sample: Sample) -> None:
         if self._own and sample.counter <= self._own[-1].counter:
-            return  # repeated or late; without newer samples the sensors count as silent
+            return  # repeated or late samples do not count as signs of life
         if not self._own:
             self._begun_at = sample.at
         self._own.append(sample)
@@ -116,7 +116,10 @@ class Watch:
         for axis, (x, force) in enumerate(zip(sample.displacement, sample.force, strict=True)):
             end, most = self._ends[axis]
             if not abs(x) < end or not abs(force) < most:
-                self.end(f"its own sensors of {self.names[axis]} are at their end: {x:g} m, {force:g} N")
+                self.end(
+                    f"a sensor of the watcher for {self.names[axis]} is at the end of its range: {x:g} m, "
+                    f"{force:g} N"
+                )
         if (breach := acting(self._limits, self._judged(sample), sample.counter)) != NONE:
             self.end(self._rows[breach].words(math.nan))
         self._seen.add(sample)
@@ -135,7 +138,7 @@ class Watch:
         try:
             state = State(number)
         except ValueError:
-            self.end(f"the test says that it is in the state {number}, which there is not")
+            self.end(f"the test is in the state {number}, which does not exist")
             return
         if (state in MOVING) != (self._state in MOVING) or self._state is None:
             self._place = self._commanded = None
@@ -159,13 +162,13 @@ class Watch:
         last = self._heard
         if last is not None and statement.counter == last.counter:
             if statement[2:4] != last[2:4]:
-                self.end(f"the test says two things of its sample {statement.counter}")
+                self.end(f"the test published different values for its sample {statement.counter}")
             return  # repeated message
         if last is not None and statement.counter < last.counter:
-            self.end(f"the counter of the test goes back, from {last.counter} to {statement.counter}")
+            self.end(f"the counter of the test decreased from {last.counter} to {statement.counter}")
             return
         if last is not None and statement.at - last.at > self._late:
-            self._counted.clear()  # the test was silent at rest, or the pulse has ended
+            self._counted.clear()  # the test sent nothing at rest, or the pulse has ended
         self._heard = statement
         self._count(statement)
         self._waiting.append(statement)
@@ -203,29 +206,30 @@ class Watch:
         for axis, (now, then) in enumerate(zip(statement.command, self._commanded, strict=True)):
             if abs(now - then) > self._tolerances[axis][2]:
                 self.end(
-                    f"the test says {self._stated} and commands {self.names[axis]} from {then:g} m to {now:g} m"
+                    f"in the state {self._stated} the test commands {self.names[axis]} from {then:g} m to "
+                    f"{now:g} m"
                 )
 
     @property
     def _stated(self) -> str:
-        return "nothing" if self._state is None else self._state.name
+        return "unknown" if self._state is None else self._state.name
 
     def end(self, reason: str) -> None:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
         """Return the reason why the pulse has ended by ``now`` (s), or an empty string."""
-        stood_still = now - self._judged_at
+        suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
             return self.ended
-        if stood_still > self._silence:
-            self.end(f"the watcher itself stood still for {1e3 * stood_still:.0f} ms")
+        if suspended > self._silence:
+            self.end(f"the watcher itself was suspended for {1e3 * suspended:.0f} ms")
         elif (silent := now - self._own[-1].at) > self._silence:
             self.end(f"its own sensors are silent for {1e3 * silent:.0f} ms")
         while self._waiting and self._waiting[0].at + self._delay <= now and not self.ended:
             if self._waiting[0].at - self._late < self._begun_at:
-                self._waiting.popleft()  # from before the first own sample
+                self._waiting.popleft()  # measured before the first own sample
                 continue
             self._compare(self._waiting.popleft())
         self._rests(now)
@@ -246,7 +250,7 @@ class Watch:
             return
         axis, quantity, off = worst
         unit = dict(QUANTITIES).get(quantity, "")
-        self.end(f"{axis}: what the test says of its {quantity} is off by {off:.4g} {unit}, {best:.2g} tolerances")
+        self.end(f"{axis}: the {quantity} published by the test is off by {off:.4g} {unit}, {best:.2g} tolerances")
 
     def _share(self, statement: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
         """Return the largest fraction of a tolerance that ``statement`` uses between two samples, and its
@@ -277,7 +281,7 @@ class Watch:
             return
         if self._place is None:
             self._place = newest
-        why = f"the test says {self._stated}"
+        why = f"the state of the test is {self._stated}"
         if moving:
             why = "the test is silent" + (f" for {1e3 * silent:.0f} ms" if math.isfinite(silent) else "")
         gone = [abs(x - position) for x, position in zip(newest, self._place, strict=True)]
@@ -327,7 +331,7 @@ def _rows(section: WatchSection) -> list[Row]:
             "force (N)": axis.limits.force,
         }
         for quantity, bound in limits.items():
-            text = f": {quantity} beyond its own limit, {{1:g}}"
+            text = f": {quantity} exceeds the watcher's limit, {{1:g}}"
             rows.append(Row(name, len(rows), -bound, bound, axis.limits.persistence, text=text))
     return rows
 

@@ -64,14 +64,18 @@ def _noises(seen: Seen) -> Iterator[tuple[str, float, float, str]]:
                 yield f"{path}.sensors.{noun}_noise_rms", getattr(axis.sensors, f"{noun}_noise_rms"), end, unit
 
 
-@rule(REFUSED, "`noise_rms` of a sensor < a third of its `range`", "such a sensor shows nothing")
+@rule(REFUSED, "`noise_rms` of a sensor < a third of its `range`", "the noise hides the signal")
 def noise_covers_range(seen: Seen) -> Iterator[Found]:
     for path, noise, end, unit in _noises(seen):
         if noise >= COVERED * end:
             yield Found(path, f"{noise:g} {unit}", f"must be < {COVERED * end:.4g} {unit}, a third of the range")
 
 
-@rule(CAUTION, "`noise_rms` of a sensor up to a thirtieth of its `range`", "is it a peak, or in another unit?")
+@rule(
+    CAUTION,
+    "`noise_rms` of a sensor up to a thirtieth of its `range`",
+    "check that it is an rms value, and its unit",
+)
 def noise_is_large(seen: Seen) -> Iterator[Found]:
     for path, noise, end, unit in _noises(seen):
         if NOISY * end < noise < COVERED * end:
@@ -92,7 +96,7 @@ def _of_other_unit(number: float) -> bool:
 @rule(
     REFUSED,
     "`range` / `scale` of a channel >= 0.1 and no power of two over 1000, where `scale` is no power of ten",
-    "`scale` is in a unit that is 1000 times smaller than `unit`: state it in `unit`",
+    "`scale` is in a unit 1000 times smaller than `unit`; convert it to `unit`",
 )
 def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
@@ -123,7 +127,7 @@ def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
 @rule(
     REFUSED,
     "`range` of displacement and force less than 500 times the limit of `stroke` and `force`",
-    "the limit is within the error of the sensor: are range and limit in the same unit?",
+    "the limit is within the error of the sensor; check the units of range and limit",
     real=True,
 )
 def range_of_another_unit(seen: Seen) -> Iterator[Found]:
@@ -133,7 +137,7 @@ def range_of_another_unit(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`range` of displacement and force up to 100 times the limit of `stroke` and `force`",
-    "the sensor hardly shows the limit",
+    "the sensor hardly resolves the limit",
 )
 def range_is_large(seen: Seen) -> Iterator[Found]:
     return (finding for ratio, finding in _oversize(seen) if ratio > OVERSIZED)
@@ -142,13 +146,13 @@ def range_is_large(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`range` / `scale` of a channel 0.1 to 2^24, where `scale` is not 1",
-    "no converter ends there: are scale and range in the same unit?",
+    "no converter has this full scale; check the units of scale and range",
 )
 def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
         number = channel.range / channel.scale
         if not _converts_units(channel.scale) and _of_other_unit(number):
-            continue  # another rule refuses it
+            continue  # another rule refuses the scale
         if channel.scale != 1.0 and not SMALLEST_SIGNAL <= number <= LARGEST_SIGNAL:
             yield Found(
                 f"{path}.scale",
@@ -164,7 +168,7 @@ def _dated(seen: Seen) -> Iterator[tuple[str, date, str]]:
             yield f"{path}.calibrated", date.fromisoformat(channel.calibrated), channel.calibrated
 
 
-@rule(CAUTION, "`calibrated` is not after today", "either the date is wrong, or the clock of this computer")
+@rule(CAUTION, "`calibrated` is not after today", "the date or the clock of this computer is wrong")
 def calibrated_in_future(seen: Seen) -> Iterator[Found]:
     for path, day, shown in _dated(seen):
         if day > seen.today + A_DAY:
@@ -173,7 +177,7 @@ def calibrated_in_future(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`calibrated` within a year; ten years where nothing of steel moves",
+    "`calibrated` within a year; within ten years for a simulated or emulated rig",
     "sensors are calibrated once a year",
 )
 def calibrated_long_ago(seen: Seen) -> Iterator[Found]:
@@ -192,7 +196,7 @@ def calibration_expired(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`calibrated` of displacement and force is given",
+    "`calibrated` of displacement and force is set",
     "scale and sign of this sensor are not certified",
     real=True,
 )
@@ -218,7 +222,11 @@ def _friction(seen: Seen) -> Iterator[tuple[Found, float]]:
             )
 
 
-@rule(REFUSED, "`corrections.friction` < `limits.force`", "nothing would be left of what the load cell may show")
+@rule(
+    REFUSED,
+    "`corrections.friction` < `limits.force`",
+    "the correction exceeds the largest force that may be measured",
+)
 def friction_beyond_force(seen: Seen) -> Iterator[Found]:
     return (finding for finding, share in _friction(seen) if share >= 1.0)
 
@@ -226,7 +234,7 @@ def friction_beyond_force(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`corrections.friction` up to 20 % of `limits.force`",
-    "corrections are no small part of the load cell's range",
+    "the correction is a large part of the measured force",
 )
 def friction_is_large(seen: Seen) -> Iterator[Found]:
     return (finding for finding, share in _friction(seen) if LARGE_FRICTION < share < 1.0)
@@ -235,7 +243,7 @@ def friction_is_large(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`corrections.fixture_mass` x `limits.deceleration` < `limits.force`",
-    "in the safe stop its inertia alone breaks the limit of force",
+    "in a safe stop the inertia of the fixture alone exceeds the force limit",
 )
 def fixture_beyond_force(seen: Seen) -> Iterator[Found]:
     for path, corrections, limits in _corrections(seen):
@@ -255,7 +263,7 @@ def _similitudes(seen: Seen) -> Iterator[tuple[str, Similitude]]:
             yield f"{path}.rig_axis.similitude", axis.rig_axis.similitude
 
 
-@rule(CAUTION, "`similitude.length` 1/200 to 200", "no model is that small")
+@rule(CAUTION, "`similitude.length` 1/200 to 200", "specimens of this scale are unusual")
 def scale_of_length(seen: Seen) -> Iterator[Found]:
     for path, scale in _similitudes(seen):
         if not 1.0 / LARGEST_LENGTH <= scale.length <= LARGEST_LENGTH:
@@ -267,7 +275,7 @@ def scale_of_length(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`similitude.force` within 1/100 and 100 times `length`^2",
-    "forces of a model go with the square of its length, where the material is about the same",
+    "with the same material, forces scale with the square of the length",
 )
 def scale_of_force(seen: Seen) -> Iterator[Found]:
     for path, scale in _similitudes(seen):
@@ -279,7 +287,7 @@ def scale_of_force(seen: Seen) -> Iterator[Found]:
 
 
 @rule(
-    CAUTION, "`stiffness_known_to` up to 0.3", "nearly any specimen, or scale of a sensor, passes the small move"
+    CAUTION, "`stiffness_known_to` up to 0.3", "the small move accepts nearly every specimen and scale of a sensor"
 )
 def stiffness_hardly_known(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -290,8 +298,8 @@ def stiffness_hardly_known(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`servo_rate` of the rig file is given",
-    "a scenario with the rate of another controller is not refused",
+    "`servo_rate` of the rig file is set",
+    "a scenario with a wrong rate is then not refused",
     real=True,
 )
 def no_servo_rate(seen: Seen) -> Iterator[Found]:
@@ -314,7 +322,7 @@ def bridge_beyond_silence(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`silence` of the port < `longest_wait`, and < 10 `bridge.max_pause`",
-    "a rig that is dead is commanded for longer than a rig waits for commands",
+    "commands are sent to a dead rig for longer than a rig waits for commands",
 )
 def silence_is_long(seen: Seen) -> Iterator[Found]:
     silence, wait = parameter(seen.scenario.port, "silence"), parameter(seen.scenario.port, "longest_wait")
@@ -329,7 +337,7 @@ def silence_is_long(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`longest_wait` of the port up to 10 `bridge.max_pause`",
-    "a rig keeps waiting for a test computer that has gone",
+    "the rig waits too long for a test computer that has failed",
 )
 def wait_is_long(seen: Seen) -> Iterator[Found]:
     wait, pause = parameter(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause

@@ -88,7 +88,7 @@ def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
         tested = np.array(parameter(params, name), float) if assembly.structure is None else _under_test(assembly)
         moved, forces = (np.linalg.pinv(matrix) for matrix in transformation(assembly))
         stated = np.diag(forces @ tested @ moved)
-    except (ConfigError, ValueError, np.linalg.LinAlgError):  # the build refuses it later, with the reason
+    except (ConfigError, ValueError, np.linalg.LinAlgError):  # the build refuses the part later, with the reason
         return
     for axis, stiffness in zip(scenario.moved_axes, stated.tolist(), strict=True):
         if stiffness > ROUNDING * np.abs(tested).max():
@@ -118,7 +118,7 @@ def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
 @rule(
     CAUTION,
     "initial stiffness of the specimen within twice the experimental stiffness of structure or integrator",
-    "the numerical part lacks another stiffness than the specimen has",
+    "the numerical part omits a stiffness other than the specimen's",
 )
 def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
     for section, path, axis, stated in _stated(seen):
@@ -140,7 +140,7 @@ def first_period(scenario: Scenario) -> float | None:
         if is_sparse(built.mass) or len(built.mass) > LARGEST:
             return None
         omega, _ = modes(built.mass + built.experimental_mass, built.stiffness + built.experimental_stiffness)
-    except (ConfigError, np.linalg.LinAlgError):  # the build refuses it later, with the reason
+    except (ConfigError, np.linalg.LinAlgError):  # the build refuses the structure later, with the reason
         return None
     return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
 
@@ -148,7 +148,7 @@ def first_period(scenario: Scenario) -> float | None:
 @rule(
     CAUTION,
     "first period of the structure at least 10 integration steps, and up to `duration`, or 20 s",
-    "are mass and stiffness in kg and N/m?",
+    "check that mass and stiffness are in kg and N/m",
 )
 def period_of_structure(seen: Seen) -> Iterator[Found]:
     scenario, period = seen.scenario, first_period(seen.scenario)
@@ -180,7 +180,7 @@ def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
 @rule(
     CAUTION,
     "`specimen.stiffness` within ten times what rig file and integrator expect",
-    "one of them is of another specimen, or in another unit",
+    "one of the two is for another specimen, or in another unit",
 )
 def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
     for path, axis, stiffness, _ in _specimens(seen):
@@ -192,7 +192,7 @@ def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "a `kelvin_voigt` specimen has 1/10 000 of `limits.force` at the limits of stroke and velocity",
-    "such a specimen is not felt: is its stiffness in N/m?",
+    "the force of such a specimen is negligible; check that its stiffness is in N/m",
 )
 def specimen_without_force(seen: Seen) -> Iterator[Found]:
     for path, axis, stiffness, damping in _specimens(seen):
@@ -206,7 +206,7 @@ def specimen_without_force(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`stiffness` x `small_move.displacement` up to ten times `small_move.force`",
-    "the small move is given up before it has shown anything",
+    "the small move is aborted before it yields a result",
 )
 def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -224,7 +224,7 @@ def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "peak of a record up to 15 m/s^2, unless `accept_any_peak`",
-    "hardly any earthquake had as much: is the unit right?",
+    "hardly any earthquake reached this value; check the unit",
 )
 def record_of_another_unit(seen: Seen) -> Iterator[Found]:
     for path, part in walk(seen.scenario):
@@ -241,7 +241,7 @@ def record_of_another_unit(seen: Seen) -> Iterator[Found]:
 @rule(
     REFUSED,
     "`updating.mode` is `shadow`",
-    "on a real rig, copies of the specimen learn without effect; copies that follow need a simulated rig",
+    "on a real rig copies of the specimen must not affect the test; they may on a simulated rig",
     real=True,
 )
 def copies_that_follow(seen: Seen) -> Iterator[Found]:
