@@ -19,8 +19,7 @@ from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.procedure_record import RUNGS
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 HOLDS_FOR = timedelta(days=365)
 """Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year.

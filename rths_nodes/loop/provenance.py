@@ -22,8 +22,7 @@ from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.text_files import version_of
 from rths_nodes.core.validation import walk, walk_declared
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 INSTALLED = ("site-packages", "dist-packages")

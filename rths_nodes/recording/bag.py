@@ -34,7 +34,7 @@ from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.wire import layout
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.recording.journal import BAG, METADATA, Inventory, Recovered, index, write_metadata
+from rths_nodes.recording.journal import BAG, METADATA, Inventory, Recovered, index, offered, write_metadata
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,
@@ -331,7 +331,7 @@ class Bag:
                 for opcode, content in contents.taken(inventory.add):
                     if opcode == Opcode.MESSAGE:
                         number, _, stamp, _ = MESSAGE.unpack_from(content)
-                        yield inventory.channels[number].channel.topic, content[MESSAGE.size :], stamp
+                        yield inventory.channels[number].topic, content[MESSAGE.size :], stamp
             except RecordingError as error:
                 raise RecordingError(f"{self.path}: {error}") from error
         count, stated = sum(inventory.counts.values()), sum(self.counts.values())
@@ -396,15 +396,14 @@ def _unfinished(file: Path, path: Path | str) -> Bag:
 def _bag(
     file: Path, inventory: Inventory, counts: Mapping[int, int], size: int, notes: tuple[str, ...] = ()
 ) -> Bag:
-    channels = inventory.channels.values()
-    topics = {
-        record.channel.topic: Topic(record.channel.topic, record.schema.name, (record.qos or [{}])[0])
-        for record in channels
-    }
-    texts = {record.channel.topic: record.schema.data.decode(errors="replace") for record in channels}
-    numbers = dict.fromkeys(topics, 0)
-    for record in channels:
-        numbers[record.channel.topic] += counts.get(record.channel.id, 0)
+    topics, texts = {}, {}
+    numbers: dict[str, int] = {}
+    for channel in inventory.channels.values():
+        schema, name = inventory.schema_of(channel), channel.topic
+        qos = offered(channel.metadata.get("offered_qos_profiles", ""))
+        topics[name] = Topic(name, schema.name, (qos or [{}])[0])
+        texts[name] = schema.data.decode(errors="replace")
+        numbers[name] = numbers.get(name, 0) + counts.get(channel.id, 0)
     return Bag(file, inventory.information, topics, numbers, texts, size, notes)
 
 

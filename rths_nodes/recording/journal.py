@@ -41,13 +41,6 @@ from rths_nodes.recording.records import (
 )
 
 
-@attrs.frozen
-class Described:
-    channel: Channel
-    schema: Schema
-    qos: list[dict[str, object]]
-
-
 class Inventory:
     """Contents of a file, read from records of its index and records between messages.
 
@@ -58,7 +51,7 @@ class Inventory:
         self.schemas: dict[int, Schema] = {
             0: Schema(id=0, data=b"", encoding="", name="")
         }  # 0 is for channels without a schema
-        self.channels: dict[int, Described] = {}
+        self.channels: dict[int, Channel] = {}
         self.counts: dict[int, int] = {}
         self.stated: dict[int, int] | None = None
         self.information: dict[str, str] = {}
@@ -90,9 +83,11 @@ class Inventory:
             return
         if channel.schema_id not in self.schemas:
             raise ValueError(f"channel {channel.topic}: the type of its messages is missing")
-        qos = _offered(channel.metadata.get("offered_qos_profiles", ""))
-        self.channels[channel.id] = Described(channel, self.schemas[channel.schema_id], qos)
+        self.channels[channel.id] = channel
         self.counts.setdefault(channel.id, 0)
+
+    def schema_of(self, channel: Channel) -> Schema:
+        return self.schemas[channel.schema_id]
 
     def _add_metadata(self, record: Metadata) -> None:
         if record.name == ROSBAG2:
@@ -103,7 +98,7 @@ class Inventory:
 
 
 @lru_cache(maxsize=64)
-def _offered(text: str) -> list[dict[str, object]]:
+def offered(text: str) -> list[dict[str, object]]:
     try:
         profiles = parse(text, "offered_qos_profiles")
     except ConfigError:
@@ -167,8 +162,8 @@ class _Copy:
         elif opcode == Opcode.METADATA and (record := parsed(Metadata, content)).name == INFORMATION:
             self._writer.add_metadata(INFORMATION, record.metadata)
 
-    def _register(self, described: Described) -> int:
-        channel, schema = described.channel, described.schema
+    def _register(self, channel: Channel) -> int:
+        schema = self._found.schema_of(channel)
         if schema.id not in self._schemas:
             self._schemas[schema.id] = self._writer.register_schema(schema.name, schema.encoding, schema.data)
         number: int = self._writer.register_channel(
@@ -189,7 +184,10 @@ class _Copy:
 
     def _bag_metadata(self, file_name: str) -> dict[str, object]:
         topics = [
-            {"topic_metadata": _topic_metadata(channel), "message_count": self._found.counts[number]}
+            {
+                "topic_metadata": _topic_metadata(channel, self._found.schema_of(channel).name),
+                "message_count": self._found.counts[number],
+            }
             for number, channel in self._found.channels.items()
         ]
         return {
@@ -214,13 +212,12 @@ class _Copy:
         }
 
 
-def _topic_metadata(described: Described) -> dict[str, object]:
-    channel = described.channel
+def _topic_metadata(channel: Channel, kind: str) -> dict[str, object]:
     return {
         "name": channel.topic,
-        "type": described.schema.name,
+        "type": kind,
         "serialization_format": channel.message_encoding,
-        "offered_qos_profiles": described.qos,
+        "offered_qos_profiles": offered(channel.metadata.get("offered_qos_profiles", "")),
         "type_description_hash": channel.metadata.get("topic_type_hash", ""),
     }
 

@@ -31,9 +31,8 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.rig_file import REMOVED
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag

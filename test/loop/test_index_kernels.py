@@ -19,7 +19,7 @@ from rths_nodes.loop.indices.tracking import Tracking
 
 def of_axis(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
     rows = [(next(metres), next(metres), next(newtons)) for _ in range(SAMPLES)]
-    return axis.Constants(0.5), tuple(axis.rest(0.0, 0.0, 0.0)), rows
+    return axis.Constants(0.5), axis.anew(0.0, 0.0, 0.0), rows
 
 
 def of_targets(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:

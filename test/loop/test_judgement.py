@@ -96,7 +96,7 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
             "port": {"type": "ros2_control", "joints": ["bench"]},
         },
         ["time_ratio=10"],
-        "the port ros2_control has no heartbeat to drop: without a heartbeat, 'interlock' has the effect of 'stop'",
+        "the port ros2_control has no heartbeat to drop: without a heartbeat, 'interlock' has the effect of",
     ),
     (
         "error_not_bounded",

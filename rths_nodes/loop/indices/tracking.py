@@ -90,11 +90,6 @@ class State(NamedTuple):
     force: float
 
 
-def rest(target: float, measured: float, force: float) -> State:
-    """Return the state before the first sample, with displacements (m) and ``force`` (N) at rest."""
-    return State(*anew(target, measured, force))
-
-
 def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
     """Return the state of the indices of an axis at their first sample."""
     return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
@@ -162,7 +157,7 @@ class Tracking:
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
         """Reset all indices; the motion begins at these positions and forces ``(n_axes,)`` m and N."""
-        self._states = [rest(*row) for row in zip(target, measured, force, strict=True)]
+        self._states = [State(*anew(*row)) for row in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
         """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J. A lag adds energy, so that the value is
         positive."""

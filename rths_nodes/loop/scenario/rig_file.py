@@ -37,23 +37,12 @@ from rths_nodes.loop.supervision.levels import OF_AXES
 from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.loop.watch.section import WatchSection
 
-TWO_PERSONS = (
-    "rung g requires the names of the operator and of a second person, as an entry of a checklist, not as "
-    "access control"
-)
-CONTROLLER = "servo-controller of the rig: maker, type, serial number, firmware"
-CHECKLIST = (
-    "statements that the operator confirms by name before the first motion; an unconfirmed statement prevents "
-    "motion"
-)
-WARNING = "digital output for a horn or a lamp, which is on before each motion; left out: no output"
 REMOVED = {
     "roles": "has been removed, with its passphrases and consents; use two_persons: true",
     "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
     "delete the key",
 }
 ENGINE = "engine: executive, a native process, for simulated and emulated rigs only; auto, the choice of"
-SERVO_RATE = "sampling rate of the controller; a scenario with another rate is refused; left out: any rate"
 
 
 @params
@@ -96,22 +85,45 @@ class WarningOutput:
 
 
 @params
-class RigFile:
-    """A rig: its port, axes, further channels and limits."""
+class RigHead:
+    """Head of a rig file, as stored in a scenario; its other contents are in the sections of the scenario."""
 
-    version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the rig")
     description: str = text("location and description", "")
     laboratory: str = text("laboratory, with its address, for the report", "")
-    controller: str = text(CONTROLLER, "")
-    two_persons: bool = flag(TWO_PERSONS, False)
-    checklist: tuple[str, ...] = texts(CHECKLIST)
-    warning: WarningOutput | None = section(WarningOutput, WARNING, None)
-    servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
+    controller: str = text("servo-controller of the rig: maker, type, serial number, firmware", "")
+    two_persons: bool = flag(
+        "rung g requires the names of the operator and of a second person, as an entry of a checklist, not as "
+        "access control",
+        False,
+    )
+    checklist: tuple[str, ...] = texts(
+        "statements that the operator confirms by name before the first motion; an unconfirmed statement prevents "
+        "motion"
+    )
+    warning: WarningOutput | None = section(
+        WarningOutput,
+        "digital output for a horn or a lamp, which is on before each motion; left out: no output",
+        None,
+    )
+    servo_rate: float | None = number(
+        "sampling rate of the controller; a scenario with another rate is refused; left out: any rate",
+        "Hz",
+        None,
+        more_than=0.0,
+        at_most=100e3,
+    )
+    auxiliary: dict[str, Channel] = sections(Channel, "further channels by their names at the port", optional=True)
+
+
+@params
+class RigFile(RigHead):
+    """A rig: its port, axes, further channels and limits."""
+
+    version: int = integer("version of this file format", at_least=1, at_most=1)
     engine: str = text(f"{ENGINE} the scenario", AUTO, (AUTO, EXECUTIVE))
     port: OfPortParams = component("port", "connection to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
-    auxiliary: dict[str, Channel] = sections(Channel, "further channels by their names at the port", optional=True)
     bridge: BridgeParams | None = section(BridgeParams, "bounds of bridging; left out: as in the scenario", None)
     levels: WholeLevels | None = section(
         WholeLevels, "levels of the complete rig; left out: the levels of the scenario", None
@@ -197,21 +209,6 @@ def check_engine(engine: str, port: OfPortParams) -> None:
             f"engine = {engine!r}: port.type = {type(port).type_name!r} drives a real rig, which is refused until "
             "the evidence listed in doc/real_time.md exists; use auto"
         )
-
-
-@params
-class RigHead:
-    """Head of the test's rig file; its other contents are in the sections of the scenario."""
-
-    name: str = text("name of the rig")
-    description: str = text("location and description", "")
-    laboratory: str = text("laboratory, with its address, for the report", "")
-    controller: str = text(CONTROLLER, "")
-    two_persons: bool = flag(TWO_PERSONS, False)
-    checklist: tuple[str, ...] = texts(CHECKLIST)
-    warning: WarningOutput | None = section(WarningOutput, WARNING, None)
-    servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
-    auxiliary: dict[str, Channel] = sections(Channel, "scaled channels, by name", optional=True)
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:

@@ -33,11 +33,13 @@ from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, ROUNDING, Array
 from rths_nodes.core.validation import to_data, walk, walk_declared
-from rths_nodes.laboratory.calibration import check_corrections
+from rths_nodes.laboratory.calibration import RigAxis, check_corrections
+from rths_nodes.laboratory.force_control import ForceControl
+from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.options import AUTO, EXECUTIVE
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
-from rths_nodes.loop.scenario.rig_file import ENGINE, RigHead, check_engine
+from rths_nodes.loop.scenario.force_axes import AXIS_MODES, AxesByMode, check_force_axes, check_mode
+from rths_nodes.loop.scenario.loads import Load
+from rths_nodes.loop.scenario.rig_file import ENGINE, RigFile, RigHead, check_engine
 from rths_nodes.loop.scenario.updating import Updating, check_updating
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
@@ -149,6 +151,47 @@ class Case:
         for name, value in self.published.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ConfigError(f"{path}.published.{name} = {show(value)}: must be a number")
+
+
+@params
+class Axis:
+    """One actuator axis of the rig."""
+
+    actuator: OfParams | None = component(
+        "actuator",
+        "simulated actuator, for the port simulator and for rths stability; left out if rig has all actuators",
+        None,
+    )
+    specimen: OfParams | None = component(
+        "specimen",
+        "simulated specimen of this axis, for the port simulator and for rths stability; left out if rig has "
+        "a common specimen",
+        None,
+    )
+    sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
+    output: Output = section(Output, "resolution and range of the command")
+    limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) replaces them")
+    mode: str = text(
+        "quantity that the axis follows: the displacement of the interface, or its own force (load)",
+        "displacement",
+        AXIS_MODES,
+    )
+    load: Load | None = section(Load, "force target of an axis whose mode is force", None)
+    force_control: ForceControl | None = section(
+        ForceControl, "controller of the force; a rig file (--rig) replaces it", None
+    )
+    rig_axis: RigAxis | None = section(RigAxis, "the same axis in the rig file", None)
+
+    @property
+    def own_load(self) -> Load | None:
+        if self.load is None or self.rig_axis is None:
+            return self.load
+        return self.load.over(self.rig_axis.similitude.force)
+
+    def validate(self, path: str) -> None:
+        if self.rig_axis is not None:
+            self.rig_axis.check_limits(self.limits, path, "rig_axis")
+        check_mode(self, path)
 
 
 @params
@@ -424,3 +467,29 @@ class Scenario(AxesByMode):
 
     def run_id(self) -> str:
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+
+
+SIMULATED, EMULATED = "simulated", "emulated"
+REAL_RIG = "REAL RIG"
+
+
+def axis_names(scenario: Scenario) -> dict[str, str]:
+    """Return the display names of the axes: ``north (story_1)`` if the rig file has another name."""
+    called = {name: axis.rig_axis.name if axis.rig_axis else name for name, axis in scenario.axes.items()}
+    return {name: name if title in ("", name) else f"{title} ({name})" for name, title in called.items()}
+
+
+def simulation(scenario: Scenario | RigFile) -> str:
+    """Return ``simulated``, ``emulated`` if a program replaces the rig, or an empty string for a real rig."""
+    port = scenario.port
+    if port.builds_axes:
+        return SIMULATED
+    return EMULATED if port.emulator or port.stand_in else ""
+
+
+def rig_kind(scenario: Scenario | RigFile) -> str:
+    return label(simulation(scenario))
+
+
+def label(simulation: str) -> str:
+    return simulation.upper() or REAL_RIG

@@ -41,9 +41,8 @@ from rths_nodes.core.samples import (
     Target,
 )
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.loads import LoadHistory
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge
 from rths_nodes.loop.supervision.limits import OutgoingCommands

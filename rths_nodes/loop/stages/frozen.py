@@ -26,7 +26,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 LATE_S = 0.1

@@ -16,7 +16,6 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import add
-from typing import NamedTuple
 
 import numpy as np
 
@@ -294,14 +293,6 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
     return ForceLead(samples, step, len(scenario.axes))
 
 
-class Pair(NamedTuple):
-    """Displacement (m) and force (N) at the same time."""
-
-    displacement: float
-    force: float
-    flagged: bool
-
-
 class Learning:
     """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
 
@@ -320,7 +311,8 @@ class Learning:
         self._begun = False
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
-        self._pairs: deque[Pair] = deque(maxlen=3)
+        self._pairs: deque[tuple[float, float, bool]] = deque(maxlen=3)
+        """Displacements (m) and simultaneous forces (N), each with true if the pair is unusable."""
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
         self._followers = copies.followers() if copies.section.mode == USED else {}
@@ -353,13 +345,11 @@ class Learning:
             return
         earlier, flagged = self._line[0]
         pairs = self._pairs
-        pairs.append(Pair(earlier, float(measured.force[self._axis]), bad or flagged))
+        pairs.append((earlier, float(measured.force[self._axis]), bad or flagged))
         if len(pairs) > 1:
-            middle = pairs[-2]
-            velocity = (pairs[-1].displacement - pairs[0].displacement) / (
-                (len(pairs) - 1) * self._settings.period
-            )
-            self._due = measured.sample, Sample(middle.displacement, velocity, middle.force, middle.flagged)
+            displacement, force, unusable = pairs[-2]
+            velocity = (pairs[-1][0] - pairs[0][0]) / ((len(pairs) - 1) * self._settings.period)
+            self._due = measured.sample, Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
         """Learn from the complete pair; return number and values of its sample, or None."""

@@ -33,8 +33,7 @@ from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 from rths_nodes.loop.stages.axis import takes_force
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage

@@ -11,8 +11,8 @@ from rths_nodes.core.declarations import drops_heartbeat
 from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, AxisQuantity, Disagreement, Level
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
+from rths_nodes.loop.scenario.schema import Axis
 
 SLACK = 4.0
 """Largest usual ratio of velocity to sqrt(deceleration x stroke). An axis with a ratio of 2 can just stop within

@@ -18,9 +18,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import ROUNDING
 from rths_nodes.core.validation import walk
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import SHADOW, USED
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse

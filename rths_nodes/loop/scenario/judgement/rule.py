@@ -9,8 +9,7 @@ from datetime import date
 from typing import Any
 
 from rths_nodes.core.parameters import declared, is_params
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 REFUSED, CAUTION = "refused", "caution"
 
