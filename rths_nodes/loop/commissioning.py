@@ -22,15 +22,12 @@ from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 HOLDS_FOR = timedelta(days=365)
-"""Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year.
-%% rths_nodes/loop/commissioning.py @(PASSED, FAILED, NOT_TRIED, WITNESSED)
-Verdicts of a row. ``NOT_TRIED``: ``measured`` holds the reason. ``WITNESSED``: both persons state the result.
-%% rths_nodes/loop/commissioning.py @(SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE)
-Causes that every commissioning must try."""
+"""Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
 CLOCKS = timedelta(days=1)
 """Tolerance for a date in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. ``NOT_TRIED``: ``measured`` holds the reason. ``WITNESSED``: stated by both persons."""
+"""Verdicts of a row. ``NOT_TRIED``: ``measured`` holds the reason. ``WITNESSED``: both persons state the result.
+"""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",

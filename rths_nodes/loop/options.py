@@ -26,9 +26,7 @@ LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 
 AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
 EXECUTIVE = "executive"
-"""Loop over kernels in a native process. It is never chosen automatically.
-%% rths_nodes/loop/options.py @(RELIABLE, BEST_EFFORT)
-Delivery of the loop's messages. Only ``reliable`` sends lost messages again."""
+"""Loop over kernels in a native process. It is never chosen automatically."""
 ENGINES = (*STUDY_ENGINES, EXECUTIVE)
 
 OVER_KERNELS = KERNELS, COMPILED
@@ -36,7 +34,7 @@ OVER_KERNELS = KERNELS, COMPILED
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
-"""Delivery of the loop's messages. Only with ``reliable`` are lost messages sent again."""
+"""Delivery of the loop's messages. Only ``reliable`` sends lost messages again."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 

@@ -30,10 +30,9 @@ BUSY_WAIT_NS = 150_000
 
 REST_PERCENT = 8
 """Percentage of its time for which a loop sleeps. The kernel suspends a real-time process that uses more than 95 %
-of a second, and other processes also need the processor. %% rths_nodes/loop/pacing.py @(CREDIT_NS, DEBT_NS)
-Largest credit of sleep, and largest debt of sleep before the loop sleeps although it is late, ns."""
+of a second, and other processes also need the processor."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Largest sleep credit, and largest sleep debt before the loop sleeps even when late, ns."""
+"""Largest credit of sleep, and largest debt of sleep before the loop sleeps although it is late, ns."""
 
 
 class Pacer:

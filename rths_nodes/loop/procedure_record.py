@@ -3,8 +3,6 @@
 
 ``recording/procedure.py`` stores the record next to the recordings of the rungs; the report is made from the
 record. Times are ISO 8601 texts with their offset from UTC. Numbers are in SI units, by axis name.
-%% rths_nodes/loop/procedure_record.py @(VERIFIED, NOT_VERIFIED, WRONG, SIGNED)
-Results of checking a sign or a scale. ``SIGNED``: not verified, but accepted by the operator's signature.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.loop.indices.late_periods import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""Findings of a check of a sign or a scale. ``SIGNED``: not verified, but signed for by the operator."""
+"""Results of checking a sign or a scale. ``SIGNED``: not verified, but accepted by the operator's signature."""
 
 TO_SIGN = "the operator has to sign for it"
 
@@ -32,9 +30,7 @@ class Rung:
     words: str
     on_rig: bool
     moves: bool
-    """True if the actuators move. The rung then has to be armed.
-    %% rths_nodes/loop/procedure_record.py @(REDUCED, FULL)
-    Rungs at the reduced level, below the elastic limit of the specimen, and the rung of the complete test."""
+    """True if the actuators move. The rung then has to be armed."""
 
 
 RUNGS = {
@@ -52,7 +48,7 @@ RUNGS = {
     )
 }
 REDUCED, FULL = ("d", "e", "f"), "g"
-"""Rungs at the reduced level, below the elastic limit of the specimen, and the rung of the whole test."""
+"""Rungs at the reduced level, below the elastic limit of the specimen, and the rung of the complete test."""
 
 
 def moves(name: str) -> bool:

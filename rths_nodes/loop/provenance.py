@@ -34,10 +34,6 @@ def package_files() -> list[Path]:
 
 
 def files_of(module: str) -> list[Path]:
-    """Return the files of the top-level package of ``module``.
-
-    For a single file, return the module and the modules that it imports from its folder.
-    """
     top = sys.modules.get(package_of(module))
     if folders := list(getattr(top, "__path__", ())):
         return [file for folder in folders for file in _below(Path(folder), ENDINGS)]

@@ -18,15 +18,13 @@ PRIORITY = 60
 ABOVE = PRIORITY + 10
 """SCHED_FIFO priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""SCHED_FIFO priority of a thread in the loop's process that can wait for the loop.
-%% rths_nodes/loop/realtime.py @(STARVING_S, KILLED_S)
-Longest CPU time without sleep under SCHED_FIFO before the loop aborts, and before the kernel kills the process, s.
-"""
+"""SCHED_FIFO priority of a thread in the loop's process that can wait for the loop."""
 SWITCH_S = 1e-4
 """Time after which another Python thread yields to the loop, s."""
 
 STARVING_S, KILLED_S = 1, 3
-"""Longest CPU time without sleeping under SCHED_FIFO before the loop aborts, and before the kernel kills it, s."""
+"""Longest CPU time without sleep under SCHED_FIFO before the loop aborts, and before the kernel kills the process,
+s."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4

@@ -88,9 +88,6 @@ def _around(period: float) -> Array:
 
 
 def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str, object]:
-    """Return :func:`timing` for timed chunks of samples. ``means`` are the mean times (s) per sample of each
-    chunk.
-    """
     nothing = np.zeros(0)
     result = timing(running_s, nothing, nothing, 0, 0)
     return result | {"loop": statistics(means, counts), "loop_histogram": histogram(means, None, counts)}

@@ -75,7 +75,6 @@ _WITHOUT_ROS = {
     "builtin_interfaces/Time": "int32 sec\nuint32 nanosec\n",
     "std_msgs/Header": "builtin_interfaces/Time stamp\nstring frame_id\n",
 }
-"""Definitions that messages of this package use, for machines without ROS 2."""
 _TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
 _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
 
@@ -156,7 +155,6 @@ class Topic:
 
     @property
     def of_test(self) -> bool:
-        """True if the messages belong to this package; False if other programs define them."""
         return self.type.startswith(f"{PACKAGE}/")
 
 

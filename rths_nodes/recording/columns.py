@@ -59,7 +59,6 @@ def samples_of(run: Run) -> list[History]:
 
 
 def steps_of(run: Run) -> list[History]:
-    """Return the histories with one value per integration step; some lack a value for the last step."""
     histories = [History("step_time", run.step_time, "s")]
     histories += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in OF_DOF.items()]
     return [history for history in histories if history.values.size and np.isfinite(history.values).any()]

@@ -51,7 +51,6 @@ def keep_older(*paths: Path) -> list[Path]:
 
 
 def read(path: Path | str) -> Commissioning:
-    """Read the commissioning at ``path``. Raises ConfigError with all problems of the file."""
     commissioning = plain.read(Commissioning, Path(path), VERSION)
     for number, row in enumerate(commissioning.rows):
         if row.verdict not in VERDICTS:

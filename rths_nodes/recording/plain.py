@@ -48,7 +48,6 @@ def text_of(record: object, version: int, head: str = "") -> bytes:
 
 
 def read(cls: type[T], path: Path, version: int) -> T:
-    """Read the record of type ``cls`` at ``path``. Raises ConfigError with all problems of the file."""
     try:
         text = read_text(path)
     except OSError as error:

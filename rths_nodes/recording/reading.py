@@ -3,8 +3,6 @@
 
 Message layouts come from the recorded definitions. Names of degrees of freedom and internal quantities come from
 TestState and NodeStatus.
-%% rths_nodes/recording/reading.py @(_LENGTHS, _TRIED)
-Number of message lengths that are tried for a layout, and number of messages that are tried for each length.
 """
 
 from __future__ import annotations
@@ -41,16 +39,13 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Number of message lengths tried for a layout, and of messages tried for each."""
+"""Number of message lengths that are tried for a layout, and number of messages that are tried for each length."""
 
 BATCH = 4096
-"""Number of messages of a stream that are unpacked together.
-%% rths_nodes/recording/reading.py @(SPARSE, SILENT)
-Largest length of a history: a multiple of the number of received messages, and additional samples. A damaged
-number beyond this length does not extend the history."""
+"""Number of messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
-"""Largest length of a history: multiple of the number of received messages, plus samples. A larger, damaged number
-does not extend the history."""
+"""Largest length of a history: a multiple of the number of received messages, and additional samples. A damaged
+number beyond this length does not extend the history."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -402,7 +397,6 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
-    """Return the layout of the majority of ``messages``. Raises ValueError."""
     problem = ValueError("the messages have many layouts")
     for layout in _layouts(text, messages):
         if isinstance(layout, ValueError):

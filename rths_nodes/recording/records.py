@@ -28,7 +28,6 @@ INFORMATION = "rths_nodes"
 """Name of the metadata records with information about a recording. Later records update earlier records."""
 ROSBAG2 = "rosbag2"
 RECORD = struct.Struct("<BQ")
-"""Opcode and length, at the beginning of each record."""
 MESSAGE = struct.Struct("<HIQQ")
 """Channel, sequence, log time and publish time, at the beginning of a message."""
 LARGEST_CHUNK = 1 << 28
@@ -119,7 +118,6 @@ class _Whole(ReadDataStream):  # type: ignore[misc]
 
 
 def parsed(record: Any, content: bytes) -> Any:
-    """Parse a record of ``mcap.records``. Raises ValueError if the record is incomplete."""
     try:
         return record.read(_Whole(BytesIO(content)))
     except Exception as error:  # e.g. struct.error, UnicodeDecodeError, EndOfFile

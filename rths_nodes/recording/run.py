@@ -66,7 +66,6 @@ Rows = dict[str, dict[str, Array]]
 
 
 def split(rows: Mapping[str, Mapping[str, Array]], names: tuple[str, ...]) -> tuple[Rows, Loads | None]:
-    """Split the ``rows`` of a Run (stream, field) into displacement axes and the force axes ``names``."""
     streams = {stream: dict(fields) for stream, fields in rows.items()}
     if not names:
         return streams, None
@@ -150,7 +149,6 @@ class Run:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Names of the displacement axes: columns of the arrays per sample."""
         return self.scenario.moved_axes
 
     @property

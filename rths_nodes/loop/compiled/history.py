@@ -172,7 +172,6 @@ class Histories:
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
     def _indices(self, begin: int, count: int, energies: Array, states: Data) -> bool:
-        """Update the monitor with a chunk and ``energies`` (J) of its Targets; return False on a breach."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         marks, columns = self._marks, self._columns
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START)) if self._before else 0

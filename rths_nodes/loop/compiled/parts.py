@@ -302,7 +302,6 @@ class _Gathered:
         return self._sensors(places.tolist(), pushes.tolist(), true)
 
     def _sensors(self, places: list[float], pushes: list[float], true: Array) -> tuple[Measurement, Measurement]:
-        """Draw the noise of Measurement 0 and add all sensors; return Measurement 0 and its true state."""
         moved, forces, flags = [], [], 0
         pairs, auxiliary = self._port.sensors, self._port.auxiliary.noise
         for axis, (pair, x, f) in enumerate(zip(pairs, places, pushes, strict=True)):

@@ -82,7 +82,6 @@ def in_arrays(value: object, tables: bool = False) -> Any:
 
 
 def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
-    """Return excitation and external forces for the text; few degrees of freedom are in a single row."""
     external = parts.external.reshape(-1) if parts.kind.dofs <= FEW else parts.external
     return (in_arrays(parts.excitation), external) if compiled else (parts.excitation, external.tolist())
 
@@ -92,8 +91,6 @@ class KernelLoop:
 
     ``by_kernels`` is true once a run has ended, or was interrupted, without the embedded loop. ``brief`` histories
     are for indices only.
-    %% rths_nodes/loop/compiled/running.py .KernelLoop.__init__@(self._reached, self._states)
-    Sample at which the last chunk stopped, otherwise its first sample; states after the chunk.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -110,7 +107,6 @@ class KernelLoop:
 
     @property
     def delays(self) -> list[Delay]:
-        """Delays of the measured displacements, by axis. With ``brief`` histories they keep all targets."""
         return self._parts.monitor.monitor.tracking.delays
 
     def run(

@@ -15,8 +15,6 @@ states. Only limits are judged, and the end of a sensor's range does not stop th
 A ``remote`` loop is a live loop without a rig. Its arguments are ``half`` and ``reading``: displacements, forces,
 applied commands and flags of a Measurement. Half 0 uses Measurement 0, half 1 computes Command k + 1, half 2
 judges Measurement k + 1. If ``asked`` is 3, the rig has stopped.
-%% rths_nodes/loop/compiled/text.py @(APART, TOGETHER, HANDED_ON)
-Kinds of ramp: with one state per degree of freedom, with one state of arrays, or without a state.
 """
 
 from __future__ import annotations
@@ -103,7 +101,7 @@ def width(columns: Mapping[str, slice]) -> int:
 
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
-"""Kinds of ramp: one state per degree of freedom, one state of arrays, no state."""
+"""Kinds of ramp: with one state per degree of freedom, with one state of arrays, or without a state."""
 FEW = 8
 """Largest number of degrees of freedom, or of force samples of a lead, written out one by one."""
 QUANTITIES = ("x", "v", "a", "exact", "r")
@@ -203,7 +201,6 @@ def _stop(condition: str) -> list[str]:
 
 
 def _target(kind: Kind) -> list[str]:
-    """Measurement i n -> Target i + 1."""
     n = kind.axes
     lines = ["# Measurement k -> Target, where a step begins"]
     if kind.lead:
@@ -266,7 +263,6 @@ def _lead(kind: Kind) -> str:
 
 
 def _shared_out(kind: Kind) -> list[str]:
-    """Return lines that name the results of the integrator, if they are few, in the time scale of the rig."""
     d, lines = kind.dofs, []
     late = ("v", "ratio"), ("a", "(ratio * ratio)"), ("exact", "(ratio * ratio)")
     if d > FEW:
@@ -322,7 +318,6 @@ def _motion(kind: Kind) -> list[str]:
 
 
 def _command(kind: Kind) -> list[str]:
-    """Target, Measurement k -> Command k + 1."""
     n, d, lines = kind.axes, kind.dofs, ["# Target, Measurement k -> Command k + 1"]
     names, ramp = ("rx", "rv", "ra"), []
     if kind.ramp == APART:

@@ -25,7 +25,6 @@ from rths_nodes.core.samples import Array
 
 CHUNK = 4096
 BATCH = 8
-"""Number of complete chunks that are processed together, which saves preparing each transform."""
 FAST = 256
 """Factor of the length of a chunk's transform. A transform of 5120 values takes 0.8 of the time of 5000 values."""
 SMOOTH = 2310**40
@@ -99,7 +98,7 @@ class Delay:
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of samples, and number at which they are processed, at first the end of a shorter chunk."""
+        """Number of samples, and number at which they are processed: at first the end of a shorter chunk."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -192,7 +191,6 @@ class Delay:
             self._work_off()
 
     def _ready(self, first: int, last: int) -> _Chunks | None:
-        """Return measurements with their targets. Measurement j + longest uses targets j to j + 2 longest."""
         if last == first:
             return None
         n = min(last - first, CHUNK)
@@ -211,7 +209,6 @@ class _Chunks:
         self._transformed = False
 
     def work(self) -> list[Sums] | None:
-        """Transform the targets in the first call; return the sums in the second call."""
         if self._transformed:
             return self.sums(self.measured)
         self.transform()

@@ -75,7 +75,6 @@ def larger(a: float, b: float) -> float:
 
 
 def percent(error: float, scale: float) -> float:
-    """Return an energy error (J) divided by ``scale`` (J), %; NaN if the scale is zero."""
     return 100.0 * error / scale if scale else NAN
 
 

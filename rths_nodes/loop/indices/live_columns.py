@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for displays. Each column of 10 ms has the first, lowest, highest and last value.
-%% rths_nodes/loop/indices/live_columns.py @(LONGEST_S, MOST)
-Duration of a guided motion (s), and number of motions, that are stored until :meth:`MotionCurves.take`.
-"""
+"""Curves of a test for displays. Each column of 10 ms has the first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -127,7 +124,7 @@ def envelopes(samples: Array) -> Array:
 
 
 LONGEST_S, MOST = 60.0, 20
-"""Duration of a guided motion, and number of motions, that are stored until :meth:`MotionCurves.take`."""
+"""Duration of a guided motion (s), and number of motions, that are stored until :meth:`MotionCurves.take`."""
 Drawn = tuple[int, int, int, Array]
 """Number of a motion (from 1), samples per column, first sample, and columns ``(columns, curves, 4)``."""
 
@@ -139,7 +136,6 @@ class _Motion:
     next: int
     columns: LiveColumns
     seen: int = -1
-    """Value of ``next`` at the last call of ``take``."""
 
 
 class MotionCurves:

@@ -199,7 +199,6 @@ class Assembly:
 
     @property
     def force_on_whole(self) -> Array:
-        """Force of the ground motion on both substructures together; see :attr:`external_force`."""
         return self._ground_force(None if self.structure is None else combined_load(self.structure))
 
     def _ground_force(self, pattern: Array | None) -> Array:

@@ -190,7 +190,6 @@ def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
 
 
 def _cycle(params: AnyParams, amplitude: float, parts: int, ratio: float) -> Array:
-    """Return the force ``(CYCLE_SAMPLES,)`` N over the second cycle, with ``parts`` steps per sample."""
     count = 2 * CYCLE_SAMPLES * parts
     angle = 2.0 * np.pi * np.arange(1, count + 1) / (CYCLE_SAMPLES * parts)
     displacement = amplitude * np.sin(angle)

@@ -34,30 +34,22 @@ LATE_S = 0.1
 FINE_BLOCKS = 8
 """Number of blocks in LATE_S for judging guided motions."""
 STUCK = 0.1
-"""Fraction of its expected change below which a channel does not follow the rig.
-%% rths_nodes/loop/stages/frozen.py @(STEPS, LOUDEST)
-Travel D in steps of the resolution, and in multiples of the rms noise. A load cell that shows less is dead if more
-than D / STUCK was expected."""
+"""Fraction of its expected change below which a channel does not follow the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Travel D in steps of the resolution, and in multiples of the noise. A load cell that shows less is dead if
+"""Travel D in steps of the resolution, and in multiples of the rms noise. A load cell that shows less is dead if
 more than D / STUCK was expected."""
 TWICE = 2.0
-"""Travel D in multiples of the lost motion.
-%% rths_nodes/loop/stages/frozen.py @(BLOCKS, ROWS)
-Number of blocks in LATE_S, and largest number of samples judged in a block.
-%% rths_nodes/loop/stages/frozen.py @(FOLLOWS, WINDOWS)
-Slope of displacement versus target from which there is no doubt, and length of its window in multiples of LATE_S.
-%% rths_nodes/loop/stages/frozen.py @(COARSE, LATE_COARSE, EARLY_COARSE)
-Number of blocks combined to detect a wrong sign, and numbers of combined blocks by which an axis may be late and
-early."""
+"""Travel D in multiples of the lost motion."""
 LEAST_TRAVEL = 5e-4
 """Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""Blocks in LATE_S, and largest number of samples judged in a block."""
+"""Number of blocks in LATE_S, and largest number of samples judged in a block."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Smallest slope of a displacement over its target without doubt, and its window in multiples of LATE_S."""
+"""Slope of displacement versus target from which there is no doubt, and length of its window in multiples of
+LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""Blocks combined to check for a wrong sign, then combined blocks by which an axis may be late and early."""
+"""Number of blocks combined to detect a wrong sign, and numbers of combined blocks by which an axis may be late
+and early."""
 
 
 def least_travel(

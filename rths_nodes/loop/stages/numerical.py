@@ -197,7 +197,6 @@ class NumericalStage:
         return target
 
     def resume(self, step: int, forces: Sequence[Sequence[float]]) -> None:
-        """Continue after Target ``step``. ``forces`` (N) of the axes in the last samples are for the lead."""
         self._index = step
         if self._lead is not None:
             self._lead.extend(forces)

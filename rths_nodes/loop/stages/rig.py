@@ -153,7 +153,6 @@ class RigStage:
             self.machine.to(state)
 
     def begin(self) -> None:
-        """Start the test: request Measurement 0, which :meth:`complete` returns once the port is ready."""
         self.machine.to(State.RUNNING)
         self.port.begin()
         set_trigger(self.port, True)

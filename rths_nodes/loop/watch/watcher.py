@@ -87,7 +87,6 @@ class Watch:
         self._before: deque[Sample] = deque(maxlen=1 + max(self._over))
         self._begun_at = self._judged_at = math.nan
         self._waiting: deque[Statement] = deque()
-        """Messages that later own samples may match."""
         self._heard: Statement | None = None
         self._counted: deque[tuple[float, float]] = deque()
         """Arrival (s), and lead of the test's counter over the watcher's clock (s)."""
@@ -253,9 +252,6 @@ class Watch:
         self.end(f"{axis}: the {quantity} published by the test is off by {off:.4g} {unit}, {best:.2g} tolerances")
 
     def _share(self, statement: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
-        """Return the largest fraction of a tolerance that ``statement`` uses between two samples, and its
-        quantity.
-        """
         most, largest = 0.0, ("", "", 0.0)
         for axis, tolerances in enumerate(self._tolerances):
             x = one.displacement[axis], other.displacement[axis]
@@ -272,7 +268,6 @@ class Watch:
         return most, largest
 
     def _rests(self, now: float) -> None:
-        """End the pulse if the rig moves in a state of rest, or while the test sends nothing."""
         newest = self._own[-1].displacement
         moving = self._state in MOVING
         silent = now - self._heard.at if self._heard is not None else math.inf

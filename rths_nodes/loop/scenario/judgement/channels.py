@@ -15,16 +15,12 @@ from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, See
 PAUSES = 10.0
 """Longest usual timeout of a rig, in multiples of the longest pause."""
 STEPS = 2.0
-"""Largest usual distance of the first command, in samples at the velocity limit.
-%% rths_nodes/loop/scenario/judgement/channels.py @(COVERED, NOISY)
-Ratios of rms noise to range from which noise is impossible, and doubtful.
-%% rths_nodes/loop/scenario/judgement/channels.py @(SMALLEST_SIGNAL, LARGEST_SIGNAL)
-Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
+"""Largest usual distance of the first command, in samples at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of noise (rms) to range: impossible, and doubtful."""
+"""Ratios of rms noise to range from which noise is impossible, and doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
-"""Port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
+"""Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
 """Factor between units that are easily confused, such as N and kN, or mm and m."""
 BITS = range(15, 25)
@@ -32,7 +28,8 @@ BITS = range(15, 25)
 """
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the limit that it monitors: doubtful, and beyond its linearity."""
+"""Ratios of a sensor's range to the monitored limit from which the range is doubtful, and the limit within
+linearity."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Age from which no sensor counts as calibrated, not even an emulated sensor."""
@@ -88,7 +85,6 @@ def _converts_units(scale: float) -> bool:
 
 
 def _of_other_unit(number: float) -> bool:
-    """Return True if the reading ``number`` at the end of a range is a converter's full scale divided by 1000."""
     counts = THOUSAND * number
     return number < SMALLEST_SIGNAL or any(abs(counts / 2.0**bits - 1.0) < EXACT for bits in BITS)
 

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about structure, specimen and excitation, and the cautions of components.
-%% rths_nodes/loop/scenario/judgement/parts.py @(OTHER, CONTRARY)
-Ratios of two values for the same stiffness above which they are doubtful, and impossible.
-"""
+"""Rules about structure, specimen and excitation, and the cautions of components."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratios of two values for the same stiffness: doubtful, and impossible."""
+"""Ratios of two values for the same stiffness above which they are doubtful, and impossible."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
 """Parameters of structures and integrators with the stiffness under test."""
 STEPS = 10.0
