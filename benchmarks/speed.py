@@ -116,7 +116,7 @@ def steps_of_stage(name: str, case: str, duration: float, runs: int) -> float:
     Loop(Assembly(scenario)).run([heard])
 
     def make() -> Callable[[], None]:
-        stage = CommandStage.of(Assembly(scenario))
+        stage = CommandStage(Assembly(scenario))
 
         def run() -> None:
             for each in heard.messages:

@@ -90,8 +90,8 @@ class Loop:
         self.assembly = assembly
         self.scenario = assembly.scenario
         self.substructure = NumericalStage(assembly)
-        self.commands = CommandStage.of(assembly)
-        self.rig = RigStage.of(assembly.scenario, assembly.port)
+        self.commands = CommandStage(assembly)
+        self.rig = RigStage(assembly.scenario, assembly.port)
         self._due = DueCommands(self.rig)
         self._outgoing = outgoing_of(assembly) if assembly.scenario.hops.depth else None
         self.monitor = MonitorStage.of(assembly)

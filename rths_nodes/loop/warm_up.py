@@ -35,7 +35,7 @@ def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
 
 def command_warm_up(assembly: Assembly) -> Callable[[Codec], Command | None]:
     """Return a function that computes the first Command of a step on a twin, from Target and Measurement."""
-    names, stage = assembly.names, CommandStage.of(assembly.twin())
+    names, stage = assembly.names, CommandStage(assembly.twin())
     measured = _resting_measurement(names)
     nothing, inputs = np.zeros(len(names.observed)), np.zeros(len(names.inputs))
     target = Target(0, nothing, nothing, nothing, nothing, nothing, nothing, inputs)

@@ -63,7 +63,7 @@ def reproduced(run: Run) -> Reproduction:
     """
     assembly = Assembly(run.scenario)
     numerical = NumericalStage(assembly, controlled=False)
-    commands = CommandStage.of(assembly)
+    commands = CommandStage(assembly)
     count = usable(run)
     numerical.open()
     try:

@@ -240,18 +240,16 @@ def fast_length(length: int, step: int) -> int:
     return length
 
 
-def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, last: int | None = None) -> Array:
-    """Return J1, the :class:`Delay` of samples ``first`` to ``last`` (inclusive; default: all samples).
+def delay_samples(target: Array, measured: Array, longest: int) -> Array:
+    """Return J1, the :class:`Delay` of each axis, ``(n_axes,)`` samples, positive if the measurement is late.
 
-    ``target`` and ``measured`` are ``(n, n_axes)`` m; the result is ``(n_axes,)`` samples, positive if the
-    measurement is late. The result is NaN without motion, for a window up to twice ``longest``, or for a longer
-    delay.
+    ``target`` and ``measured`` are ``(n, n_axes)`` m. The result is NaN without motion, for a window up to twice
+    ``longest``, or for a longer delay.
     """
-    window = slice(first, None if last is None else last + 1)
     delays = []
-    for axis in range(target.shape[1]):
+    for values, moved in zip(target.T, measured.T, strict=True):
         delay = Delay(longest)
-        delay.extend(target[window, axis], measured[window, axis])
+        delay.extend(values, moved)
         delays.append(delay.samples())
     return np.array(delays)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import evolved
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Command, Measurement, by_force
@@ -73,7 +72,7 @@ def takes_force(scenario: Scenario, axis: str) -> bool:
 
 
 class AxisStage:
-    """One axis of the rig with its own ``port``, limits and safe stop. Arrays are ``(1,)``.
+    """One ``axis`` of a rig with its own port, which ``wrap`` wraps, limits and safe stop. Arrays are ``(1,)``.
 
     The state of the test belongs to the rig. This stage follows the rig's Commands, and stops by itself if
     necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is the reason why the
@@ -84,8 +83,12 @@ class AxisStage:
     the axis keeps its force until rest.
     """
 
-    def __init__(self, port: Port, limits: dict[str, Limits], dt: float) -> None:
-        self.port = port
+    def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
+        mine = alone(scenario, axis)
+        limits, dt = mine.limits, mine.dt
+        if mine.hops.depth:  # with hops, errors refer to past samples, which only the rig knows
+            limits = {axis: evolved(limits[axis], tracking_error=None)}
+        self.port = wrap(Assembly(mine).port)
         self.trip = ""
         self.out_of_sequence = False
         """True if a Command is missing. The rig has then continued without this axis and can no longer control it.
@@ -98,14 +101,6 @@ class AxisStage:
         self._sent = self._sent_before = at_zero.tolist()
         self._mode = self._mode_before = b""
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
-
-    @classmethod
-    def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
-        mine = alone(scenario, axis)
-        limits = mine.limits
-        if mine.hops.depth:  # with hops, errors refer to past samples, which only the rig knows
-            limits = {axis: evolved(limits[axis], tracking_error=None)}
-        return cls(wrap(Assembly(mine).port), limits, mine.dt)
 
     @property
     def sample(self) -> int:

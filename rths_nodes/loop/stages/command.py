@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from rths_nodes.core.arithmetic import is_finite
 from rths_nodes.core.control import Rows, rows_of
 from rths_nodes.core.errors import ComponentError
 from rths_nodes.core.parameters import type_of
-from rths_nodes.core.protocols import Compensator, Ramp, Setup
+from rths_nodes.core.protocols import Compensator, Setup
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_AT_BOUND,
@@ -42,7 +42,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.loads import LoadHistory
-from rths_nodes.loop.scenario.schema import Axis, Scenario
+from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge
 from rths_nodes.loop.supervision.limits import OutgoingCommands
@@ -106,27 +106,17 @@ class CommandStage:
     :meth:`ready`. ``bridged``: number of samples with a late Target; ``dropped``: number of repeated Targets.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        ramp: Ramp,
-        setup: Setup,
-        compensator: Compensator,
-        state_names: Sequence[str],
-        n_interface: int | None = None,
-        late_velocity: bool = False,
-    ) -> None:
-        """``n_interface`` is the number of degrees of freedom of a Target for the setup, by default all.
-
-        With ``late_velocity``, the velocities of the integrator's Targets are late and are corrected.
-        """
+    def __init__(self, assembly: Assembly) -> None:
+        # own setup: a search that starts at the last solution must not depend on the order of poses in the
+        # numerical stage, which differs between hosts
+        self.setup: Setup = assembly.fresh("setup")
+        scenario, names = assembly.scenario, assembly.names
         n_axes = len(scenario.moved_axes)
         self.substeps = scenario.samples_per_step
         self.samples = scenario.samples
-        self.ramp = ramp
-        self.setup = setup
-        self.compensator, self.state = compensator, compensator.state
-        self.state_names = tuple(state_names)
+        self.ramp = assembly.ramp
+        self.compensator, self.state = assembly.compensator, assembly.compensator.state
+        self.state_names = names.state
         self.bridged = self.dropped = 0
         self._longest = scenario.bridge.longest(scenario.dt)
         self._pauses = scenario.bridge.pauses
@@ -140,30 +130,20 @@ class CommandStage:
         self._targets: deque[Target] = deque()
         self._next_step = self._followed = 0
         self._ahead = 0
-        self._n_interface = n_interface
+        self._n_interface = None if names.interface == names.observed else len(names.interface)
         step = self.substeps * scenario.dt
-        self._in_time = InTime(step, scenario.soft_start_steps) if late_velocity else None
+        self._in_time = InTime(step, scenario.soft_start_steps) if assembly.late_velocity else None
         self.ready_to: float = -1
         """Last Command whose Target is available; infinite after the last Target."""
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
-        self._bounds = bounds_of(compensator)
+        self._bounds = bounds_of(self.compensator)
         self._finite = True
         self._named = {
             family: f"{family}.type = {type_of(params)!r}"
             for family, params in (("ramp", scenario.ramp), ("compensator", scenario.compensator))
         }
-
-    @classmethod
-    def of(cls, assembly: Assembly) -> Self:
-        # own setup: a search that starts at the last solution must not depend on the order of poses in the
-        # numerical stage, which differs between hosts
-        setup = assembly.fresh("setup")
-        names = assembly.names
-        n_interface = None if names.interface == names.observed else len(names.interface)
-        parts = assembly.ramp, setup, assembly.compensator
-        return cls(assembly.scenario, *parts, names.state, n_interface, assembly.late_velocity)
 
     def open(self) -> None:
         self.compensator.open()

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
+from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
@@ -24,7 +24,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.laboratory.ports.common import set_trigger
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams
+from rths_nodes.loop.supervision.bridges import BridgeCount
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
@@ -38,46 +38,37 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 class RigStage:
     """The rig at its ``port``: sends Commands within the limits, otherwise commands of the safe stop.
 
-    ``limits`` are by axis. ``groups`` are the numbers, by axis, of groups of axes that stop together. ``levels``
-    are levels of the complete rig, ``quantities`` the quantities of their expressions. ``dt`` is in s, ``samples``
-    the number of samples of the test, ``depth`` the number of hops.
-
     ``bridged`` counts samples without their Target or Command, ``slowed`` samples while the rig leaves a
     ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on. ``refused`` is
     true if the last Command exceeded a limit.
 
     The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; all other users
-    get tared values.
+    get tared values. Raises ConfigError for a real rig that is not armed, and for impossible numbers.
     """
 
     ahead = 0
     """Number of samples by which a rig with its own loop may be ahead in lockstep."""
 
-    def __init__(
-        self,
-        port: Port,
-        limits: dict[str, Limits],
-        bridge: BridgeParams,
-        dt: float,
-        samples: int,
-        handover: Handover | None = None,
-        levels: Mapping[str, Level] | None = None,
-        groups: Sequence[int] = (),
-        depth: int = 0,
-        quantities: Mapping[str, object] | None = None,
-    ) -> None:
-        self.port, self.under_way = port, UnderWay(depth)
-        self._handover = handover
-        tares = None if handover is None else handover.tares
+    def __init__(self, scenario: Scenario, port: Port) -> None:
+        check_armed(port)
+        judgement.refuse(scenario, port.simulated)
+        limits, bridge, dt, groups = scenario.limits, scenario.bridge, scenario.dt, scenario.stop_groups
+        levels = scenario.levels
+        if levels.quantities:
+            scenario.check_fit("levels")
+        acting = levels.in_effect(port.simulated, scenario.servo_rate)
+        self.port, self.under_way = port, UnderWay(scenario.hops.depth)
+        self._handover: Handover | None = port.handover
+        tares = None if self._handover is None else self._handover.tares
         self.machine = TestMachine()
         self.sample = 0
         self._open = False
         self.ticks = self.slowed = self.bridged = self.late_commands = 0
         self.stopping = self.refused = False
         self.stop_request: StopRequest | None = None
-        self._samples = samples
+        self._samples = scenario.samples
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
-        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels, quantities)
+        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, acting, levels.quantities)
         self._stop = SafeStop(limits, dt, tares, groups)
         self._bridges = BridgeCount(bridge, dt)
         self.late = self._bridges.late
@@ -99,19 +90,6 @@ class RigStage:
         self._between = 0
         self._unfit = ""
         self._sampled = True
-
-    @classmethod
-    def of(cls, scenario: Scenario, port: Port) -> RigStage:
-        check_armed(port)
-        judgement.refuse(scenario, port.simulated)
-        limits, dt = scenario.limits, scenario.dt
-        handover: Handover | None = port.handover
-        groups = scenario.stop_groups
-        if scenario.levels.quantities:
-            scenario.check_fit("levels")
-        levels = scenario.levels.in_effect(port.simulated, scenario.servo_rate)
-        arguments = port, limits, scenario.bridge, dt, scenario.samples, handover, levels, groups
-        return cls(*arguments, scenario.hops.depth, scenario.levels.quantities)
 
     @property
     def failure(self) -> str:

@@ -135,8 +135,8 @@ class Host:
     handed: Port | None = None
     """Open port of a procedure, which replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
-    commands: Callable[[Assembly], CommandStage] = CommandStage.of
-    rig: Callable[[Scenario, Port], RigStage] = RigStage.of
+    commands: Callable[[Assembly], CommandStage] = CommandStage
+    rig: Callable[[Scenario, Port], RigStage] = RigStage
     """Functions that make the stages of integrator, compensator and actuator node."""
     follows: bool = False
     """True if these stages follow the executive."""
