@@ -46,6 +46,7 @@ from rths_nodes.recording.records import (
     check_free,
     has_summary,
     is_indexed,
+    locked,
     parsed,
     reason,
     recording,
@@ -345,7 +346,7 @@ def read(path: Path | str) -> Bag:
         if not is_indexed(file):
             return _unfinished(file, path)
         if not _summarised(file, inventory):
-            if _scan(file, inventory):
+            if _scanned(file, inventory).lost_bytes:
                 raise RecordingError("the messages are damaged")
             inventory.stated = inventory.counts
     except (RecordingError, ValueError) as error:
@@ -365,30 +366,27 @@ def _summarised(file: Path, inventory: Inventory) -> bool:
     return True
 
 
-def _scan(file: Path, inventory: Inventory) -> int:
+def _scanned(file: Path, inventory: Inventory, lenient: bool = False) -> Contents:
     with file.open("rb") as stream:
-        contents = Contents(stream, stream.seek(0, 2))
+        contents = Contents(stream, stream.seek(0, 2), lenient)
         for _ in contents.taken(inventory.add):
             pass
-    return contents.lost_bytes
+    return contents
 
 
 def _unfinished(file: Path, path: Path | str) -> Bag:
     inventory = Inventory()
-    with file.open("rb") as stream:
-        size = stream.seek(0, 2)
-        contents = Contents(stream, size, lenient=True)
-        for _ in contents.taken(inventory.add):
-            pass
+    contents = _scanned(file, inventory, lenient=True)
     lost = f", {contents.lost_bytes} bytes lost" if contents.lost_bytes else ""
-    if in_use(file):
+    with file.open("rb") as stream:
+        in_use = locked(stream)
+    if in_use:
         state, hint = "is being recorded or recovered now", ""
     else:
         state, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
     notes = (f"{path}: {state}; only its complete part is read{lost}{hint}",)
-    return _bag(
-        file, inventory, inventory.counts, size, notes + tuple(f"{path}: {state}" for state in contents.damage)
-    )
+    notes += tuple(f"{path}: {damage}" for damage in contents.damage)
+    return _bag(file, inventory, inventory.counts, contents.size, notes)
 
 
 def _bag(
@@ -424,7 +422,7 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
                 return Recovered(messages, 0, True, Path(directory), notes)
         with path.open("rb") as stream:
             _check_own(path, stream)
-            if _locked(stream):
+            if locked(stream):
                 raise ConfigError(f"{path}: is being recorded or recovered now")
             return index(path, recovering=True) if out is None else _recovered_in(path, Path(out))
     except OSError as error:
@@ -442,26 +440,11 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
         raise ConfigError(f"{path}: recorded by {stated!r}, not by rths_nodes; try `mcap recover`")
 
 
-def in_use(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return _locked(stream)
-
-
-def _locked(stream: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # the file system does not support locks
-        return False
-    return False
-
-
 def _examined(path: Path) -> tuple[int, list[str]]:
     inventory = Inventory()
     try:
         complete = _summarised(path, inventory)
-        lost_bytes = _scan(path, inventory)
+        lost_bytes = _scanned(path, inventory).lost_bytes
     except (RecordingError, ValueError) as error:
         return 0, [str(error)]
     messages = sum(inventory.counts.values())

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure_record import ProcedureRecord, moves
 from rths_nodes.recording import plain
-from rths_nodes.recording.records import RecordingError, reason
+from rths_nodes.recording.records import RecordingError, locked, reason
 
 FILE = "procedure.yaml"
 ROOM = f".{FILE}.room"
@@ -88,12 +88,9 @@ class RecordFile:
 def under_way(folder: Path | str) -> bool:
     try:
         with (Path(folder) / ROOM).open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # no space is reserved, or the file system does not support locks
+            return locked(stream)
+    except OSError:  # no space is reserved
         return False
-    return False
 
 
 def exists(folder: Path | str) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 import zlib
@@ -90,6 +91,17 @@ def check_free(directory: Path) -> None:
         raise ConfigError(f"{directory}: cannot record there ({folder} is not writable)")
 
 
+def locked(stream: IO[bytes]) -> bool:
+    """Return whether another process has locked the file; otherwise lock it."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # the file system does not support locks
+        return False
+    return False
+
+
 def is_indexed(path: Path) -> bool:
     with path.open("rb") as stream:
         return _footer(stream) is not None
@@ -173,7 +185,7 @@ class Contents:
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
-        self._stream, self._size, self._lenient = stream, size, lenient
+        self._stream, self.size, self._lenient = stream, size, lenient
         self.damage: list[str] = []
         self.lost_bytes = 0
         self.end = len(MAGIC)
@@ -181,7 +193,7 @@ class Contents:
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         self._stream.seek(len(MAGIC))
         checksum = zlib.crc32(MAGIC)
-        for opcode, content, end in whole_records(self._stream, self._size):
+        for opcode, content, end in whole_records(self._stream, self.size):
             if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # other lengths are damage
                 self._check(checksum, int.from_bytes(content, "little"))
                 return
@@ -191,7 +203,7 @@ class Contents:
             else:
                 yield opcode, content
             self.end = end
-        self.lost_bytes += self._size - self.end
+        self.lost_bytes += self.size - self.end
 
     def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
         """Yield the records that ``take`` accepts. A record that ``take`` refuses with ValueError is damaged and

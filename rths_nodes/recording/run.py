@@ -210,23 +210,25 @@ class Run:
         return arrays | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
 
 
-class _Table:
-    def __init__(self, width: int, begun: Array | None = None) -> None:
-        first = np.zeros((0, width)) if begun is None else begun
-        self._room = len(first) + _ROWS
-        self.values = np.full((self._room, width), np.nan)
-        self.values[: len(first)] = first
+Tables = dict[str, Array]
 
-    def put(self, row: int, values: object) -> None:
-        while row >= self._room:
-            self.values = np.vstack((self.values, np.full_like(self.values, np.nan)))
-            self._room = len(self.values)
-        self.values[row] = values
 
-    def first(self, rows: int) -> Array:
-        table = np.full((rows, self.values.shape[1]), np.nan)
-        table[: len(self.values)] = self.values[:rows]
-        return table
+def _table(width: int, begun: Array | None) -> Array:
+    first = np.zeros((0, width)) if begun is None else begun
+    return np.vstack((first, np.full((_ROWS, width), np.nan)))
+
+
+def _put(tables: Tables, name: str, row: int, values: object) -> None:
+    table = tables[name]
+    while row >= len(table):
+        table = tables[name] = np.vstack((table, np.full_like(table, np.nan)))
+    table[row] = values
+
+
+def _first(table: Array, rows: int) -> Array:
+    values = np.full((rows, table.shape[1]), np.nan)
+    values[: len(table)] = table[:rows]
+    return values
 
 
 def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -319,10 +321,10 @@ class Collector:
         self._whole: Mapping[str, Mapping[str, Array]] | None = None
 
     @cached_property
-    def _tables(self) -> dict[str, dict[str, _Table]]:
+    def _tables(self) -> dict[str, Tables]:
         begun, self._whole = self._whole or {}, None
         return {
-            stream: {name: _Table(width, begun.get(stream, {}).get(name)) for name, width in fields.items()}
+            stream: {name: _table(width, begun.get(stream, {}).get(name)) for name, width in fields.items()}
             for stream, fields in self._wide.items()
         }
 
@@ -337,42 +339,42 @@ class Collector:
     def target(self, target: Target) -> None:
         step, table = target.step, self._tables["target"]
         self._last_step = max(self._last_step, step)
-        table["displacement"].put(step, target.displacement)
-        table["velocity"].put(step, target.velocity)
-        table["acceleration"].put(step, target.acceleration)
-        table["exact_acceleration"].put(step, target.exact_acceleration)
-        table["external_force"].put(step, target.external_force)
-        table["restoring_force"].put(step, target.restoring_force)
+        _put(table, "displacement", step, target.displacement)
+        _put(table, "velocity", step, target.velocity)
+        _put(table, "acceleration", step, target.acceleration)
+        _put(table, "exact_acceleration", step, target.exact_acceleration)
+        _put(table, "external_force", step, target.external_force)
+        _put(table, "restoring_force", step, target.restoring_force)
         energies = () if math.isnan(target.energies[0]) else ENERGIES
         for name, energy in zip(energies, target.energies, strict=False):
-            table[name].put(step, energy)
+            _put(table, name, step, energy)
 
     def command(self, command: Command) -> None:
         table = self._tables["command"]
-        table["target"].put(command.sample, command.target)
-        table["command"].put(command.sample, command.command)
-        table["flags"].put(command.sample, command.flags)
+        _put(table, "target", command.sample, command.target)
+        _put(table, "command", command.sample, command.command)
+        _put(table, "flags", command.sample, command.flags)
         if self._modes and command.control_mode:
-            table["control_mode"].put(command.sample, list(command.control_mode))
+            _put(table, "control_mode", command.sample, list(command.control_mode))
 
     def measurement(self, measured: Measurement) -> None:
         sample, table = measured.sample, self._tables["measurement"]
         self._last_sample = max(self._last_sample, sample)
-        table["displacement"].put(sample, measured.displacement)
-        table["force"].put(sample, measured.force)
-        table["flags"].put(sample, measured.flags)
+        _put(table, "displacement", sample, measured.displacement)
+        _put(table, "force", sample, measured.force)
+        _put(table, "flags", sample, measured.flags)
         if self._modes and measured.control_mode:
-            table["control_mode"].put(sample, list(measured.control_mode))
+            _put(table, "control_mode", sample, list(measured.control_mode))
         if measured.command.size:
-            table["command"].put(sample, measured.command)
+            _put(table, "command", sample, measured.command)
 
     def truth(self, true: Measurement) -> None:
         table = self._tables["true_state"]
-        table["displacement"].put(true.sample, true.displacement)
-        table["force"].put(true.sample, true.force)
+        _put(table, "displacement", true.sample, true.displacement)
+        _put(table, "force", true.sample, true.force)
 
     def state(self, sample: int, values: Sequence[float]) -> None:
-        self._tables["compensator_state"]["values"].put(sample, values)
+        _put(self._tables["compensator_state"], "values", sample, values)
 
     def updating(self, sample: int, values: Sequence[float]) -> None:
         self._updating.append((sample * self.scenario.dt, *values))
@@ -380,7 +382,7 @@ class Collector:
     def _by_message(self) -> dict[str, dict[str, Array]]:
         return {
             stream: {
-                name: table.first(1 + (self._last_step if stream == "target" else self._last_sample))
+                name: _first(table, 1 + (self._last_step if stream == "target" else self._last_sample))
                 for name, table in fields.items()
             }
             for stream, fields in self._tables.items()

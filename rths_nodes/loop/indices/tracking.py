@@ -199,7 +199,7 @@ class Tracking:
     def _take(self, sample: int, states: Sequence[State]) -> None:
         self.sample, self._states = sample, list(states)
         self.energy_error = 0.0
-        for state in self._now:
+        for state in self.states:
             self.energy_error += state.energy
 
     def _follow(self, target: Array, measured: Array) -> None:
@@ -211,10 +211,6 @@ class Tracking:
     @property
     def constants(self) -> list[Constants]:
         return [constants for _, constants in self._constants]
-
-    @property
-    def states(self) -> list[State]:
-        return self._now
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
@@ -260,26 +256,26 @@ class Tracking:
         self._new_samples()
 
     @property
-    def _now(self) -> list[State]:
+    def states(self) -> list[State]:
         return [State(*state) for state in self._states]
 
     @property
     def control_error(self) -> list[float]:
         """Target minus measured displacement, m."""
-        return [state.target - state.measured for state in self._now]
+        return [state.target - state.measured for state in self.states]
 
     @property
     def maximum(self) -> list[float]:
-        return [math.sqrt(state.largest_error) for state in self._now]
+        return [math.sqrt(state.largest_error) for state in self.states]
 
     @property
     def reach(self) -> list[float]:
-        return [math.sqrt(state.largest_target) for state in self._now]
+        return [math.sqrt(state.largest_target) for state in self.states]
 
     @property
     def indicator(self) -> list[float]:
         """TI, m^2."""
-        return [state.indicator for state in self._now]
+        return [state.indicator for state in self.states]
 
     @property
     def percent(self) -> list[float]:
@@ -289,7 +285,7 @@ class Tracking:
     @property
     def norm_percent(self) -> list[float]:
         """J2 = 100 sqrt(sum (c - m)^2 / sum c^2), Eq. (15); NaN if the target hardly moved."""
-        return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self._now]
+        return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self.states]
 
     def indices(self, axes: Sequence[str], dt: float) -> dict[str, dict[str, float]]:
         self._hand_on()

@@ -57,14 +57,10 @@ class ForceLead:
         self._samples, self._span = samples, span
         ages = np.arange(span, -1, -1.0)
         middle = ages - ages.mean()
-        # slope of a fitted line, oldest sample first, times the extrapolation
-        self._weights: list[float] = (-samples * middle / (middle @ middle)).tolist()
+        # weights of the last forces, oldest first: slope of a fitted line, times the extrapolation
+        self.slope: list[float] = (-samples * middle / (middle @ middle)).tolist()
         self._n_axes = n_axes
         self.reset()
-
-    @property
-    def slope(self) -> list[float]:
-        return self._weights
 
     def reset(self) -> None:
         rest = [0.0] * self._n_axes
@@ -76,7 +72,7 @@ class ForceLead:
     @property
     def weights(self) -> Array:
         """Weights of the present force, the force one sample ago, and so on, ``(span + 1,)``."""
-        weights: Array = np.array(self._weights[::-1]) + np.eye(self._span + 1)[0]
+        weights: Array = np.array(self.slope[::-1]) + np.eye(self._span + 1)[0]
         return weights
 
     def extend(self, forces: Iterable[Sequence[float]]) -> None:
@@ -91,8 +87,7 @@ class ForceLead:
 
     def now(self) -> Sequence[float]:
         if not self._resting:
-            weights = self._weights
-            self._change = [dot(weights, axis) for axis in zip(*self._forces, strict=True)]
+            self._change = [dot(self.slope, axis) for axis in zip(*self._forces, strict=True)]
         return list(map(add, self._forces[-1], self._change))
 
 
