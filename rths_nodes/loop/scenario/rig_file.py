@@ -129,7 +129,7 @@ class RigFile(RigHead):
         WholeLevels, "levels of the complete rig; left out: the levels of the scenario", None
     )
     monitor: MonitorParams | None = section(
-        MonitorParams, "limits on the indices; limits that are left out come from the scenario", None
+        MonitorParams, "limits on the indices; missing limits come from the scenario", None
     )
     watch: WatchSection | None = section(
         WatchSection, "watcher on another computer, for rths watch; left out: no watcher", None
