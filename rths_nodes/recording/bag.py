@@ -280,7 +280,7 @@ class Writer:
             if data and not _in_place(self.path, self._file):
                 raise FileNotFoundError(errno.ENOENT, "the file was deleted or moved")
         except OSError as error:
-            self._failure = f"{self.path}: the recording was aborted ({reason(error)})"
+            self._failure = f"{self.path}: the recording broke off ({reason(error)})"
             self._due = 0.0  # every further write raises
             raise RecordingError(self._failure) from error
 

@@ -87,7 +87,7 @@ class Load:
                 )
             times = [row[0] for row in self.table]
             if times[0] < 0.0 or any(b <= a for a, b in pairwise(times)):
-                raise ConfigError(f"{path}.table: its times must be >= 0 s and rise")
+                raise ConfigError(f"{path}.table: its times must be >= 0 s and rising")
         if self.held_from is not None and self.held_from <= self.held_for:
             raise ConfigError(f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s")
 

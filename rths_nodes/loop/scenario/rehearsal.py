@@ -160,7 +160,7 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
         yield f"rig ({type_of(scenario.rig)}): the rate dependence of its forces is unknown before the test"
     for name, axis in scenario.axes.items() if scenario.rig is None else ():
         if axis.specimen is None:
-            yield f"axes.{name}.specimen: its rate dependence is unknown, because it has no model"
+            yield f"axes.{name}.specimen: it has no model that shows whether it depends on the rate"
             continue
         amplitude = elastic_limits(scenario).get(name, SHARE_OF_STROKE * axis.limits.stroke)
         differs = rate_dependence(axis.specimen, amplitude, ratio)

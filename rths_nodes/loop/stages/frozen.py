@@ -183,10 +183,9 @@ class _Axis:
         if travel is None:
             return ""
         return (
-            f"axes.{self.name}: the displacement has changed by {1e3 * travel.shown:.3f} mm, although the target "
-            f"moved by {1e3 * travel.gone:.3f} mm in one direction. The actuator does not follow, or the "
-            "displacement "
-            "sensor is wrong"
+            f"axes.{self.name}: the displacement does not move with its target. The displacement has changed by "
+            f"{1e3 * travel.shown:.3f} mm, the target by {1e3 * travel.gone:.3f} mm in one direction, so that the "
+            "actuator does not follow or the displacement sensor is wrong"
         )
 
     def frozen(self, moved: list[float], force: list[float]) -> bool:
