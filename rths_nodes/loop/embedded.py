@@ -96,6 +96,7 @@ class Loop:
         self._outgoing = outgoing_of(assembly) if assembly.scenario.hops.depth else None
         self.monitor = MonitorStage.of(assembly)
         self._breach_known = self._failed = self._abandoned = False
+        self._sinks: Sequence[Sink] = ()
         self._interrupted: Callable[[], bool] | None = None
 
     def run(
@@ -111,6 +112,7 @@ class Loop:
         test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if this happens before the
         test.
         """
+        self._sinks, self._interrupted = sinks, interrupted
         try:
             self.substructure.open()
             self.commands.open()
@@ -119,7 +121,7 @@ class Loop:
                     raise KeyboardInterrupt
                 sleep(LOOK_S)
             self.rig.connect()
-            return self._run(sinks, progress, interrupted, begin or (lambda: self._begin(sinks)))
+            return self._run(progress, begin or self._begin)
         except BaseException:
             with suppress(Exception):  # raise the first exception
                 self.rig.port.safe()
@@ -129,36 +131,28 @@ class Loop:
             self.substructure.close()
             self.commands.close()
 
-    def _run(
-        self,
-        sinks: Sequence[Sink],
-        progress: Callable[[int], None] | None,
-        interrupted: Callable[[], bool] | None,
-        begin: Callable[[], Measurement],
-    ) -> Outcome:
-        self._interrupted = interrupted
+    def _run(self, progress: Callable[[int], None] | None, begin: Callable[[], Measurement]) -> Outcome:
         rig, loop, per_step = self.rig, Durations(self.scenario.samples), self.scenario.samples_per_step
         rig.machine.to(State.ARMED)
         measured = begin()
         try:
             while rig.machine.state not in ENDED:
                 started = perf_counter_ns()
-                command = self._answer(measured, sinks)
+                command = self._answer(measured)
                 command, measured = self._to_rig(command, measured)
                 if command is not None and self._publishes:
                     self.monitor.command(command)
-                    for sink in sinks:
+                    for sink in self._sinks:
                         sink.command(command)
-                self._show(measured, sinks)
+                self._show(measured)
                 loop.add(perf_counter_ns() - started)
                 if measured.sample % per_step == 0:
                     if progress:
                         progress(measured.sample)
-                    if interrupted and interrupted():
-                        rig.hold("interrupted")
+                    self._hold_if_interrupted()
         except (PortError, ComponentError) as error:  # raised by the rig or its simulator
             self._lose_rig(str(error))
-        self._answer(measured, sinks)
+        self._answer(measured)
         self.monitor.work()
         self._heed_monitor()
         rig.settle()
@@ -176,10 +170,10 @@ class Loop:
             machine.state, machine.reason, measured.sample, metrics, state, times, failed, integrator_results
         )
 
-    def _begin(self, sinks: Sequence[Sink]) -> Measurement:
-        self._hand_on(self.substructure.first(), sinks)
+    def _begin(self) -> Measurement:
+        self._hand_on(self.substructure.first())
         measured = self.rig.first()
-        self._show(measured, sinks)
+        self._show(measured)
         return measured
 
     def _lose_rig(self, reason: str) -> None:
@@ -190,24 +184,24 @@ class Loop:
             self.rig.machine.to(State.STOPPING, reason)
         self.rig.machine.to(State.TRIPPED, reason)
 
-    def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
+    def _answer(self, measured: Measurement) -> Command | None:
         try:
-            return self._answered(measured, sinks)
+            return self._answered(measured)
         except ComponentError as error:
             self._abandoned = self._failed = True
             self.rig.trip(str(error))
             return None
 
-    def _answered(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
+    def _answered(self, measured: Measurement) -> Command | None:
         silent, target = self._abandoned, self._next_target(measured)
         if target is not None:
-            self._hand_on(target, sinks)
+            self._hand_on(target)
         command = None if self._abandoned else self._command(measured)
         if (learnt := self.substructure.learnt()) is not None:
-            for sink in sinks:
+            for sink in self._sinks:
                 sink.updating(*learnt)
         if not (silent or self.rig.stopping):
-            for sink in sinks:
+            for sink in self._sinks:
                 sink.state(measured.sample, self.commands.state())
         return command
 
@@ -250,22 +244,25 @@ class Loop:
         handover: Handover | None = self.rig.port.handover
         if handover is not None and self.rig.pause.rests and not self.rig.stop_due:
             handover.requests.wait()
+        self._hold_if_interrupted()
+
+    def _hold_if_interrupted(self) -> None:
         if self._interrupted and self._interrupted():
             self.rig.hold("interrupted")
 
-    def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
+    def _hand_on(self, target: Target) -> None:
         self._to_compensator(target)
         self.monitor.target(target)
-        for sink in sinks:
+        for sink in self._sinks:
             sink.target(target)
 
-    def _show(self, measured: Measurement, sinks: Sequence[Sink]) -> None:
+    def _show(self, measured: Measurement) -> None:
         self.monitor.measurement(measured)
         self._heed_monitor()
-        if not sinks:
+        if not self._sinks:
             return
         true = self.rig.truth()
-        for sink in sinks:
+        for sink in self._sinks:
             sink.measurement(measured)
             if true is not None:
                 sink.truth(true)

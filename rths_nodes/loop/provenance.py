@@ -157,7 +157,7 @@ class Code:
             theirs = hashes(files_of(module))
             names[module], files = combined(theirs), files | theirs
         for path, part in walk(scenario):
-            with suppress(ConfigError):  # the build refuses it later
+            with suppress(ConfigError):  # the build refuses the part later
                 if read := hashes(part.reads()):
                     names[path], files = combined(read), files | read
         return cls(names, files).behind(build)
@@ -173,7 +173,7 @@ class Code:
         now = hashes(self.files)
         changed = [path for path, digest in self.files.items() if now[path] != digest]
         if build != self.build:
-            changed.append(f"the receiver reports the build {build or 'none'}, no more {self.build or 'none'}")
+            changed.append(f"the receiver reports the build {build or 'none'} instead of {self.build or 'none'}")
         return changed
 
 
@@ -181,6 +181,6 @@ def _foreign_modules(scenario: Scenario) -> set[str]:
     modules = set()
     for _, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:
-            with suppress(ConfigError):  # recorded, but not installed here
+            with suppress(ConfigError):  # the component is recorded, but not installed here
                 modules.add(registry.class_of(declared[-1].family, part).__module__)
     return {module for module in modules if package_of(module) != PACKAGE}

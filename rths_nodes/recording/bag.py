@@ -281,7 +281,7 @@ class Writer:
                 raise FileNotFoundError(errno.ENOENT, "the file was deleted or moved")
         except OSError as error:
             self._failure = f"{self.path}: the recording broke off ({reason(error)})"
-            self._due = 0.0  # every further write raises
+            self._due = 0.0  # each further write raises the error
             raise RecordingError(self._failure) from error
 
     def fileno(self) -> int:

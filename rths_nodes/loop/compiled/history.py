@@ -250,7 +250,9 @@ class Histories:
                 values_by_name = {name: values[targets] for name, values in target.items() if name != "energies"}
                 flags = int(command["flags"][sample + 1, 0]) & ~FLAG_AT_BOUND
                 yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **values_by_name)
-            if sample < last or last == self._scenario.samples:  # an interrupted test ends before the answer
+            if (
+                sample < last or last == self._scenario.samples
+            ):  # an interrupted test ends before the answer of the compensator
                 yield "state", (sample, shown[sample].tolist())
             if sample == last:
                 return

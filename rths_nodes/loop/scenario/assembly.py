@@ -333,7 +333,7 @@ class Assembly:
         if self._first is not None:
             return self._first.names
         model, axes, scenario = self._model, tuple(self.scenario.axes), self.scenario
-        seen = self.observation  # refuses degrees of freedom that do not fit into messages
+        seen = self.observation  # raises ConfigError if the degrees of freedom do not fit into messages
         interface = scenario.interface or model[: seen.n_interface]
         port = self.port
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]

@@ -62,7 +62,7 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
     mine = scenario.axes[axis]
-    if mine.mode == FORCE and not by_controller(mine):  # the actuator node closes its force loop
+    if mine.mode == FORCE and not by_controller(mine):  # the actuator node closes the force loop of this axis
         mine = evolved(mine, mode=DISPLACEMENT, load=None, force_control=None)
     return evolved(scenario, axes={axis: mine})
 
@@ -146,7 +146,9 @@ class AxisStage:
         if self.trip:
             return self.stop_alone()
         measured = self._tick(command)
-        stopping = command.flags & FLAG_TRIPPED  # the rig stops all axes together: no measurement ends this stop
+        stopping = (
+            command.flags & FLAG_TRIPPED
+        )  # the rig stops all axes together, so that no measurement ends this stop
         reason = self._check.measurement(measured, command.target.tolist(), command.control_mode)
         if not stopping and (reason := reason or self.port.partial_stop):
             self.stop(reason)

@@ -107,8 +107,8 @@ class CommandStage:
     """
 
     def __init__(self, assembly: Assembly) -> None:
-        # own setup: a search that starts at the last solution must not depend on the order of poses in the
-        # numerical stage, which differs between hosts
+        # not the setup of the numerical stage: a search that starts at the last solution must not depend on the
+        # order of poses, which differs between hosts
         self.setup: Setup = assembly.fresh("setup")
         scenario, names = assembly.scenario, assembly.names
         n_axes = len(scenario.moved_axes)
@@ -234,7 +234,7 @@ class CommandStage:
             self._followed = target.step
             rows = rows_of(target)
             if not self._bridge.follow(target.step, rows):
-                # the limits detect it at once, even if the ramp ignores this value
+                # with NaN, the limits trip at once, even if the ramp ignores the original value
                 self._finite = False
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
                 rows = rows_of(target)

@@ -202,7 +202,7 @@ class NumericalStage:
         Also return None while the Target is ``pending``; :meth:`answer` then returns the Target.
         """
         if measured.flags & FLAG_TRIPPED:
-            self.pending = False  # no longer needed
+            self.pending = False  # the pending Target is no longer needed
             return None
         if self._lead is not None:
             self._lead.add(measured)

@@ -237,7 +237,7 @@ class RigStage:
                 if self._handover is not None and self.pause.rests:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
-            # flags of samples with a missing or late Target, or with data replaced by the port: not for learning
+            # not for learning: the Target is missing or late, or the port has replaced data
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
             self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
             if bridged or self._bridges.watches:

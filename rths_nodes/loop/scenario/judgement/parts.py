@@ -129,7 +129,9 @@ def first_period(scenario: Scenario) -> float | None:
     """Return the longest period (s) of the structure including its tested part, or None."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
-    from rths_nodes.numerical.structures.damping import modes  # slow import of scipy, which a run does not need
+    from rths_nodes.numerical.structures.damping import (
+        modes,
+    )  # imports scipy, which is slow and not needed for a run
 
     try:
         built = registry.build("structure", scenario.structure)
