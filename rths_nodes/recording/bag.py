@@ -384,8 +384,8 @@ def _unfinished(file: Path, path: Path | str) -> Bag:
         state, hint = "is being recorded or recovered now", ""
     else:
         state, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
-    notes = (f"{path}: {state}; only its complete part is read{lost}{hint}",)
-    notes += tuple(f"{path}: {damage}" for damage in contents.damage)
+    note = f"{path}: {state}; only its complete part is read{lost}{hint}"
+    notes = (note, *(f"{path}: {damage}" for damage in contents.damage))
     return _bag(file, inventory, inventory.counts, contents.size, notes)
 
 

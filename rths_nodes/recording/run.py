@@ -218,7 +218,7 @@ def _table(width: int, begun: Array | None) -> Array:
     return np.vstack((first, np.full((_ROWS, width), np.nan)))
 
 
-def _put(tables: Tables, name: str, row: int, values: object) -> None:
+def _put(tables: Tables, name: str, row: int, values: Any) -> None:
     table = tables[name]
     while row >= len(table):
         table = tables[name] = np.vstack((table, np.full_like(table, np.nan)))
