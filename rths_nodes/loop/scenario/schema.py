@@ -109,7 +109,7 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields that several nodes share. The hash contains them, and names, limits and port of the axes."""
+"""Fields that several nodes share. The hash contains these fields, and names, limits and port of the axes."""
 
 LONGEST_FORCE_LEAD = 0.1
 """Longest time of the linear extrapolation of a force, s."""

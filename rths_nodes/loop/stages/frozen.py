@@ -45,8 +45,7 @@ LEAST_TRAVEL = 5e-4
 BLOCKS, ROWS = 4, 8
 """Number of blocks in LATE_S, and largest number of samples judged in a block."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Slope of displacement versus target from which there is no doubt, and length of its window in multiples of
-LATE_S."""
+"""Smallest slope of displacement versus target that causes no doubt, and its window in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
 """Number of blocks combined to detect a wrong sign, and numbers of combined blocks by which an axis may be late
 and early."""
