@@ -137,7 +137,7 @@ class _Gathered:
         s, a = self._scenario, self._a
         port: object = a.port
         if type(port) is not Simulator:
-            raise Resists(f"port: {type(port).__name__} is no bare simulator")
+            raise Resists(f"port: {type(port).__name__} is not a plain simulator")
         if port.parts is None:
             raise Resists("port: the simulated rig has a fault or further channels")
         self._port = port.parts
@@ -161,7 +161,7 @@ class _Gathered:
         if shown_forces(names, list(s.axes)):
             raise Resists("port: a second channel measures the force")
         if type(a.observation) is not Observation:
-            raise Resists("interface: only a part of the model is seen in a Target")
+            raise Resists("interface: a Target contains only a part of the model")
 
     def _numerical(self, target: Target) -> None:
         solver, scenario = self._a.integrator, self._scenario
