@@ -31,7 +31,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.compiled.running import KernelLoop
-from rths_nodes.loop.embedded import Loop, Sink
+from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -64,8 +64,8 @@ class Timed(Loop):
         super().__init__(assembly)
         self.ends: list[int] = []
 
-    def _show(self, measured: Measurement, sinks: Sequence[Sink]) -> None:
-        super()._show(measured, sinks)
+    def _show(self, measured: Measurement) -> None:
+        super()._show(measured)
         self.ends.append(perf_counter_ns())
 
 
@@ -116,7 +116,7 @@ def steps_of_stage(name: str, case: str, duration: float, runs: int) -> float:
     Loop(Assembly(scenario)).run([heard])
 
     def make() -> Callable[[], None]:
-        stage = CommandStage.of(Assembly(scenario))
+        stage = CommandStage(Assembly(scenario))
 
         def run() -> None:
             for each in heard.messages:

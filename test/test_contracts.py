@@ -24,8 +24,7 @@ from rths_nodes.core.samples import Command, Measurement, Motion, Target
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.laboratory.sensors import Output, Sensors
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.schema import Recording, Scenario
+from rths_nodes.loop.scenario.schema import Axis, Recording, Scenario
 from rths_nodes.loop.supervision.monitor import MonitorParams
 
 every_component = pytest.mark.parametrize(

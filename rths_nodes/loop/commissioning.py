@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result of the commissioning of a rig, its validity, and the reason why it prevents motion.
+"""Commissioning of a rig: its result, the validity of the result, and reasons that prevent motion.
 
-``rths commission`` measures a rig before a specimen is mounted. The result is valid for the build of the receiver
-and for the port, channels and limits at the time (:func:`rig_hash`). Without a valid result, no rung that moves
-can be armed at the port of a real rig (:func:`barred`).
+``rths commission`` measures a rig before a specimen is mounted. The result is valid while port, channels, limits
+(:func:`rig_hash`) and the build of the receiver are unchanged. Without a valid result, no rung with motion can be
+armed on a real rig (:func:`barred`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.calibration import in_order_of_rig, limits_of_rig
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.procedure_record import RUNGS
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 HOLDS_FOR = timedelta(days=365)
-"""Validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
+"""Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
 CLOCKS = timedelta(days=1)
 """Tolerance for a date in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. ``NOT_TRIED``: ``measured`` holds the reason. ``WITNESSED``: stated by both persons."""
+"""Verdicts of a row. ``NOT_TRIED``: ``measured`` holds the reason. ``WITNESSED``: both persons state the result.
+"""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -42,7 +42,7 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
 )
 """Causes that every commissioning must try."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
-"""Limits that may be narrower in a test than in its rig file."""
+"""Limits of a test that change the hash only if they are wider than in the rig file."""
 UNTRIED = ("limit of force", "limit of error")
 """Limits of a receiver that cannot be reached without a specimen."""
 EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
@@ -58,15 +58,14 @@ VOID = (
     "the receiver at the rig (its build)",
     "port, servo rate, channels, limits or handling in the rig file (its hash)",
 )
-"""Changes after which a commissioning is void."""
 
 
 @dataclass
 class CommissioningRow:
     """One trial: cause, stated behaviour and measured behaviour, as texts with units.
 
-    ``speed``: speed of the trial and its fraction of the limit. ``resolution``: smallest visible difference. Both
-    fields are empty in a file of version 0.9.0.
+    ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest visible
+    difference. Both are empty in files of version 0.9.0.
     """
 
     cause: str
@@ -88,12 +87,12 @@ class AxisHardware:
 
 @dataclass
 class Commissioning:
-    """The signed result: rig, person, time and findings. Times are in ISO 8601."""
+    """Signed result of a commissioning. Times are in ISO 8601."""
 
     rig: str
     rig_hash: str
     build: str
-    """Build of the receiver as reported, or empty."""
+    """Build that the receiver reported, or an empty string."""
     port: str
     operator: str
     second_person: str
@@ -101,12 +100,11 @@ class Commissioning:
     versions: dict[str, str] = field(default_factory=dict)
     rows: list[CommissioningRow] = field(default_factory=list)
     rig_kind: str = ""
-    """REAL RIG or EMULATED; empty in a file of version 0.9.0."""
+    """``REAL RIG`` or ``EMULATED``; empty in files of version 0.9.0."""
     description: str = ""
     controller: str = ""
     axes: dict[str, AxisHardware] = field(default_factory=dict)
     proves: dict[str, str] = field(default_factory=dict)
-    """Meaning of a passed row, by cause."""
 
     @property
     def failed(self) -> list[CommissioningRow]:
@@ -129,15 +127,15 @@ class Commissioning:
 
     @property
     def unsigned(self) -> bool:
-        """True for a draft: not yet signed by two persons with different names."""
+        """True unless two persons with different names have signed the result."""
         names = self.operator.strip(), self.second_person.strip()
         return not all(names) or names[0].casefold() == names[1].casefold()
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``: port, rate, channels, limits in effect, and a named engine.
+    """Return the hash of port, servo rate, channels, limits and explicit engine of the rig of ``scenario``.
 
-    Scenarios with the same rig file have the same hash; the names of their axes do not matter.
+    Scenarios with the same rig file have the same hash. Their names of the axes do not matter.
     """
     rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
     if scenario.engine != AUTO:
@@ -156,7 +154,7 @@ def _axis(axis: Axis) -> dict[str, object]:
 
 
 LATER = ("force_command", "press", "valve", "accuracy", "expires")
-"""Keys added to rig files later. A missing or empty key does not change the hash."""
+"""Keys that later versions added to rig files. If such a key is missing or empty, it does not change the hash."""
 
 
 def _as_before(data: object) -> object:
@@ -166,16 +164,16 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reason why no rung that moves can be armed on the rig of ``scenario``, or empty.
+    """Return the reason why no rung with motion can be armed on the rig of ``scenario``, or an empty string.
 
-    ``build``: build of the receiver, None while unknown.
+    ``build`` is the build of the receiver, None while it is unknown.
     """
     reasons = _reasons(result, scenario, build, now)
     if not reasons:
         return ""
     rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
     moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
-    return f"rungs {moving} need a commissioned rig: {'; '.join(reasons)}: rths commission RIG, here {rig}"
+    return f"rungs {moving} need a commissioned rig, but for {rig} {'; '.join(reasons)}. Run rths commission RIG"
 
 
 def not_commissioned(
@@ -188,20 +186,20 @@ def not_commissioned(
 
 def _reasons(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> list[str]:
     if result is None:
-        return ["it was not commissioned (no RIG.commissioned.yaml next to the rig file)"]
+        return ["there is no RIG.commissioned.yaml next to the rig file"]
     reasons = []
     if result.rig_hash != (mine := rig_hash(scenario)):
-        reasons.append(f"port, channels or limits have changed since: {result.rig_hash} then, {mine} now")
+        reasons.append(f"port, channels or limits have changed (hash {result.rig_hash}, now {mine})")
     if build is not None and result.build != build:
-        reasons.append(f"the receiver has another build: {result.build or 'none'} then, {build or 'none'} now")
+        reasons.append(f"the build of the receiver has changed ({result.build or 'none'}, now {build or 'none'})")
     reasons += _age(result.date, now)
     tried = [row.cause for row in result.rows if row.verdict != NOT_TRIED]
     if lacking := [cause for cause in CAUSES if cause not in tried]:
-        reasons.append(f"not tried: {', '.join(lacking)}")
+        reasons.append(f"these causes were not tried: {', '.join(lacking)}")
     if any(row.cause == EMERGENCY and row.verdict == NOT_TRIED for row in result.rows):
-        reasons.append(f"not witnessed: {EMERGENCY}")
-    reasons += [f"{row.cause}, {row.what}: {row.measured}, stated {row.stated}" for row in result.failed]
-    return reasons + ["it is not signed by two persons"] * result.unsigned
+        reasons.append(f"this cause was not witnessed: {EMERGENCY}")
+    reasons += [f"{row.cause}, {row.what}: measured {row.measured}, stated {row.stated}" for row in result.failed]
+    return reasons + ["the commissioning is not signed by two persons"] * result.unsigned
 
 
 def _time_of(date: str) -> datetime | None:
@@ -215,7 +213,7 @@ def _time_of(date: str) -> datetime | None:
 def _age(date: str, now: datetime) -> list[str]:
     done = _time_of(date)
     if done is None:
-        return [f"its date = {date!r}: is no time with an offset from UTC"]
+        return [f"the date {date!r} of the commissioning is not a time with an offset from UTC"]
     if done > now + CLOCKS:
-        return [f"its date {date} is in the future"]
-    return [f"it is of {date}, older than 12 months"] if now - done > HOLDS_FOR else []
+        return [f"the date {date} of the commissioning is in the future"]
+    return [f"the commissioning of {date} is older than 12 months"] if now - done > HOLDS_FOR else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference host: the whole loop in one process, without ROS. Defines the order of one sample.
+"""Reference host: the complete loop in one process, without ROS. Defines the order of one sample.
 
 Measurement k -> Target (if a step begins) -> Command k + 1 -> rig -> Measurement k + 1
 """
@@ -35,7 +35,7 @@ LOOK_S = 0.002
 
 
 class Sink(Protocol):
-    """Receives every sample, for a recording or for arrays in memory. Arrays are valid only during the call."""
+    """Receiver of every sample, for a recording or for arrays in memory. Arrays are valid only during the call."""
 
     def target(self, target: Target) -> None: ...
 
@@ -52,10 +52,10 @@ class Sink(Protocol):
 
 @dataclass
 class Outcome:
-    """Outcome of a test: state, reason, last sample, indices, compensator's last state, computing time per sample.
+    """Outcome of a test. ``samples`` is the last sample, ``compensator`` the last state of the compensator.
 
-    ``failed`` is true if a component failed and stopped the rig. ``integrator`` holds the integrator's own results
-    by name.
+    ``timing`` holds computing times per sample. ``failed`` is true if a component failed and stopped the rig.
+    ``integrator`` holds the integrator's own results by name.
     """
 
     state: State
@@ -71,10 +71,9 @@ class Outcome:
 def checked_loop(
     scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
 ) -> Loop:
-    """Build the loop of a scenario and all its components.
+    """Build the loop of a scenario and all its components. Raises ConfigError if the scenario cannot run.
 
-    ``make`` selects another loop class; ``port`` replaces the scenario's port. Raises ConfigError if the scenario
-    cannot run.
+    ``make`` builds a loop of another class; ``port`` replaces the port of the scenario.
     """
     assembly = Assembly(scenario, port)
     try:
@@ -85,18 +84,19 @@ def checked_loop(
 
 
 class Loop:
-    """Runs an assembly's stages in the reference order. Raises ConfigError if a stage cannot be built."""
+    """Runs the stages of an assembly in the reference order. Raises ConfigError if a stage cannot be built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly
         self.scenario = assembly.scenario
         self.substructure = NumericalStage(assembly)
-        self.commands = CommandStage.of(assembly)
-        self.rig = RigStage.of(assembly.scenario, assembly.port)
+        self.commands = CommandStage(assembly)
+        self.rig = RigStage(assembly.scenario, assembly.port)
         self._due = DueCommands(self.rig)
         self._outgoing = outgoing_of(assembly) if assembly.scenario.hops.depth else None
         self.monitor = MonitorStage.of(assembly)
         self._breach_known = self._failed = self._abandoned = False
+        self._sinks: Sequence[Sink] = ()
         self._interrupted: Callable[[], bool] | None = None
 
     def run(
@@ -106,13 +106,13 @@ class Loop:
         interrupted: Callable[[], bool] | None = None,
         begin: Callable[[], Measurement] | None = None,
     ) -> Outcome:
-        """Run the test. ``progress`` is called once per integration step.
+        """Run the test. ``progress(sample)`` is called once per integration step.
 
-        ``begin`` starts the connected stages at a later sample and returns its Measurement.
-
-        The test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if that happens before
-        the test.
+        ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. The
+        test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if this happens before the
+        test.
         """
+        self._sinks, self._interrupted = sinks, interrupted
         try:
             self.substructure.open()
             self.commands.open()
@@ -121,9 +121,9 @@ class Loop:
                     raise KeyboardInterrupt
                 sleep(LOOK_S)
             self.rig.connect()
-            return self._run(sinks, progress, interrupted, begin or (lambda: self._begin(sinks)))
+            return self._run(progress, begin or self._begin)
         except BaseException:
-            with suppress(Exception):  # report the first exception
+            with suppress(Exception):  # raise the first exception
                 self.rig.port.safe()
             raise
         finally:
@@ -131,36 +131,28 @@ class Loop:
             self.substructure.close()
             self.commands.close()
 
-    def _run(
-        self,
-        sinks: Sequence[Sink],
-        progress: Callable[[int], None] | None,
-        interrupted: Callable[[], bool] | None,
-        begin: Callable[[], Measurement],
-    ) -> Outcome:
-        self._interrupted = interrupted
+    def _run(self, progress: Callable[[int], None] | None, begin: Callable[[], Measurement]) -> Outcome:
         rig, loop, per_step = self.rig, Durations(self.scenario.samples), self.scenario.samples_per_step
         rig.machine.to(State.ARMED)
         measured = begin()
         try:
             while rig.machine.state not in ENDED:
                 started = perf_counter_ns()
-                command = self._answer(measured, sinks)
+                command = self._answer(measured)
                 command, measured = self._to_rig(command, measured)
                 if command is not None and self._publishes:
                     self.monitor.command(command)
-                    for sink in sinks:
+                    for sink in self._sinks:
                         sink.command(command)
-                self._show(measured, sinks)
+                self._show(measured)
                 loop.add(perf_counter_ns() - started)
                 if measured.sample % per_step == 0:
                     if progress:
                         progress(measured.sample)
-                    if interrupted and interrupted():
-                        rig.hold("interrupted")
+                    self._hold_if_interrupted()
         except (PortError, ComponentError) as error:  # raised by the rig or its simulator
             self._lose_rig(str(error))
-        self._answer(measured, sinks)
+        self._answer(measured)
         self.monitor.work()
         self._heed_monitor()
         rig.settle()
@@ -178,10 +170,10 @@ class Loop:
             machine.state, machine.reason, measured.sample, metrics, state, times, failed, integrator_results
         )
 
-    def _begin(self, sinks: Sequence[Sink]) -> Measurement:
-        self._hand_on(self.substructure.first(), sinks)
+    def _begin(self) -> Measurement:
+        self._hand_on(self.substructure.first())
         measured = self.rig.first()
-        self._show(measured, sinks)
+        self._show(measured)
         return measured
 
     def _lose_rig(self, reason: str) -> None:
@@ -192,30 +184,28 @@ class Loop:
             self.rig.machine.to(State.STOPPING, reason)
         self.rig.machine.to(State.TRIPPED, reason)
 
-    def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
-        """Return the Command for a measurement; stop the rig if substructure or compensator fails."""
+    def _answer(self, measured: Measurement) -> Command | None:
         try:
-            return self._answered(measured, sinks)
+            return self._answered(measured)
         except ComponentError as error:
             self._abandoned = self._failed = True
             self.rig.trip(str(error))
             return None
 
-    def _answered(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
+    def _answered(self, measured: Measurement) -> Command | None:
         silent, target = self._abandoned, self._next_target(measured)
         if target is not None:
-            self._hand_on(target, sinks)
+            self._hand_on(target)
         command = None if self._abandoned else self._command(measured)
         if (learnt := self.substructure.learnt()) is not None:
-            for sink in sinks:
+            for sink in self._sinks:
                 sink.updating(*learnt)
         if not (silent or self.rig.stopping):
-            for sink in sinks:
+            for sink in self._sinks:
                 sink.state(measured.sample, self.commands.state())
         return command
 
     def _next_target(self, measured: Measurement) -> Target | None:
-        """Return the Target that follows from ``measured``, or None; stop the rig if the integrator fails."""
         try:
             target = self.substructure.next(measured)
             return self.substructure.answer(wait=True) if self.substructure.pending else target
@@ -244,9 +234,8 @@ class Loop:
         return not self.rig.refused
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
-        """Send the Command of one sample and return it with its measurement; ``before`` is the previous one."""
         measured = self.rig.tick(self._due.of(command))
-        while measured is None:  # no Command is late here: an operator holds the test
+        while measured is None:  # no Command is late in this host, so an operator holds the test
             self._await_operator()
             measured = self.rig.tick(None, late=True)
         return command, measured
@@ -255,22 +244,25 @@ class Loop:
         handover: Handover | None = self.rig.port.handover
         if handover is not None and self.rig.pause.rests and not self.rig.stop_due:
             handover.requests.wait()
+        self._hold_if_interrupted()
+
+    def _hold_if_interrupted(self) -> None:
         if self._interrupted and self._interrupted():
             self.rig.hold("interrupted")
 
-    def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
+    def _hand_on(self, target: Target) -> None:
         self._to_compensator(target)
         self.monitor.target(target)
-        for sink in sinks:
+        for sink in self._sinks:
             sink.target(target)
 
-    def _show(self, measured: Measurement, sinks: Sequence[Sink]) -> None:
+    def _show(self, measured: Measurement) -> None:
         self.monitor.measurement(measured)
         self._heed_monitor()
-        if not sinks:
+        if not self._sinks:
             return
         true = self.rig.truth()
-        for sink in sinks:
+        for sink in self._sinks:
             sink.measurement(measured)
             if true is not None:
                 sink.truth(true)

@@ -24,8 +24,8 @@ REQUESTS: dict[int, str] = {
 }
 
 SAME_REQUEST_S = 1.0
-"""Time within which signals count as one request, s. Shells, launch or ``timeout`` may repeat the terminal's
-signal."""
+"""Time within which signals count as one request, s. Shells, launch and ``timeout`` can repeat the signal of the
+terminal."""
 
 Handler = Callable[[int], None]
 
@@ -34,7 +34,7 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
     """Call ``action(number)`` at each stop signal; return the previous handlers by signal.
 
     An ignored SIGHUP (``nohup``) stays ignored. Output to a closed terminal is discarded, so that the test still
-    ends in order. Does nothing outside the main thread, because only the main thread receives signals.
+    ends in order. Outside the main thread, which alone receives signals, the function does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -68,7 +68,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 
 @contextmanager
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether the operator wants to stop; a second request raises KeyboardInterrupt.
+    """Yield a function that returns whether a stop was requested. A second request raises KeyboardInterrupt.
 
     With ``resend``, the signal is raised again after the block, with its usual effect.
     """
@@ -114,8 +114,8 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """End the process with ``code`` at a stop request in the block, while modules are loaded.
 
-    The code is 0 if ``reported()``, because the parent then has the reason. A module that is being loaded could
-    convert an exception to another one.
+    If ``reported()`` is true, the parent already has the reason and the code is 0. An exception is not raised,
+    because the module that is being loaded could convert it to another exception.
     """
 
     def leave(_: int) -> None:
@@ -131,7 +131,8 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late signal does not change the exit code.
 
-    At exit the interpreter restores the default handlers. A signal would then end the process.
+    Call this function shortly before the exit: the interpreter then restores the default handlers, and a signal
+    would end the process.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

@@ -2,7 +2,7 @@
 """Options of a run, declared once.
 
 :class:`RunOptions` defines the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes
-and the keywords of ``rths_nodes.run``. Conditions between options are checked here only.
+and the keywords of ``rths_nodes.run``. Only this module checks conditions between options.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 
 AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
 EXECUTIVE = "executive"
-"""Loop over kernels in a native process, never chosen automatically."""
+"""Loop over kernels in a native process. It is never chosen automatically."""
 ENGINES = (*STUDY_ENGINES, EXECUTIVE)
 
 OVER_KERNELS = KERNELS, COMPILED
@@ -34,14 +34,14 @@ OVER_KERNELS = KERNELS, COMPILED
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
-"""Delivery of the loop's messages. Only with ``reliable`` are lost messages sent again."""
+"""Delivery of the loop's messages. Only ``reliable`` sends lost messages again."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that only subscribe to the loop. With the host composed, each may have its own process."""
+"""Nodes that only subscribe to the loop. In the host composed, each of them can have its own process."""
 
 NAMESPACE = "rths"
 
@@ -56,8 +56,8 @@ DEFAULTS: dict[str, dict[str, object]] = {
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
     """Return the names of an option by interface: one name ``everywhere``, or separate names in ``places``.
 
-    Further keys: ``metavar`` for the command line help; ``roles``, the nodes with this parameter if not all have
-    it, separated by spaces.
+    Further keys are ``metavar`` for the command line help and ``roles``: the nodes with this parameter, separated
+    by spaces, if not all nodes have it.
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -70,8 +70,8 @@ class RunOptions:
         "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")
     )
     rig: str = text(
-        "rig of the test: name of a shipped rig file (rths list rig_file) or path of one; left out: as the "
-        "scenario says",
+        "rig of the test: name of a shipped rig file (rths list rig_file) or path of a rig file; default: "
+        "the rig of the scenario",
         "",
         places=offered("rig", command="--rig", metavar="RIG"),
     )
@@ -92,11 +92,11 @@ class RunOptions:
         places=offered(command="--host", node="host", python="host", roles="recorder"),
     )
     engine: str = text(
-        "how the host embedded computes: python, stage by stage; kernels, by a loop over kernels, up to seven "
-        "times as fast; compiled, by that loop in C (needs a C compiler); executive, by that loop in a "
-        "process of its own, also by the clock; all with the same bits. auto: "
-        "as the scenario or the rig file says; else kernels where the scenario has that loop and the test is not "
-        "recorded, else python",
+        "computation in the host embedded, with the same bits for each engine: python, stage by stage; "
+        "kernels, with a loop over kernels, up to seven times as fast; compiled, with this "
+        "loop in C (needs a C compiler); executive, with this loop in its own process, also by the clock. auto: "
+        "the engine of the scenario or the rig file; else kernels if the scenario has this loop and the test is "
+        "not recorded, else python",
         AUTO,
         ENGINES,
         places=offered(command="--engine", python="engine"),
@@ -108,19 +108,19 @@ class RunOptions:
         places=offered("pace", command="--pace"),
     )
     actuator_nodes: str = text(
-        "one actuator node for the whole rig, or one more for each axis, in a namespace of its own (not for a rig "
-        "that couples its axes)",
+        "one actuator node for the rig, or an additional node for each axis, in its own namespace (not for a "
+        "rig that couples its axes)",
         ONE_NODE,
         ACTUATOR_NODES,
         places=offered(command="--actuator-nodes", launch="actuator_nodes", python="actuator_nodes"),
     )
     separate: tuple[str, ...] = texts(
-        "with the host composed: nodes in processes of their own",
+        "nodes that get their own process in the host composed",
         OBSERVERS,
         places=offered(command="--separate", launch="separate", python="separate"),
     )
     namespace: str = text(
-        "namespace of the rig's nodes and topics; two rigs on one machine need two",
+        "namespace of the rig's nodes and topics; rigs on the same machine need different namespaces",
         NAMESPACE,
         places=offered(command="--namespace", launch="namespace", python="namespace", metavar="NAME"),
     )
@@ -139,28 +139,28 @@ class RunOptions:
         places=offered(launch="record"),
     )
     record_topics: tuple[str, ...] = texts(
-        "topics of other programs that join the recording, once they have a publisher",
+        "topics of other programs to record, once they have a publisher",
         places=offered(launch="record_topics", node="record_topics", roles="recorder"),
     )
     run_id: str = text(
-        "identifies the run; the same for all nodes. Empty: made of scenario and time",
+        "identifier of the run, the same for all nodes; default: made from scenario and time",
         "",
         places=offered(launch="run_id", node="run_id", python="run_id"),
     )
     nodes: tuple[str, ...] = texts(
-        "nodes that this machine starts, if others start the rest of the test; empty: all",
+        "nodes that this machine starts, if other machines start the remaining nodes; default: all",
         places=offered(launch="nodes", node="nodes"),
     )
     reliability: str = text(
-        "reliability of Target, Command and Measurement, the same for all nodes; best_effort is cheaper, and "
-        "does not repeat lost messages",
+        "reliability of Target, Command and Measurement, the same for all nodes; best_effort needs less time "
+        "and does not repeat lost messages",
         RELIABLE,
         RELIABILITIES,
         places=offered(launch="reliability", node="reliability", python="reliability"),
     )
     transport: str = text(
         "transport of the messages of the loop between processes of a machine: sockets; or topics, through the "
-        "middleware, for comparison and troubleshooting. Other programs receive them on the topics in any case",
+        "middleware, for comparison and troubleshooting. Other programs always receive the messages on the topics",
         SOCKETS,
         TRANSPORTS,
         places=offered("transport", command="--transport"),
@@ -181,7 +181,7 @@ class RunOptions:
         places=offered("clock", command="--clock", roles="actuator"),
     )
     peer_timeout: float = number(
-        "time in which all nodes must be ready",
+        "time within which all nodes must be ready",
         "s",
         30.0,
         more_than=0.0,
@@ -196,7 +196,7 @@ class RunOptions:
         if self.host == EMBEDDED:
             if self.pace == REALTIME and self.engine != EXECUTIVE:
                 raise ConfigError(
-                    "pace = 'realtime': the host embedded has no clock; use composed or processes, or engine = "
+                    "pace = 'realtime': the host embedded has no clock; use composed, processes, or engine = "
                     "executive"
                 )
             for name in ("actuator_nodes", "reliability", "transport", "clock"):
@@ -206,23 +206,21 @@ class RunOptions:
                         f"{name} = {value!r}: the host embedded has no nodes; use composed or processes"
                     )
         elif self.engine in OVER_KERNELS:
-            raise ConfigError(f"engine = {self.engine!r}: only of the host embedded, not of {self.host}")
+            raise ConfigError(f"engine = {self.engine!r}: needs the host embedded, not {self.host}")
         elif self.engine == EXECUTIVE and (self.host != COMPOSED or self.actuator_nodes != ONE_NODE):
             where = self.host if self.host != COMPOSED else f"actuator_nodes = {self.actuator_nodes}"
-            raise ConfigError(f"engine = {self.engine!r}: only of the hosts embedded and composed, not of {where}")
+            raise ConfigError(f"engine = {self.engine!r}: needs the host embedded or composed, not {where}")
         if self.engine in (*OVER_KERNELS, EXECUTIVE) and self.faults:
-            raise ConfigError(f"engine = {self.engine!r}: faults are put in by the engine python only")
+            raise ConfigError(f"engine = {self.engine!r}: only the engine python can inject faults")
         if self.separate and self.host != COMPOSED:
-            raise ConfigError(
-                f"separate = {', '.join(self.separate)}: only of the host composed, not of {self.host}"
-            )
+            raise ConfigError(f"separate = {', '.join(self.separate)}: needs the host composed, not {self.host}")
         if self.nodes and not self.run_id:
             raise ConfigError(
-                f"nodes = {' '.join(self.nodes)}: run_id is missing; give every machine the same one, by "
-                "which they recognise the test"
+                f"nodes = {' '.join(self.nodes)}: run_id is missing; give every machine the same run_id, "
+                "which identifies the test"
             )
         if "recorder" in self.separate and not self.recorded:
-            raise ConfigError("separate = recorder: there is none without a recording")
+            raise ConfigError("separate = recorder: the test is not recorded, so that it has no recorder")
 
     def changed(self, **fields: object) -> RunOptions:
         return evolved(self, **fields)
@@ -238,7 +236,6 @@ class RunOptions:
 @dataclass(frozen=True)
 class Option:
     field: str
-    """Field of RunOptions."""
     name: str
     """Name at the interface: command-line or launch argument, parameter, or keyword."""
     spec: Spec
@@ -246,7 +243,6 @@ class Option:
     """``attrs.NOTHING`` for a required option."""
     metavar: str = ""
     roles: tuple[str, ...] = ()
-    """Nodes with this parameter; empty for all nodes."""
 
     @property
     def required(self) -> bool:
@@ -278,10 +274,10 @@ def default_of(name: str) -> object:
 
 
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
-    """Return RunOptions for ``values`` by their names at ``interface``; None means the default.
-
-    ``fixed``: fields that the interface sets without offering them. Paths are converted to text. Raises
+    """Return RunOptions for ``values`` by their names at ``interface``; None means the default. Raises
     ConfigError.
+
+    ``fixed`` are fields that the interface sets without offering them. Paths are converted to text.
     """
     known_options, data = options(interface), DEFAULTS.get(interface, {}) | fixed
     for name, value in values.items():
@@ -303,19 +299,20 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 def check_clock(pace: str) -> None:
     if pace != LOCKSTEP:
         raise ConfigError(
-            f"clock = true: only in {LOCKSTEP}; with pace = {pace!r} stamps are of the system's clock"
+            f"clock = true: needs {LOCKSTEP}; with pace = {pace!r} stamps are from the system's clock"
         )
 
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Characters. The middleware allows 255 for a topic or service, including axis, node and suffixes."""
+"""Largest number of characters. The middleware allows 255 for a topic or service with axis, node and suffixes."""
 
 
 def checked_namespace(name: str) -> str:
     if not _NAMESPACE.fullmatch(name) or "__" in name:
         raise ConfigError(
-            f"namespace = {show(name)}: must be ASCII letters, digits and single _, not a digit first; parts by /"
+            f"namespace = {show(name)}: must be ASCII letters, digits and single _, and not begin with a "
+            "digit; separate parts by /"
         )
     if len(name) > _LONGEST_NAMESPACE:
         raise ConfigError(f"namespace = {show(name)}: {len(name)} characters: must be <= {_LONGEST_NAMESPACE}")

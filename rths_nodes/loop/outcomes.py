@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
-Launch prints "process has died" for every non-zero exit code. A process of nodes that leaves a final report exits
-with 0; the report contains the outcome (``ros/hosting/launch_end.py``). Fast to import, for processes that are
-still loading modules.
+Launch prints "process has died" for every non-zero exit code. A process of nodes that leaves a final report
+therefore exits with 0; the report contains the outcome (``ros/hosting/launch_end.py``). Fast to import, for
+processes that are still loading modules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
         "the test was held",
         "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
     )
-    """Exit code of shells after SIGINT."""
+    """Shells use this exit code after SIGINT."""
 
     def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
         row = int.__new__(cls, code)
@@ -51,7 +51,7 @@ class ExitCode(IntEnum):
 
     @property
     def recorded(self) -> str:
-        """Outcome in recordings, records and results, which list a test that is not valid as finished."""
+        """Outcome in recordings, records and results. A test that is not valid is listed as finished."""
         return (ExitCode.FINISHED if self is ExitCode.NOT_VALID else self).outcome
 
 
@@ -72,8 +72,8 @@ def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
     """Return the exit code of a test from the exit codes of its nodes and its last ``state``.
 
-    The worst code decides; a signal (a negative code) is a failure. Without such a code the state decides. An
-    interrupted test that never began counts as held, because nothing has moved.
+    The worst code decides; a signal (a negative code) counts as a failure. Without such a code, the state decides.
+    An interrupted test that never began counts as held, because nothing has moved.
     """
     exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:
@@ -85,15 +85,15 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 REPORT_FILE = "RTHS_LAST_WORDS"
 """Environment variable with the path of the report."""
 DIED = "died"
-"""File next to the report, in which launch names a process that died without a report."""
+"""File next to the report. In this file, launch names a process that died without a report."""
 
 
 @dataclass(frozen=True)
 class LastWords:
-    """Report at the end of a process: exit code, and problem or empty.
+    """Report at the end of a process, with its exit code and its problem (or an empty string).
 
-    ``test``: exit code of the test, if known; ``ending``: its text. ``indices``: indices of the monitor by flat
-    names, in SI units. ``late``: text on missed and bridged periods, or empty.
+    ``test`` is the exit code of the test, if known, and ``ending`` its text. ``indices`` are the indices of the
+    monitor by flat names, in SI units. ``late`` is a text on missed and bridged periods, or an empty string.
     """
 
     exit_code: int
@@ -110,7 +110,7 @@ def tell_launch(report: LastWords) -> bool:
         return False
     try:
         Path(path).write_text(json.dumps(asdict(report)), encoding="utf-8")
-    except OSError:  # launch then uses the exit code
+    except OSError:  # without a report, launch uses the exit code
         return False
     return True
 
@@ -123,7 +123,6 @@ def read_report(path: Path) -> LastWords | None:
 
 
 def reported_death() -> str:
-    """Return which process of this launch died, and the cause, or empty."""
     path = os.environ.get(REPORT_FILE)
     try:
         return Path(path).with_name(DIED).read_text(encoding="utf-8") if path else ""

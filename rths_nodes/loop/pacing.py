@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clock interface, and pacing at absolute times."""
+"""Clock interface, and ticks at absolute times."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ SYSTEM_CLOCK: Clock = time
 """Clock of this machine: the module ``time``, called without overhead."""
 
 ANSWERED = 0.8
-"""Smallest fraction of a sample that the loop has for a Command, even after a late Measurement. It is below 1,
-so that bridging does not slip the schedule."""
+"""Smallest fraction of a sample in which the loop can send a Command, even after a late Measurement. The value is
+below 1, so that bridging does not slip the schedule."""
 
 BUSY_WAIT_NS = 150_000
-"""Busy waiting at the end of a sleep, ns. The scheduler may wake a process this late."""
+"""Busy waiting at the end of a sleep, ns. The scheduler can wake a process this late."""
 
 
 REST_PERCENT = 8
-"""Percentage of its time that a loop sleeps. The kernel suspends a real-time process that uses more than 95 %
+"""Percentage of its time for which a loop sleeps. The kernel suspends a real-time process that uses more than 95 %
 of a second, and other processes also need the processor."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Largest sleep credit, and largest sleep debt before the loop sleeps even when late, ns."""
+"""Largest credit of sleep, and largest debt of sleep before the loop sleeps although it is late, ns."""
 
 
 class Pacer:
-    """Ticks at absolute times of the monotonic clock. A missed tick slips the schedule by whole periods.
+    """Ticks at absolute times of the monotonic clock. A missed tick delays the schedule by complete periods.
 
-    ``missed``: missed periods; ``slips``: ticks after missed periods; ``began``: start of the last tick, ns;
-    ``period``: ns.
+    ``missed``: number of missed periods; ``slips``: number of ticks after missed periods; ``began``: start of the
+    last tick, ns; ``period``: ns.
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -57,7 +57,7 @@ class Pacer:
 
     @property
     def slack(self) -> int:
-        """Time to the next tick, ns; negative if it has passed."""
+        """Time to the next tick, ns; negative if the tick has passed."""
         return self.due - self._now()
 
     def __call__(self) -> int:
@@ -65,7 +65,7 @@ class Pacer:
         now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
-        # with a debt, sleep until the tick and accept the wake-up time as lateness
+        # if sleep is owed, sleep until the tick, although the wake-up then makes the tick late
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
             self._clock.sleep(rest * 1e-9)
@@ -85,14 +85,14 @@ class Pacer:
 
 
 SETTLING = 16
-"""Filter constant. Each tick's lateness changes the expected time by 1/SETTLING, because most lateness is
-transport."""
+"""Filter constant. The expected time changes by 1/SETTLING of each tick's lateness, because most of the lateness
+is transport delay."""
 
 
 class FollowedTicks(Pacer):
-    """Ticks of a rig. Call it once per tick, when the Measurement has been received; it never waits.
+    """Ticks of a rig. The object is called once per tick, after the Measurement was received, and never waits.
 
-    ``due`` is the deadline of the Command for this Measurement; the Command acts ``transport`` samples later.
+    ``due`` is the deadline of the Command for this Measurement. The Command acts ``transport`` samples later.
     """
 
     def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record of a procedure: head, acts, offsets, checks and rungs, as numbers and texts.
 
-``recording/procedure.py`` stores the record next to the recordings of the rungs. The report is made from it. Times
-are ISO 8601 texts with their offset from UTC; numbers are in SI units, by axis name.
+``recording/procedure.py`` stores the record next to the recordings of the rungs; the report is made from the
+record. Times are ISO 8601 texts with their offset from UTC. Numbers are in SI units, by axis name.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from rths_nodes.core.data import Data
 from rths_nodes.loop.indices.late_periods import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""Findings of a check of a sign or a scale. ``SIGNED``: not verified, but signed for by the operator."""
+"""Results of checking a sign or a scale. ``SIGNED``: not verified, but accepted by the operator's signature."""
 
 TO_SIGN = "the operator has to sign for it"
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One rung of the ladder on which a test is rehearsed, from a run on the computer alone to the whole test."""
+    """One rung of the ladder of rehearsals, from a run on the computer alone to the complete test."""
 
     name: str
     title: str
     words: str
     on_rig: bool
     moves: bool
-    """True if the actuators move; such a rung has to be armed."""
+    """True if the actuators move. The rung then has to be armed."""
 
 
 RUNGS = {
@@ -48,17 +48,17 @@ RUNGS = {
     )
 }
 REDUCED, FULL = ("d", "e", "f"), "g"
-"""Rungs at the reduced level, below the elastic limit of the specimen, and the rung of the whole test."""
+"""Rungs at the reduced level, below the elastic limit of the specimen, and the rung of the complete test."""
 
 
 def moves(name: str) -> bool:
-    """Return whether the actuators move on a rung, including rung h of version 0.9.0 and earlier."""
+    """Return whether the actuators move on a rung, including rung h of versions up to 0.9.0."""
     return name == "h" or (name in RUNGS and RUNGS[name].moves)
 
 
 @dataclass
 class AxisOffsets:
-    """Offsets of an axis at rest: mean and rms scatter, m and N. ``command``: active command, NaN if unknown."""
+    """Mean and rms scatter (m, N) of an axis at rest. ``command`` is the active command, NaN if unknown."""
 
     displacement: float
     displacement_scatter: float
@@ -66,7 +66,7 @@ class AxisOffsets:
     force_scatter: float
     command: float
     force_tared: bool = False
-    """True if the operator has stated that the specimen is unloaded; forces are relative to this offset."""
+    """True if the operator has stated that the specimen is unloaded. Forces are then relative to ``force``."""
 
 
 @dataclass
@@ -80,12 +80,12 @@ class OffsetsRecord:
 
 @dataclass
 class AxisChecks:
-    """Checks of one axis by the small move: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each check, and texts.
+    """Results of the small move for one axis. Each check is VERIFIED, NOT_VERIFIED, WRONG or SIGNED.
 
-    ``stiffness`` N/m is measured. ``expected`` and its band ``low`` to ``high`` N/m come from the rig file.
-    ``static_error`` m is the command minus the displacement at the end of the move, where the force had changed by
-    ``static_error_force`` N. ``late`` s is the delay of the displacement. ``lost_motion`` m is travel of the
-    command without displacement. None: not determined.
+    ``stiffness`` (N/m) is measured; ``expected`` and its band ``low`` to ``high`` (N/m) come from the rig file.
+    ``static_error`` (m) is the command minus the displacement at the end of the move, where the force had changed
+    by ``static_error_force`` (N). ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is the travel
+    of the command without displacement. A value is None if it was not determined.
     """
 
     displacement_sign: str = NOT_VERIFIED
@@ -97,21 +97,21 @@ class AxisChecks:
     low: float | None = None
     high: float | None = None
     findings: list[str] = field(default_factory=list)
-    """Findings that prevent the start, as texts for the operator."""
+    """Results that prevent the start, as texts for the operator."""
     remarks: list[str] = field(default_factory=list)
-    """Observations that do not prevent the start."""
     static_error: float | None = None
     static_error_force: float | None = None
     late: float | None = None
     lost_motion: float | None = None
     force_loop: str = ""
-    """Check of the controller's force loop by the small force; empty without a force loop."""
+    """Result of the small force, a check of the controller's force loop; empty without a force loop."""
     ratios: dict[str, float] = field(default_factory=dict)
-    """Measured over expected stiffness, by source of the expectation: the scenario's specimen, the integrator."""
+    """Measured divided by expected stiffness. The keys are the sources of the expectation: specimen or integrator
+    of the scenario."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of this axis' force with the displacement of each other axis of a coupled specimen, N/m."""
+    """Change of this axis' force per displacement of each other axis of a coupled specimen, N/m."""
     damping: float | None = None
-    """Force due to velocity alone, divided by the velocity, N s/m."""
+    """Part of the force due to velocity alone, divided by the velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
     """Deviations that need a signature; each text begins with ``stiffness of AXIS``."""
 
@@ -121,7 +121,7 @@ TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socke
 
 @dataclass
 class Act:
-    """One act as requested by the operator, and its result; ``refused`` is empty if the act was done."""
+    """One act that the operator requested, and its result. ``refused`` is empty if the act was done."""
 
     time: str
     act: str
@@ -130,11 +130,10 @@ class Act:
     refused: str = ""
     by: str = ""
     way: str = ""
-    """Interface of the request (terminal, answers, socket or service) and identity of its sender."""
+    """Interface of the request (terminal, answers, page, socket or ROS) and identity of the sender."""
     motion: str = ""
-    """Motion as stated to the operator who cleared it."""
     under_way: bool = False
-    """True while the result is missing: an act that moves the rig is recorded before the motion."""
+    """True until the result is known. An act that moves the rig is recorded before the motion."""
 
 
 @dataclass
@@ -154,7 +153,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """One rung as run. ``differences`` from the previous rung, by name: relative rms."""
+    """Record of one rung. ``differences`` are relative rms differences from other rungs, by name."""
 
     name: str
     started: str
@@ -165,7 +164,8 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """Outcome: finished, held, tripped, failed, interrupted; refused if not begun; empty during the rung."""
+    """One of finished, held, tripped, failed, interrupted; refused if the rung did not begin; empty during the
+    rung."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
@@ -176,13 +176,11 @@ class RungRecord:
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
     """Largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s) by axis."""
     remarks: list[str] = field(default_factory=list)
-    """Reservations about the result: rate-dependent parts in slow time, bridged samples."""
+    """Reservations about the result, such as rate-dependent parts in slow time, or bridged samples."""
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """Limits of ``displacement`` (m) and ``force`` (N) in this rung, by axis."""
     bridged: int = 0
-    """Number of samples without a timely Command or Measurement."""
     missed: int = 0
-    """Number of periods missed by the host's clock."""
     longest_gap: float = 0.0
     """Longest time of consecutive missed and bridged periods, s."""
     max_bridge: float | None = None
@@ -192,17 +190,15 @@ class RungRecord:
     inputs: dict[str, str] = field(default_factory=dict)
     """Hashes of the files named by the scenario, by path."""
     code: str = ""
-    """Hash of the armed code; the record of the procedure lists its parts."""
     armed_by: list[str] = field(default_factory=list)
-    """Names of the persons who armed the rung: the operator and, with ``two_persons``, the second person."""
     mandate: str = ""
-    """Hash of the mandate of a rung h, up to version 0.9.0."""
+    """Hash of the mandate for a rung h, in versions up to 0.9.0."""
     run: int = 0
-    """Number of the run of a rung h, up to version 0.9.0."""
+    """Number of the run of a rung h, in versions up to 0.9.0."""
 
     @property
     def not_valid(self) -> str:
-        """Reason why a finished rung is not valid (``not valid: 55 % bridged (at most 2 %)``), or empty."""
+        """Reason why a finished rung is not valid, or an empty string."""
         return self._late.not_valid(self.samples) if self.outcome == "finished" else ""
 
     @property
@@ -223,9 +219,10 @@ class RungRecord:
 
 @dataclass
 class UnloadingRecord:
-    """Unloading of the rig: forces (N) before and after, and travel (m), by axis; reason if abandoned.
+    """Unloading of the rig: forces (N) before and after, and travel (m), by axis.
 
-    ``to``: positions of an unloading by displacement as ``signed`` for, m from the zero of the test.
+    ``given_up`` is the reason if the unloading was abandoned. ``to`` are the positions of an unloading by
+    displacement (m from the zero of the test), which the person ``signed`` accepted.
     """
 
     time: str
@@ -239,7 +236,9 @@ class UnloadingRecord:
 
 @dataclass
 class HeldRecord:
-    """Held or tripped rig: state, reason, last measured position (m from the zero of the test) and force (N)."""
+    """State of a held or tripped rig, with reason, last measured position (m from the zero of the test) and force
+    (N).
+    """
 
     time: str
     state: str
@@ -252,12 +251,11 @@ class HeldRecord:
 class SpecimenRecord:
     id: str = ""
     history: list[Data] = field(default_factory=list)
-    """Earlier rungs with motion: date, test, rung, level, and the largest displacement and force by axis."""
 
 
 @dataclass
 class ProcedureRecord:
-    """A procedure since its first act. ``outcome`` is empty until the procedure ends."""
+    """Record of a procedure since its first act. ``outcome`` is empty until the procedure ends."""
 
     test_id: str
     scenario: str
@@ -272,12 +270,11 @@ class ProcedureRecord:
     outcome: str = ""
     reason: str = ""
     sample: int | None = None
-    """End of the test, in samples of its last rung."""
+    """Last sample of the test, counted in its last rung."""
     planned: list[str] = field(default_factory=list)
     controller: dict[str, str] = field(default_factory=dict)
-    """State of the controller as last read by the port: hydraulics, interlock, control mode, active command."""
+    """State of the controller when the port last read it: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)
-    """Deviations from the procedure: omitted rungs, limits accepted by signature."""
     notes: list[Note] = field(default_factory=list)
     checklist: list[ChecklistAnswer] = field(default_factory=list)
     acts: list[Act] = field(default_factory=list)
@@ -286,27 +283,26 @@ class ProcedureRecord:
     checks: dict[str, AxisChecks] = field(default_factory=dict)
     rungs: list[RungRecord] = field(default_factory=list)
     mandates: list[Data] = field(default_factory=list)
-    """Mandates for runs of rung h as written, up to version 0.9.0."""
+    """Mandates for runs of rung h as written by versions up to 0.9.0."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     """Code of the test: version and commit of the package, hashes of its files and of components from other
-    packages, build of the receiver."""
+    packages, and the build of the receiver."""
     simulated: str = ""
-    """``simulated`` or ``emulated`` if the port has no real actuators; empty for a rig."""
+    """``simulated`` or ``emulated`` if the port has no real actuators; empty for a real rig."""
     rig_kind: str = ""
-    """REAL RIG, EMULATED or SIMULATED; empty in a record of version 0.9."""
+    """REAL RIG, EMULATED or SIMULATED; empty in records of version 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """Display names of the scenario's axes that have another name in the rig file."""
+    """Display names of axes whose name in the rig file differs from their name in the scenario."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""
-    """Reference to the commissioning of the rig: date, persons, rows, hash; empty without one."""
 
     @property
     def simulation(self) -> str:
-        """``simulated``, ``emulated`` or empty; older records contain only the port."""
+        """``simulated``, ``emulated`` or an empty string. Older records contain only the port."""
         return self.simulated or ("simulated" if self.port == "simulator" else "")
 
     def count(self, rung: RungRecord) -> None:
@@ -347,7 +343,10 @@ REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference from the rung's rehearsal, else from the previous rung; inf if undefined."""
+    """Return the largest difference from the rung's rehearsal or, without a rehearsal, from the previous rung.
+
+    The result is inf if a difference is undefined.
+    """
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(
         (math.inf if math.isnan(value) else value for value in of_rehearsal or differences.values()), default=0.0

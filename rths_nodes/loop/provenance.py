@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provenance of a recording: its run, and the code that computes it."""
+"""Provenance of a recording: its run, and the code of the test."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.text_files import version_of
 from rths_nodes.core.validation import walk, walk_declared
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 INSTALLED = ("site-packages", "dist-packages")
@@ -35,7 +34,6 @@ def package_files() -> list[Path]:
 
 
 def files_of(module: str) -> list[Path]:
-    """Return the files of the outermost package of ``module``, or the module with its imports from its folder."""
     top = sys.modules.get(package_of(module))
     if folders := list(getattr(top, "__path__", ())):
         return [file for folder in folders for file in _below(Path(folder), ENDINGS)]
@@ -81,7 +79,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Return the version of this package, and in a checkout the commit, with a remark on changed files."""
+    """Return the version of this package. In a checkout, add the commit and a remark on changed files."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -111,9 +109,9 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return scenario (if ``recorded``), run id, host and version, as stored at the start.
+    """Return the information stored at the start: scenario (if ``recorded``), run id, host and version.
 
-    ``actuator_nodes`` is empty on the host embedded, ``engine`` on all other hosts.
+    ``actuator_nodes`` is empty in the host embedded, ``engine`` in all other hosts.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
@@ -141,9 +139,9 @@ def _section(text: str) -> str:
 
 @dataclass(frozen=True)
 class Code:
-    """Code that computes a scenario. ``names``: versions and hashes to display; ``files``: hashes by path.
+    """Code that computes a scenario. ``names`` are versions and hashes for display, ``files`` are hashes by path.
 
-    ``build`` is reported by the receiver at the port, or empty.
+    ``build`` is the build that the receiver at the port reported, or an empty string.
     """
 
     names: Mapping[str, str]
@@ -159,7 +157,7 @@ class Code:
             theirs = hashes(files_of(module))
             names[module], files = combined(theirs), files | theirs
         for path, part in walk(scenario):
-            with suppress(ConfigError):  # the build refuses it later
+            with suppress(ConfigError):  # the build refuses the part later
                 if read := hashes(part.reads()):
                     names[path], files = combined(read), files | read
         return cls(names, files).behind(build)
@@ -175,7 +173,7 @@ class Code:
         now = hashes(self.files)
         changed = [path for path, digest in self.files.items() if now[path] != digest]
         if build != self.build:
-            changed.append(f"the receiver reports the build {build or 'none'}, no more {self.build or 'none'}")
+            changed.append(f"the receiver reports the build {build or 'none'} instead of {self.build or 'none'}")
         return changed
 
 
@@ -183,6 +181,6 @@ def _foreign_modules(scenario: Scenario) -> set[str]:
     modules = set()
     for _, part, declared in walk_declared(scenario):
         if declared and declared[-1].family:
-            with suppress(ConfigError):  # recorded, but not installed here
+            with suppress(ConfigError):  # the component is recorded, but not installed here
                 modules.add(registry.class_of(declared[-1].family, part).__module__)
     return {module for module in modules if package_of(module) != PACKAGE}

@@ -14,36 +14,45 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 PRIORITY = 60
-"""SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
+"""SCHED_FIFO priority of a process in the loop: above ordinary work, below threads of the kernel."""
 ABOVE = PRIORITY + 10
 """SCHED_FIFO priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""SCHED_FIFO priority of a thread in the loop's process that may wait for the loop."""
+"""SCHED_FIFO priority of a thread in the loop's process that can wait for the loop."""
 SWITCH_S = 1e-4
 """Time after which another Python thread yields to the loop, s."""
 
 STARVING_S, KILLED_S = 1, 3
-"""Longest CPU time without sleeping under SCHED_FIFO before the loop aborts, and before the kernel kills it, s."""
+"""Longest CPU time without sleep under SCHED_FIFO before the loop aborts, and before the kernel kills the process,
+s."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File that bounds the wake-up time of processors while it is open: int32, us."""
+"""File that bounds the wake-up time of processors while the file is open: int32, us."""
 
 
 class Starving(RuntimeError):
-    """The process has used the processor too long without sleeping."""
+    """The process used the processor too long without sleep."""
+
+
+def not_locked(problem: str) -> str:
+    return f"locking of memory refused ({problem}): fetching a page of memory can delay a tick"
+
+
+def not_scheduled(problem: str) -> str:
+    return f"SCHED_FIFO refused ({problem}): latencies can be longer; see `ulimit -r`"
 
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Real-time scheduling of this process at ``priority``; yields texts on refused settings.
+    """Set real-time scheduling of this process at ``priority``; yield texts on refused settings.
 
-    Every setting is optional, but without it latencies have a longer tail. All threads are changed, because
-    threads of the middleware do not inherit the scheduling. Not for lockstep: the kernel throttles a process at
-    full speed under SCHED_FIFO. A hanging process would block its processor: ``Starving`` is raised in it; if it
-    still hangs, the kernel ends it.
+    Every setting is optional, but latencies have a longer tail without it. All threads are changed, because
+    threads of the middleware do not inherit the scheduling. Do not use this in lockstep: the kernel throttles a
+    process at full speed under SCHED_FIFO. A process that hangs would block its processor. Therefore ``Starving``
+    is raised in it; if the process still hangs, the kernel kills it.
     """
     refused: list[str] = []
     if not wanted:
@@ -55,11 +64,11 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     with ExitStack() as stack:
         stack.callback(gc.enable)
         stack.callback(gc.unfreeze)  # otherwise the middleware's garbage would never be freed
-        _guard(stack)  # first, because a middleware thread may hang once its scheduling changes
+        _guard(stack)  # first, because a thread of the middleware can hang once its scheduling changes
         if problem := _lock_memory(stack):
-            refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
+            refused.append(not_locked(problem))
         if problem := _keep_awake(stack):
-            refused.append(f"{IDLE_LATENCY} refused ({problem}): a processor that rests takes longer to be woken")
+            refused.append(f"{IDLE_LATENCY} refused ({problem}): waking an idle processor takes longer")
         problem = _for_all_threads(
             lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
         )
@@ -70,12 +79,11 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
         # the kernel counts time without sleep across scheduling changes; only a sleep resets it
         stack.callback(time.sleep, RESTED_S)
         if problem:
-            refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
+            refused.append(not_scheduled(problem))
         yield refused
 
 
 def step_back() -> None:
-    """Lower the calling thread's priority below the loop's, if the process has real-time scheduling."""
     if os.sched_getscheduler(0) == os.SCHED_FIFO and os.sched_getparam(0).sched_priority > BELOW:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(BELOW))
 
@@ -92,7 +100,6 @@ def quick_switches() -> Iterator[None]:
 
 
 def _lock_memory(stack: ExitStack) -> str:
-    """Lock memory, unless a low limit would make allocations fail; return the reason if not locked."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
         return f"limit {limit // 1024} KiB, see `ulimit -l`"
@@ -104,9 +111,9 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors awake; return the reason of a refusal, or empty.
+    """Keep idle processors awake, because waking one delays each message to another process.
 
-    A message to another process wakes its processor while the sender waits.
+    Return the reason of a refusal, or an empty string.
     """
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
@@ -120,7 +127,7 @@ def _keep_awake(stack: ExitStack) -> str:
 def _guard(stack: ExitStack) -> None:
     """Limit the CPU time without sleep under real-time scheduling.
 
-    SIGXCPU for other reasons (RLIMIT_CPU, the operator) is passed to the previous handler.
+    A SIGXCPU with another cause (RLIMIT_CPU, the operator) is passed to the previous handler.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
@@ -133,7 +140,9 @@ def _guard(stack: ExitStack) -> None:
             if callable(before):
                 before(number, frame)
             return
-        raise Starving(f"no rest for {STARVING_S} s under real-time scheduling: it hangs, or is far too slow")
+        raise Starving(
+            f"no sleep for {STARVING_S} s under real-time scheduling: the loop hangs or is far too slow"
+        )
 
     with suppress(ValueError, OSError):  # only the main thread handles signals; other threads have no guard
         before = signal.signal(signal.SIGXCPU, starve)
@@ -145,10 +154,10 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin processes needed ``at_every_sample`` to one processor and other processes to the rest.
+    """Pin processes needed ``at_every_sample`` to one processor, and other processes to the remaining processors.
 
-    Only one node of the loop works at a time, and waking a process on the same processor takes 6 us instead of
-    26-57 us. An integrator step on another processor does not evict the loop's caches.
+    Only one node of the loop works at a time, and waking a process on the same processor takes 6 us instead of 26
+    to 57 us. An integrator step on another processor does not evict the loop's caches.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:

@@ -6,7 +6,7 @@ t3:
 
     round trip  d = (t3 - t0) - (t2 - t1)          offset  o = ((t1 - t0) + (t2 - t3)) / 2 = (t1 - t0) - d / 2
 
-The error of o is at most d / 2, so the exchange with the shortest d is the most accurate (Cristian, 1989,
+The error of o is at most d / 2, so that the exchange with the shortest d is the most accurate (Cristian, 1989,
 Distributed Computing 3, 146-158; RFC 5905, section 8, and its clock filter).
 """
 
@@ -37,8 +37,9 @@ def pause_notes(timing: Data) -> list[str]:
         return []
     pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
     return [
-        f"paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in all: it did not run in real time; "
-        f"{slowed:.0f} slowed samples are not valid for a specimen that depends on rates"
+        f"the test paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in total, and did not run in "
+        "real time; "
+        f"{slowed:.0f} slowed samples are not valid for a rate-dependent specimen"
     ]
 
 
@@ -49,12 +50,11 @@ def clock_notes(timing: Data) -> list[str]:
             1e3 * float(clock[name]) for name in ("offset_s", "bound_s", "drift_s", "drift_bound_s")
         )
         later = "" if math.isnan(drift) else f", {drift:+.3g} ms more after the test (± {of_drift:.2g} ms)"
-        notes.append(f"Clock of the {peer} node: {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
+        notes.append(f"the clock of the {peer} node is {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
     return notes
 
 
 def port_numbers(port: OfPort) -> dict[str, object]:
-    """Return statistics of a port's connection to its rig, if it has any, like ``udp``."""
     counts, start = port.numbers(), port.counter_at_start
     numbers: dict[str, object] = {"port": counts} if counts else {}
     return numbers if start is None else numbers | {"counter_at_start": float(start)}
@@ -64,8 +64,8 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     """Return the timing of a run from the final numbers of all nodes.
 
     ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
-    receiving, waiting. Only its mean is known, because means add up and percentiles do not. It is omitted if the
-    integrator works during the loop, like an OpenSees model, because the times overlap.
+    receiving, waiting. Only its mean is known, because means can be added and percentiles cannot. It is omitted if
+    the integrator works during the loop, like an OpenSees model, because the times overlap.
     """
     report = unflatten(numbers, "timing")
     if not (hops := report.pop("hops", {})):
@@ -74,7 +74,7 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     integrator, compensator = (hops.get(role, {}) for role in ("integrator", "compensator"))
     if (
         "loop" in report and integrator.get("count") and compensator.get("count")
-    ):  # a dead node has reported nothing
+    ):  # a node that died has not reported
         a_sample = integrator["mean_s"] * integrator["count"] / compensator["count"]
         rest = report["loop"]["mean_s"] - compensator["mean_s"] - a_sample
         if rest >= 0.0:
@@ -83,13 +83,11 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
 
 
 def _around(period: float) -> Array:
-    """Return the edges (s) of bins for times between ticks, up to four periods, in steps of a twentieth."""
     edges = period * (np.arange(82) - 0.5) / 20.0
     return np.asarray(edges.clip(0.0), dtype=np.float64)
 
 
 def timing_in_chunks(running_s: float, means: Array, counts: Array) -> dict[str, object]:
-    """Return :func:`timing` for timed chunks of samples; ``means``: mean time (s) per sample of each chunk."""
     nothing = np.zeros(0)
     result = timing(running_s, nothing, nothing, 0, 0)
     return result | {"loop": statistics(means, counts), "loop_histogram": histogram(means, None, counts)}
@@ -106,7 +104,7 @@ def timing(
 ) -> Data:
     """Return the timing of a run for reports: ``loop``, ``lateness`` and the times between ticks, in s.
 
-    ``running_s`` is the time from the first to the last sample; ``period`` (s) is None without pacing. ``gap`` is
+    ``running_s`` is the time from the first to the last sample. ``period`` (s) is None without pacing. ``gap`` is
     the longest time of consecutive missed and bridged periods, s.
     """
     report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
@@ -123,22 +121,22 @@ def timing(
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its answer, in s; ``ahead``: t1 - t0, ``round_trip``: d."""
+    """A request and its answer, in s: ``ahead`` is t1 - t0, ``round_trip`` is d."""
 
     ahead: float
     round_trip: float
 
     @property
     def offset(self) -> float:
-        """Offset of the other clock, s; the error is at most half the round trip."""
         return self.ahead - 0.5 * self.round_trip
 
 
 def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict[str, float]:
-    """Return offset and drift of a machine's clock, from exchanges ``before`` and ``after`` a test, in s.
+    """Return offset and drift (s) of a machine's clock, from exchanges ``before`` and ``after`` a test.
 
-    ``offset_s``: offset before the test, with its bound ``bound_s``; ``drift_s``: its change during the test, with
-    ``drift_bound_s``; median and largest round trip of all exchanges. Unknown values are NaN.
+    ``offset_s`` is the offset before the test, ``bound_s`` its bound, ``drift_s`` its change during the test, and
+    ``drift_bound_s`` the bound of this change. Median and largest round trip are from all exchanges. Unknown
+    values are NaN.
     """
     numbers = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
     first, last = (min(exchanges, key=lambda one: one.round_trip, default=None) for exchanges in (before, after))
@@ -152,7 +150,9 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return why ``peer`` is too slow for real time with samples of ``dt`` s and hops of ``depth``, or empty."""
+    """Return why ``peer`` is too slow for real time with samples of ``dt`` s and ``depth`` hops, or an empty
+    string.
+    """
     within = (1 + depth) * dt
     if not exchanges:
         return ""
@@ -162,7 +162,7 @@ def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0
     samples = "a sample" if not depth else f"{1 + depth} samples (hops.depth = {depth})"
     needed = math.ceil(median / dt) - 1
     return (
-        f"the way to the {peer} node and back takes {1e3 * median:.3g} ms (median of {len(exchanges)}): must be "
-        f"<= {1e3 * within:.3g} ms, {samples}, in real time: hops.depth = {needed} at least, a slower servo_rate, "
-        "pace = lockstep, or the loop on one machine"
+        f"the round trip to the {peer} node takes {1e3 * median:.3g} ms (median of {len(exchanges)}): must be <= "
+        f"{1e3 * within:.3g} ms, {samples}, in real time. Use hops.depth >= {needed}, a smaller servo_rate, "
+        "pace = lockstep, or one machine"
     )

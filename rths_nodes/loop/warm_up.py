@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cache warm-up: the work of an integration step on a twin, before the step itself.
+"""Cache warm-up: a twin does the work of an integration step before the step itself.
 
-Between two steps, other work evicts code and data of a step from the processor's caches. A warm-up before a step
-loads some of them again. It does not affect the test, because components share no state (``core/protocols.py``).
+Between two steps, other work evicts code and data of a step from the processor's caches. A warm-up loads a part of
+them again. The test is not affected, because components share no state (``core/protocols.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 
 def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
-    """Return a function that computes the next step of a twin, or returns None after its last step."""
+    """Return a function that computes the next step of a twin. After the last step, the function returns None."""
     stage, measured = NumericalStage(assembly.twin(loaded=False)), _resting_measurement(assembly.names)
 
     def warm_up(codec: Codec) -> Target | None:
@@ -34,8 +34,8 @@ def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
 
 
 def command_warm_up(assembly: Assembly) -> Callable[[Codec], Command | None]:
-    """Return a function that computes a step's first Command on a twin, from Target and Measurement."""
-    names, stage = assembly.names, CommandStage.of(assembly.twin())
+    """Return a function that computes the first Command of a step on a twin, from Target and Measurement."""
+    names, stage = assembly.names, CommandStage(assembly.twin())
     measured = _resting_measurement(names)
     nothing, inputs = np.zeros(len(names.observed)), np.zeros(len(names.inputs))
     target = Target(0, nothing, nothing, nothing, nothing, nothing, nothing, inputs)

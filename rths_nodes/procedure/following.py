@@ -37,8 +37,7 @@ from rths_nodes.core.samples import (
     equal,
 )
 from rths_nodes.loop.procedure_record import AxisChecks
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.stages.frozen import FINE_BLOCKS, LATE_S, STUCK, OneWay, least_travel
 from rths_nodes.procedure.clearance import Offsets
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
-During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`) and passes it to the
-operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost, and no message waits for
-compression. ``close`` converts the journal to an indexed file; :func:`recover` does this after a crash.
-:func:`read` reads both.
+During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`), which reaches the
+operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost. No message waits for
+compression. ``close`` converts the journal to an indexed file; after a crash :func:`recover` does. :func:`read`
+reads both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.wire import layout
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.recording.journal import BAG, METADATA, Inventory, Recovered, index, write_metadata
+from rths_nodes.recording.journal import BAG, METADATA, Inventory, Recovered, index, offered, write_metadata
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,
@@ -46,6 +46,7 @@ from rths_nodes.recording.records import (
     check_free,
     has_summary,
     is_indexed,
+    locked,
     parsed,
     reason,
     recording,
@@ -65,7 +66,7 @@ __all__ = [
 ]
 
 FLUSH_INTERVAL = 0.1
-"""Longest time whose messages are lost if the recorder is killed, s."""
+"""Longest period whose messages can be lost if the recorder is killed, s."""
 
 MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
 _FOREVER = {"sec": 9223372036, "nsec": 854775807}
@@ -75,13 +76,12 @@ _WITHOUT_ROS = {
     "builtin_interfaces/Time": "int32 sec\nuint32 nanosec\n",
     "std_msgs/Header": "builtin_interfaces/Time stamp\nstring frame_id\n",
 }
-"""Definitions that messages of this package use, for machines without ROS 2."""
 _TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
 _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
 
 
 def definition(kind: str) -> str:
-    """Definition of a message type and its nested types (MCAP ``ros2msg``). Raises ConfigError."""
+    """Return the definition of a message type and its nested types (MCAP ``ros2msg``). Raises ConfigError."""
     texts: dict[str, str] = {}
     waiting = [kind]
     while waiting:
@@ -98,7 +98,7 @@ def definition(kind: str) -> str:
 
 
 def type_hash(kind: str) -> str:
-    """Hash of an installed message type (``RIHS01_...``), or empty."""
+    """Return the hash of an installed message type (``RIHS01_...``), or an empty string."""
     package, name = _split(kind)
     file = _installed(package, f"{name}.json")
     hashes = json.loads(file.read_text(encoding="utf-8"))["type_hashes"] if file else []
@@ -108,7 +108,7 @@ def type_hash(kind: str) -> str:
 def _split(kind: str) -> tuple[str, str]:
     match = _TYPE.fullmatch(kind)
     if not match:
-        raise ConfigError(f"{kind}: not a message type like {PACKAGE}/msg/Measurement")
+        raise ConfigError(f"{kind}: must be a message type like {PACKAGE}/msg/Measurement")
     return match[1], match[2]
 
 
@@ -119,7 +119,7 @@ def _text(package: str, name: str) -> str:
         return file.read_text(encoding="utf-8")
     if text := _WITHOUT_ROS.get(f"{package}/{name}"):
         return text
-    raise ConfigError(f"{package}/msg/{name}: definition not installed; source the workspace that has it")
+    raise ConfigError(f"{package}/msg/{name}: definition not installed; source the workspace that contains it")
 
 
 def _installed(package: str, file: str) -> Path | None:
@@ -156,7 +156,6 @@ class Topic:
 
     @property
     def of_test(self) -> bool:
-        """False for messages from other programs."""
         return self.type.startswith(f"{PACKAGE}/")
 
 
@@ -200,7 +199,7 @@ def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
     except OSError as error:
         raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
     try:
-        with contextlib.suppress(OSError):  # a file system may not support locks
+        with contextlib.suppress(OSError):  # some file systems do not support locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_all(file, head)
     except OSError as error:
@@ -226,7 +225,7 @@ def _in_place(path: Path, file: FileIO) -> bool:
 class Writer:
     """Writes a recording into ``directory``, which it creates; not thread-safe.
 
-    ``information`` on the test (scenario, run id, versions) is written at once. Raises ConfigError if the
+    ``information`` about the test (scenario, run id, versions) is written at once. Raises ConfigError if the
     directory contains a recording or cannot be written, or if a message type is not installed.
     """
 
@@ -279,17 +278,17 @@ class Writer:
         try:
             _write_all(self._file, data)
             if data and not _in_place(self.path, self._file):
-                raise FileNotFoundError(errno.ENOENT, "deleted, or moved away")
+                raise FileNotFoundError(errno.ENOENT, "the file was deleted or moved")
         except OSError as error:
             self._failure = f"{self.path}: the recording broke off ({reason(error)})"
-            self._due = 0.0  # every further write raises
+            self._due = 0.0  # each further write raises the error
             raise RecordingError(self._failure) from error
 
     def fileno(self) -> int:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, first and last sample) and index the file; may be called again.
+        """Add the last ``information`` (outcome, first and last sample) and index the file. May be called again.
 
         Raises RecordingError; the written data can then be recovered.
         """
@@ -307,7 +306,7 @@ class Writer:
 class Bag:
     """A recording to read: its file and the information about the test.
 
-    ``notes`` describe missing data in an unfinished journal; ``size`` is the valid part of the file, bytes.
+    ``notes`` describe missing data in an unfinished journal. ``size`` is the length of the valid part, bytes.
     """
 
     path: Path
@@ -321,7 +320,7 @@ class Bag:
     def messages(self) -> Iterator[tuple[str, bytes, int]]:
         """Yield topic, CDR bytes and stamp (ns) of each message, in the order of writing.
 
-        Raises RecordingError for a damaged indexed file; damaged messages of a journal are skipped.
+        Raises RecordingError for a damaged indexed file. Damaged messages of a journal are skipped.
         """
         inventory = Inventory()
         unfinished = bool(self.notes)
@@ -331,23 +330,23 @@ class Bag:
                 for opcode, content in contents.taken(inventory.add):
                     if opcode == Opcode.MESSAGE:
                         number, _, stamp, _ = MESSAGE.unpack_from(content)
-                        yield inventory.channels[number].channel.topic, content[MESSAGE.size :], stamp
+                        yield inventory.channels[number].topic, content[MESSAGE.size :], stamp
             except RecordingError as error:
                 raise RecordingError(f"{self.path}: {error}") from error
         count, stated = sum(inventory.counts.values()), sum(self.counts.values())
         if count != stated or (contents.lost_bytes and not unfinished):
-            raise RecordingError(f"{self.path}: damaged, {count} of {stated} messages found")
+            raise RecordingError(f"{self.path}: damaged, only {count} of {stated} messages can be read")
 
 
 def read(path: Path | str) -> Bag:
-    """Open the recording at ``path``. A damaged journal is read with ``notes``. Raises ConfigError."""
+    """Open the recording at ``path``. Raises ConfigError. For a damaged journal, ``notes`` describe the damage."""
     file = recording(path)
     inventory = Inventory()
     try:
         if not is_indexed(file):
             return _unfinished(file, path)
         if not _summarised(file, inventory):
-            if _scan(file, inventory):
+            if _scanned(file, inventory).lost_bytes:
                 raise RecordingError("the messages are damaged")
             inventory.stated = inventory.counts
     except (RecordingError, ValueError) as error:
@@ -355,12 +354,11 @@ def read(path: Path | str) -> Bag:
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
     if inventory.stated is None:
-        raise ConfigError(f"{file}: has no index; `mcap recover` can add one")
+        raise ConfigError(f"{file}: has no index; add an index with `mcap recover`")
     return _bag(file, inventory, inventory.stated, file.stat().st_size)
 
 
 def _summarised(file: Path, inventory: Inventory) -> bool:
-    """Read the summary of a file; return False if there is none. Raises RecordingError."""
     if not has_summary(file):
         return False
     for opcode, content in summary(file):
@@ -368,54 +366,50 @@ def _summarised(file: Path, inventory: Inventory) -> bool:
     return True
 
 
-def _scan(file: Path, inventory: Inventory) -> int:
-    """Read all records of a file; return the number of lost bytes. Raises RecordingError."""
+def _scanned(file: Path, inventory: Inventory, lenient: bool = False) -> Contents:
     with file.open("rb") as stream:
-        contents = Contents(stream, stream.seek(0, 2))
+        contents = Contents(stream, stream.seek(0, 2), lenient)
         for _ in contents.taken(inventory.add):
             pass
-    return contents.lost_bytes
+    return contents
 
 
 def _unfinished(file: Path, path: Path | str) -> Bag:
     inventory = Inventory()
-    with file.open("rb") as stream:
-        size = stream.seek(0, 2)
-        contents = Contents(stream, size, lenient=True)
-        for _ in contents.taken(inventory.add):
-            pass
+    contents = _scanned(file, inventory, lenient=True)
     lost = f", {contents.lost_bytes} bytes lost" if contents.lost_bytes else ""
-    if in_use(file):
-        state, hint = "is being recorded, or recovered, at this moment", ""
+    with file.open("rb") as stream:
+        in_use = locked(stream)
+    if in_use:
+        state, hint = "is being recorded or recovered now", ""
     else:
         state, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
-    notes = (f"{path}: {state}; only its complete part is read{lost}{hint}",)
-    return _bag(
-        file, inventory, inventory.counts, size, notes + tuple(f"{path}: {state}" for state in contents.damage)
-    )
+    note = f"{path}: {state}; only its complete part is read{lost}{hint}"
+    notes = (note, *(f"{path}: {damage}" for damage in contents.damage))
+    return _bag(file, inventory, inventory.counts, contents.size, notes)
 
 
 def _bag(
     file: Path, inventory: Inventory, counts: Mapping[int, int], size: int, notes: tuple[str, ...] = ()
 ) -> Bag:
-    channels = inventory.channels.values()
-    topics = {
-        record.channel.topic: Topic(record.channel.topic, record.schema.name, (record.qos or [{}])[0])
-        for record in channels
-    }
-    texts = {record.channel.topic: record.schema.data.decode(errors="replace") for record in channels}
-    numbers = dict.fromkeys(topics, 0)
-    for record in channels:
-        numbers[record.channel.topic] += counts.get(record.channel.id, 0)
+    topics, texts = {}, {}
+    numbers: dict[str, int] = {}
+    for channel in inventory.channels.values():
+        schema, name = inventory.schema_of(channel), channel.topic
+        qos = offered(channel.metadata.get("offered_qos_profiles", ""))
+        topics[name] = Topic(name, schema.name, (qos or [{}])[0])
+        texts[name] = schema.data.decode(errors="replace")
+        numbers[name] = numbers.get(name, 0) + counts.get(channel.id, 0)
     return Bag(file, inventory.information, topics, numbers, texts, size, notes)
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
-    """Index the journal of a killed recorder, in ``directory`` or as a file; a complete recording is not changed.
+    """Index the journal of a killed recorder, in ``directory`` or as a file. A complete recording is not changed.
 
-    Damaged parts are omitted and reported. With ``out`` the recording is created in that directory, and the
-    original is not changed. Raises ConfigError if there is no recording, if it is in use or was made by another
-    recorder, and if ``out`` already exists; RecordingError if the recording cannot be written.
+    Damaged parts are omitted and reported. With ``out``, the recording is created in the directory ``out``, and
+    the original is not changed. Raises ConfigError if there is no recording, if the recording is in use or was
+    made by another recorder, and if ``out`` contains a recording; RecordingError if the recording cannot be
+    written.
     """
     path = recording(directory)
     if out is not None:
@@ -428,8 +422,8 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
                 return Recovered(messages, 0, True, Path(directory), notes)
         with path.open("rb") as stream:
             _check_own(path, stream)
-            if _locked(stream):
-                raise ConfigError(f"{path}: is being recorded, or recovered, at this moment")
+            if locked(stream):
+                raise ConfigError(f"{path}: is being recorded or recovered now")
             return index(path, recovering=True) if out is None else _recovered_in(path, Path(out))
     except OSError as error:
         raise RecordingError(f"{path}: {reason(error)}") from error
@@ -441,32 +435,16 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
         opcode, content = next(iter(Contents(stream, path.stat().st_size)), (0, b""))
         stated = parsed(Header, content).library if opcode == Opcode.HEADER else None
     if stated is None:
-        raise ConfigError(f"{path}: not even the beginning of a recording is there")
+        raise ConfigError(f"{path}: the beginning of the recording is damaged or missing")
     if not stated.startswith(LIBRARY):
-        raise ConfigError(f"{path}: recorded by {stated!r}, not by rths_nodes: try `mcap recover`")
-
-
-def in_use(path: Path) -> bool:
-    """Return True if a recorder, or another recovery, has the file open."""
-    with path.open("rb") as stream:
-        return _locked(stream)
-
-
-def _locked(stream: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # the file system does not support locks
-        return False
-    return False
+        raise ConfigError(f"{path}: recorded by {stated!r}, not by rths_nodes; try `mcap recover`")
 
 
 def _examined(path: Path) -> tuple[int, list[str]]:
     inventory = Inventory()
     try:
         complete = _summarised(path, inventory)
-        lost_bytes = _scan(path, inventory)
+        lost_bytes = _scanned(path, inventory).lost_bytes
     except (RecordingError, ValueError) as error:
         return 0, [str(error)]
     messages = sum(inventory.counts.values())
@@ -478,7 +456,6 @@ def _examined(path: Path) -> tuple[int, list[str]]:
 
 
 def _recovered_in(path: Path, directory: Path) -> Recovered:
-    """Recover ``path`` into ``directory``, and remove a new directory after a failure."""
     new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -505,6 +482,6 @@ def _restored_metadata(path: Path) -> tuple[str, ...]:
     except ConfigError:
         bag = None
     if not isinstance(bag, dict):
-        return ()  # made by another recorder, or without rosbag2
+        return ()  # another recorder made this file, or it has no metadata of rosbag2
     write_metadata(file, dump({BAG: bag}))
-    return (f"{file.name} was missing or damaged: written again",)
+    return (f"{file.name} was missing or damaged and has been written again",)

@@ -34,7 +34,6 @@ OF_LOADS = {"target": "N", "command": "N", "held": "m"} | {
     name: unit for name, unit in OF_AXES.items() if name not in ("target", "command")
 }
 LONGEST_FIELD = 31
-"""Maximum number of characters in a MATLAB field name."""
 
 
 class History(NamedTuple):
@@ -60,7 +59,6 @@ def samples_of(run: Run) -> list[History]:
 
 
 def steps_of(run: Run) -> list[History]:
-    """Return the histories with a value for each integration step, or for each step but the last."""
     histories = [History("step_time", run.step_time, "s")]
     histories += [History(name, getattr(run, name), unit, run.dof_names) for name, unit in OF_DOF.items()]
     return [history for history in histories if history.values.size and np.isfinite(history.values).any()]
@@ -85,7 +83,6 @@ def facts_of(run: Run) -> dict[str, str]:
 
 
 def columns_of(histories: list[History]) -> dict[str, list[float]]:
-    """Return the columns by name with unit: ``floor_1.force (N)``."""
     columns = {}
     for history in histories:
         unit = f" ({history.unit})" if history.unit else ""
@@ -96,7 +93,7 @@ def columns_of(histories: list[History]) -> dict[str, list[float]]:
 
 
 def write_csv(histories: list[History], path: Path) -> None:
-    """Write the columns; shorter ones are padded with empty cells. Raises OSError."""
+    """Write the columns; fill shorter columns with empty cells. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_columns(columns_of(histories), path)
 

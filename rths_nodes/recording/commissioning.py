@@ -17,10 +17,9 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
-"""Version of the file layout; a file with another version is refused."""
 HEAD = (
-    "# What the commissioning of this rig has found, before any specimen: written by rths commission, not to be\n"
-    "# edited. It holds for 12 months, and for the port, channels, limits and receiver that it was made with.\n"
+    "# Result of the commissioning of this rig, before any specimen; written by rths commission. Do not edit.\n"
+    "# It is valid for 12 months, while port, channels, limits and receiver are unchanged.\n"
 )
 
 
@@ -29,7 +28,6 @@ def beside(rig: Path | str) -> Path:
 
 
 def write(result: Commissioning, path: Path | str) -> None:
-    """Write the commissioning to ``path``, atomically. Raises ConfigError."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         plain.write(Path(path), plain.text_of(result, VERSION, HEAD))
@@ -46,12 +44,13 @@ def keep_older(*paths: Path) -> list[Path]:
         try:
             shutil.copy2(path, copies[-1])
         except OSError as error:
-            raise ConfigError(f"{copies[-1]}: the older commissioning cannot be kept ({reason(error)})") from error
+            raise ConfigError(
+                f"{copies[-1]}: the older commissioning cannot be saved ({reason(error)})"
+            ) from error
     return copies
 
 
 def read(path: Path | str) -> Commissioning:
-    """Read the commissioning at ``path``. Raises ConfigError with all problems of the file."""
     commissioning = plain.read(Commissioning, Path(path), VERSION)
     for number, row in enumerate(commissioning.rows):
         if row.verdict not in VERDICTS:
@@ -66,7 +65,8 @@ def of_rig(rig: Path | str) -> Commissioning | None:
 
 
 def in_effect(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
-    """Return the commissioning in the file ``rig``, and the reason why it prevents moving rungs, or empty.
+    """Return the commissioning of the rig file ``rig``, and the reason why it prevents moving rungs or an empty
+    string.
 
     Simulators and emulators need no commissioning. Raises ConfigError for an invalid file.
     """

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of a journal to a recording for rosbag2 tools, after a normal stop or a crash.
 
-A journal is an append-only MCAP file (https://mcap.dev/spec) without chunks, index and footer. All its complete
-records can be read, whenever the recorder stopped. :func:`index` copies them into an indexed file, writes
-``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal with the copy: a crash before that leaves
-the journal unchanged. A damaged indexed file is rebuilt in the same way; the original is kept.
+A journal is an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. All complete records
+can be read, at whatever point the recorder stopped. :func:`index` copies them into an indexed file, writes
+``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal with the copy. A crash before the
+replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way; the original is kept.
 """
 
 from __future__ import annotations
@@ -41,24 +41,17 @@ from rths_nodes.recording.records import (
 )
 
 
-@attrs.frozen
-class Described:
-    channel: Channel
-    schema: Schema
-    qos: list[dict[str, object]]
-
-
 class Inventory:
-    """Reads the records of a file, both in its index and between messages.
+    """Contents of a file, read from records of its index and records between messages.
 
-    ``counts``: messages by channel number; ``stated``: the counts in the index.
+    ``counts``: number of messages by channel number; ``stated``: the numbers according to the index.
     """
 
     def __init__(self) -> None:
         self.schemas: dict[int, Schema] = {
             0: Schema(id=0, data=b"", encoding="", name="")
-        }  # 0: channels that have no schema
-        self.channels: dict[int, Described] = {}
+        }  # 0 is for channels without a schema
+        self.channels: dict[int, Channel] = {}
         self.counts: dict[int, int] = {}
         self.stated: dict[int, int] | None = None
         self.information: dict[str, str] = {}
@@ -67,10 +60,10 @@ class Inventory:
         """Text of ``metadata.yaml`` without its head, as stored in an indexed file."""
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Read a record. Raises ValueError if it is damaged, or belongs to an unknown channel."""
+        """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
         if opcode == Opcode.MESSAGE:
             if len(content) < MESSAGE.size:
-                raise ValueError("message without its head")
+                raise ValueError("message without its header")
             number = MESSAGE.unpack_from(content)[0]
             if number not in self.channels:
                 raise ValueError(f"message on the unknown channel {number}")
@@ -89,10 +82,12 @@ class Inventory:
         if channel.id in self.channels:
             return
         if channel.schema_id not in self.schemas:
-            raise ValueError(f"channel {channel.topic} without the type of its messages")
-        qos = _offered(channel.metadata.get("offered_qos_profiles", ""))
-        self.channels[channel.id] = Described(channel, self.schemas[channel.schema_id], qos)
+            raise ValueError(f"channel {channel.topic}: the type of its messages is missing")
+        self.channels[channel.id] = channel
         self.counts.setdefault(channel.id, 0)
+
+    def schema_of(self, channel: Channel) -> Schema:
+        return self.schemas[channel.schema_id]
 
     def _add_metadata(self, record: Metadata) -> None:
         if record.name == ROSBAG2:
@@ -103,7 +98,7 @@ class Inventory:
 
 
 @lru_cache(maxsize=64)
-def _offered(text: str) -> list[dict[str, object]]:
+def offered(text: str) -> list[dict[str, object]]:
     try:
         profiles = parse(text, "offered_qos_profiles")
     except ConfigError:
@@ -112,10 +107,9 @@ def _offered(text: str) -> list[dict[str, object]]:
 
 
 METADATA_VERSION = 9
-"""Version of ``metadata.yaml`` in rosbag2."""
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Bytes lost through one damaged byte: a tenth of a second at 1024 Hz. Larger chunks save 2 % of the file."""
+"""Number of bytes lost through one damaged byte: 0.1 s at 1024 Hz. Larger chunks would save 2 % of the file."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
 """Largest number of bytes after the last complete record that an interrupted write can leave."""
@@ -123,8 +117,6 @@ _TORN = 1 << 16
 
 @attrs.frozen
 class Recovered:
-    """Result of :func:`recover`; ``notes`` describe damage and side effects."""
-
     messages: int
     lost_bytes: int
     was_complete: bool
@@ -157,7 +149,6 @@ class _Copy:
         return self._found.information
 
     def add(self, opcode: int, content: bytes) -> None:
-        """Copy one record. Raises ValueError if it is invalid."""
         self._found.add(opcode, content)
         if opcode == Opcode.MESSAGE:
             number, sequence, stamp, published = MESSAGE.unpack_from(content)
@@ -171,8 +162,8 @@ class _Copy:
         elif opcode == Opcode.METADATA and (record := parsed(Metadata, content)).name == INFORMATION:
             self._writer.add_metadata(INFORMATION, record.metadata)
 
-    def _register(self, described: Described) -> int:
-        channel, schema = described.channel, described.schema
+    def _register(self, channel: Channel) -> int:
+        schema = self._found.schema_of(channel)
         if schema.id not in self._schemas:
             self._schemas[schema.id] = self._writer.register_schema(schema.name, schema.encoding, schema.data)
         number: int = self._writer.register_channel(
@@ -185,7 +176,6 @@ class _Copy:
         self._writer.add_metadata(INFORMATION, dict(information))
 
     def finish(self, file_name: str) -> str:
-        """Complete the file, which will be named ``file_name``; return the text of ``metadata.yaml``."""
         bag = self._bag_metadata(file_name)
         distribution = self._found.distribution
         self._writer.add_metadata(ROSBAG2, {"serialized_metadata": dump(bag), "ROS_DISTRO": distribution})
@@ -194,7 +184,10 @@ class _Copy:
 
     def _bag_metadata(self, file_name: str) -> dict[str, object]:
         topics = [
-            {"topic_metadata": _topic_metadata(channel), "message_count": self._found.counts[number]}
+            {
+                "topic_metadata": _topic_metadata(channel, self._found.schema_of(channel).name),
+                "message_count": self._found.counts[number],
+            }
             for number, channel in self._found.channels.items()
         ]
         return {
@@ -219,13 +212,12 @@ class _Copy:
         }
 
 
-def _topic_metadata(described: Described) -> dict[str, object]:
-    channel = described.channel
+def _topic_metadata(channel: Channel, kind: str) -> dict[str, object]:
     return {
         "name": channel.topic,
-        "type": described.schema.name,
+        "type": kind,
         "serialization_format": channel.message_encoding,
-        "offered_qos_profiles": described.qos,
+        "offered_qos_profiles": offered(channel.metadata.get("offered_qos_profiles", "")),
         "type_description_hash": channel.metadata.get("topic_type_hash", ""),
     }
 
@@ -233,8 +225,8 @@ def _topic_metadata(described: Described) -> dict[str, object]:
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
     """Copy the complete records of ``path`` into an indexed file, which replaces ``path`` or is ``target``.
 
-    If ``recovering``, losses are recorded in its information. Needs constant memory, and disk space for the copy.
-    Raises RecordingError; ``path`` is then unchanged.
+    If ``recovering``, the information of the file lists losses. Needs constant memory, and disk space for the
+    copy. Raises RecordingError; ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)
@@ -260,7 +252,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             part.unlink()
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise RecordingError(
-            f"{path}: could not be indexed in {target.parent} ({why}); try again, or where there is room: "
+            f"{path}: could not be indexed in {target.parent} ({why}); try again, or use another disk with "
             f"rths recover {path.parent} --out DIR"
         ) from error
     return Recovered(copy.messages, lost, False, target if target == path else target.parent, tuple(notes))
@@ -292,7 +284,7 @@ def _kept(path: Path) -> list[str]:
         os.link(path, kept)
     except OSError:  # the file system does not support links
         path.replace(kept)
-    return [f"the damaged file is kept as {kept.name}"]
+    return [f"the damaged file was saved as {kept.name}"]
 
 
 def write_metadata(path: Path, text: str) -> None:

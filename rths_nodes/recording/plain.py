@@ -21,14 +21,15 @@ from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.recording.records import reason
 
 END = "..."
-"""Last line of a complete file."""
 
 T = TypeVar("T")
 _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace the file at ``path`` with ``text``, atomically, also in a crash. Raises OSError (file unchanged)."""
+    """Replace the file at ``path`` with ``text``, atomically, also in a crash. Raises OSError; the file is then
+    unchanged.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:
@@ -47,15 +48,14 @@ def text_of(record: object, version: int, head: str = "") -> bytes:
 
 
 def read(cls: type[T], path: Path, version: int) -> T:
-    """Read the record of type ``cls`` at ``path``. Raises ConfigError with all problems of the file."""
     try:
         text = read_text(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
-    except ValueError as error:  # too large, or invalid text
+    except ValueError as error:  # the file is too large or contains invalid text
         raise ConfigError(f"{path}: cannot be read ({error})") from error
     if text.rstrip("\n").rpartition("\n")[2] != END:
-        raise ConfigError(f"{path}: damaged, its end is missing (the last line must be {END!r})")
+        raise ConfigError(f"{path}: the file is damaged and its end is missing (the last line must be {END!r})")
     data = parse(text, str(path))
     if not isinstance(data, Mapping) or data.get("version") != version:
         read_version = show(data.get("version")) if isinstance(data, Mapping) else "none"
@@ -67,13 +67,13 @@ def read(cls: type[T], path: Path, version: int) -> T:
 
 
 def plain(value: object) -> Any:
-    """Convert ``value`` for YAML: mappings, lists, numbers, strings; convert other types to strings."""
+    """Convert ``value`` to mappings, lists, numbers and strings for YAML. Other types become strings."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in list(value.items())}
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in list(value)]  # a snapshot: another thread may modify it
+        return [plain(entry) for entry in list(value)]  # copied, because another thread may modify the list
     if hasattr(value, "tolist"):  # numpy numbers and arrays
         return plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):
@@ -89,7 +89,7 @@ def _kinds(cls: type) -> Mapping[str, object]:
 
 
 def built(cls: type[T], data: object, path: str) -> T:
-    """Build a record of ``cls``. Raises one ConfigError for all unknown and missing keys and wrong types."""
+    """Build a record of ``cls``. Raises one ConfigError for all unknown keys, missing keys and wrong types."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
     fields_by_name = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 
 def _scalar(kind: Any, value: Any, path: str) -> object:
-    """Check a string, flag or number. A number may be NaN (missing measurement), but not infinite."""
+    """Check a string, flag or number. A number can be NaN (missing measurement), but not infinite."""
     right = type(value) is kind or (kind is float and type(value) is int)
     if not right or (kind is float and math.isinf(value)):
         raise ConfigError(f"{path} = {show(value)}: must be {_WORDS[kind]}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of a recording to a Run, without ROS and without the components of the test.
 
-Message layouts come from the recorded definitions; names of degrees of freedom and internal quantities come from
+Message layouts come from the recorded definitions. Names of degrees of freedom and internal quantities come from
 TestState and NodeStatus.
 """
 
@@ -29,9 +29,8 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.rig_file import REMOVED
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import TOPIC
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
@@ -40,13 +39,13 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Number of message lengths tried for a layout, and of messages tried for each."""
+"""Number of message lengths that are tried for a layout, and number of messages that are tried for each length."""
 
 BATCH = 4096
-"""Messages of a stream that are unpacked together."""
+"""Number of messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
-"""Largest length of a history: multiple of the number of received messages, plus samples. A larger, damaged number
-does not extend the history."""
+"""Largest length of a history: a multiple of the number of received messages, and additional samples. A damaged
+number beyond this length does not extend the history."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -55,7 +54,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: {_why_no_test(recording)}")
     origin = Path(path).absolute()
-    folders = [origin, *origin.parents[:2]]  # the recording may be a file in its folder, or in a test's folder
+    folders = [origin, *origin.parents[:2]]  # the recording can be a file in its folder, or a folder of a test
     scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
     contents = _Contents(recording)
     try:
@@ -63,7 +62,10 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             contents.add(topic, data)
         rows = contents.rows(len(scenario.axes), bool(scenario.force_axes))
         if recording.information.get("outcome") == "finished" and not len(rows["measurement"]["flags"]):
-            raise ValueError("no message of a topic .../measurement, but the test has finished: was it remapped?")
+            raise ValueError(
+                "the test has finished, but the recording has no messages of .../measurement; was this topic "
+                "remapped?"
+            )
         fields = contents.fields() | contents.updating(scenario.dt)
     except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error
@@ -76,7 +78,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
     """Return the fields of the messages of the streams ``names``, in the order of the message numbers.
 
-    Raises ConfigError if a stream is damaged, or lacks messages from 0 on.
+    Raises ConfigError if a stream is damaged or incomplete.
     """
     recording = bag.read(os.fspath(path))
     waiting: dict[str, list[bytes]] = {name: [] for name in names}
@@ -95,7 +97,7 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
         order = np.argsort(numbers, kind="stable")
         first = 1 if name == "command" else 0
         if not np.array_equal(numbers[order], np.arange(first, first + len(numbers))):
-            raise ConfigError(f"{path}: {name}: {len(numbers)} messages, of which some are missing or doubled")
+            raise ConfigError(f"{path}: {name}: {len(numbers)} messages, some are missing or repeated")
         streams[name] = {field: values[order] for field, values in columns.items()}
     return streams
 
@@ -103,15 +105,14 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 def _why_no_test(recording: bag.Bag) -> str:
     if any(topic.of_test for topic in recording.topics.values()):
         return (
-            f"has messages of {PACKAGE}, but no metadata records (scenario, run id): a converter has dropped "
-            "them; use the recording before the conversion, or convert it with metadata"
+            f"has messages of {PACKAGE}, but no metadata records (scenario, run id), which a converter has "
+            "dropped; "
+            "use the original recording, or convert it with metadata"
         )
-    return "not a recording of a hybrid simulation (there is no scenario in it)"
+    return "not a recording of a hybrid simulation (it contains no scenario)"
 
 
 class _Contents:
-    """Data from the messages of a recording; keys are the last parts of the topic names."""
-
     def __init__(self, recording: bag.Bag) -> None:
         self._definitions = recording.definitions
         self._waiting: dict[str, list[bytes]] = {
@@ -128,7 +129,6 @@ class _Contents:
         self._far: dict[str, tuple[int, int]] = {}
 
     def add(self, topic: str, data: bytes) -> None:
-        """Store a message. Raises ValueError if a stream contradicts its definition."""
         if (waiting := self._waiting.get(topic)) is not None:
             waiting.append(data)
             if len(waiting) == BATCH:
@@ -165,7 +165,7 @@ class _Contents:
                 self._layouts[topic] = layout_of(self._definitions[topic], waiting)
             batch = self._layouts[topic].columns(waiting)
             if number not in batch or batch[number].dtype.kind != "u":
-                raise ValueError(f"another layout than its definition (no {number})")
+                raise ValueError(f"the layout differs from its definition ({number} is missing)")
         except ValueError as error:
             raise ValueError(f"{topic}: {error}") from error
         self._damaged[topic] += len(waiting) - len(batch[number])
@@ -205,8 +205,9 @@ class _Contents:
         ]
         for stream, (count, last) in self._far.items():
             notes.append(
-                f"{count} message{'s'[: count > 1]} of {stream} left out: numbered far beyond {last}, the last of "
-                "the others"
+                f"{count} message{'s'[: count > 1]} of {stream} left out: they are numbered far beyond {last}, "
+                "the last "
+                "valid number"
             )
         return notes
 
@@ -284,7 +285,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
     """Return the checked scenario of a recording. Raises ConfigError that begins with ``origin``.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
-    kept as recorded; building them raises an error with the reason.
+    kept as recorded; an attempt to build them raises an error with the reason.
     """
     data = parse(text, origin)
     if not isinstance(data, Mapping):
@@ -329,12 +330,12 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> object:
 class StreamLayout:
     """Layout of a recorded stream, from the definition ``text`` and the lengths in ``message``.
 
-    Raises ValueError if the message contradicts it, or if a field is neither a number nor an array of numbers.
+    Raises ValueError if the message contradicts the definition, or if a field is neither a number nor an array of
+    numbers.
     """
 
     def __init__(self, text: str, message: bytes) -> None:
         self._fields: list[tuple[str, str, int]] = [("encapsulation", "V4", 0)]
-        """Name, format and offset of each number or array of numbers."""
         self._size = len(ENCAPSULATION)
         self._counts: dict[str, int] = {}
         try:
@@ -355,10 +356,10 @@ class StreamLayout:
             layout = {"names": names, "formats": formats, "offsets": offsets, "itemsize": self._size}
             self._dtype: np.dtype[np.void] = np.dtype(layout)  # type: ignore[call-overload]
         except (struct.error, KeyError, ValueError) as error:
-            raise ValueError(f"another layout than its definition ({error})") from error
+            raise ValueError(f"the layout differs from its definition ({error})") from error
         self._names = [name for name in names[1:] if name not in self._counts]
         if not self._fits(message):
-            raise ValueError(f"a message of another length than {self._size} bytes")
+            raise ValueError(f"the length of a message differs from {self._size} bytes")
 
     def _add(self, name: str, kind: str, count: int | None = None) -> None:
         code, size = CODES[kind]
@@ -374,7 +375,7 @@ class StreamLayout:
         self._add(length, "uint32")
         (count,) = struct.unpack_from("<I", message, self._size - 4)
         if self._size + count > len(message):
-            raise ValueError(f"{length} = {count}: longer than the message")
+            raise ValueError(f"{length} = {count}: exceeds the length of the message")
         self._counts[length] = count
         return int(count)
 
@@ -396,8 +397,7 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
-    """Return the layout of the majority of ``messages``. Raises ValueError."""
-    problem = ValueError("messages of many layouts")
+    problem = ValueError("the messages have many layouts")
     for layout in _layouts(text, messages):
         if isinstance(layout, ValueError):
             problem = layout

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete records of an MCAP file (https://mcap.dev/spec), which may be finished, truncated or damaged."""
+"""Complete records of an MCAP file (https://mcap.dev/spec), which can be finished, truncated or damaged."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import struct
 import zlib
@@ -22,25 +23,24 @@ from rths_nodes.core.text_files import read_head
 
 MAGIC = b"\x89MCAP0\r\n"
 ZSTD = b"\x28\xb5\x2f\xfd"
-PACKED = "{0}: is compressed as a file, which cannot be read: unpack it with `unzstd {0}`"
+PACKED = "{0}: a compressed file cannot be read; unpack it with `unzstd {0}`"
 LIBRARY = "rths_nodes"
 INFORMATION = "rths_nodes"
-"""Name of the metadata records with information on a recording; later records update the first."""
+"""Name of the metadata records with information about a recording. Later records update earlier records."""
 ROSBAG2 = "rosbag2"
 RECORD = struct.Struct("<BQ")
-"""Opcode and length, at the beginning of each record."""
 MESSAGE = struct.Struct("<HIQQ")
 """Channel, sequence, log time and publish time, at the beginning of a message."""
 LARGEST_CHUNK = 1 << 28
-"""Largest unpacked chunk, bytes; recorders write far smaller chunks."""
+"""Largest unpacked chunk, bytes. Recorders write far smaller chunks."""
 _CHECKSUM = 4
-"""Length of the checksum at the end of the data, bytes; the checksum is zero if absent."""
+"""Length of the checksum at the end of the data, bytes. A checksum of zero means none."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
 _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
 
 class RecordingError(RuntimeError):
-    """Recording failed or cannot be read; the message has path and reason."""
+    """Recording failed or cannot be read. The message has the path and the reason."""
 
 
 def reason(error: OSError) -> str:
@@ -48,7 +48,7 @@ def reason(error: OSError) -> str:
 
 
 def recording(path: Path | str) -> Path:
-    """Return the MCAP file of a recording; ``path`` is the file or its directory. Raises ConfigError."""
+    """Return the MCAP file of a recording. ``path`` is the file or its directory. Raises ConfigError."""
     path = Path(path)
     try:
         if path.is_dir():
@@ -58,7 +58,9 @@ def recording(path: Path | str) -> Path:
             if not files:
                 raise ConfigError(f"{path}: no recording (no .mcap file) in this directory")
             if len(files) > 1:
-                raise ConfigError(f"{path}: several .mcap files, name one: {', '.join(f.name for f in files)}")
+                raise ConfigError(
+                    f"{path}: has several .mcap files; name one of {', '.join(f.name for f in files)}"
+                )
             return recording(files[0])
         try:
             begin = read_head(path, len(MAGIC))
@@ -77,7 +79,7 @@ def check_free(directory: Path) -> None:
     """Raise ConfigError if no recording can be made in ``directory``; create nothing."""
     try:
         if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
-            raise ConfigError(f"{directory}: there is a recording already, choose another place")
+            raise ConfigError(f"{directory}: contains a recording already; choose another directory")
         folder = directory
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
@@ -87,6 +89,17 @@ def check_free(directory: Path) -> None:
         raise ConfigError(f"{directory}: cannot record there ({folder} is not a directory)")
     if not os.access(folder, os.W_OK):
         raise ConfigError(f"{directory}: cannot record there ({folder} is not writable)")
+
+
+def locked(stream: IO[bytes]) -> bool:
+    """Return whether another process has locked the file; otherwise lock it."""
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # the file system does not support locks
+        return False
+    return False
 
 
 def is_indexed(path: Path) -> bool:
@@ -109,8 +122,6 @@ def _footer(stream: IO[bytes]) -> Footer | None:
 
 
 class _Whole(ReadDataStream):  # type: ignore[misc]
-    """Stream that raises if fewer bytes are available than requested."""
-
     def read(self, length: int) -> bytes:
         data = bytes(super().read(length))
         if len(data) < length:
@@ -119,7 +130,6 @@ class _Whole(ReadDataStream):  # type: ignore[misc]
 
 
 def parsed(record: Any, content: bytes) -> Any:
-    """Parse a record of ``mcap.records``. Raises ValueError if it is incomplete."""
     try:
         return record.read(_Whole(BytesIO(content)))
     except Exception as error:  # e.g. struct.error, UnicodeDecodeError, EndOfFile
@@ -143,7 +153,7 @@ def summary(path: Path) -> Iterator[tuple[int, bytes]]:
         footer = _footer(stream)
         size = stream.seek(0, 2) - _TAIL
         if footer is None or not len(MAGIC) <= footer.summary_start <= size:
-            raise RecordingError("there is no index, or its place is damaged")
+            raise RecordingError("the index is missing, or its position is damaged")
         stream.seek(footer.summary_start)
         data = stream.read(size - footer.summary_start)
     begun = _FOOTER + struct.pack("<QQ", footer.summary_start, footer.summary_offset_start)
@@ -168,13 +178,14 @@ def _named(path: Path, index: MetadataIndex) -> bytes:
 class Contents:
     """Records of the data section of an MCAP file, including chunks, up to the end of its complete part.
 
-    Iterate once: opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is skipped
-    instead. ``size`` is the valid part of the file, bytes. Available afterwards: ``damage`` as text, ``end`` of
-    the complete part, and ``lost_bytes``, which were skipped or follow the end.
+    Iterate once for opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is skipped.
+    ``size`` is the length of the valid part of the file, bytes. After the iteration, ``damage`` describes the
+    damage, ``end`` is the end of the complete part, and ``lost_bytes`` counts bytes that were skipped or follow
+    the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
-        self._stream, self._size, self._lenient = stream, size, lenient
+        self._stream, self.size, self._lenient = stream, size, lenient
         self.damage: list[str] = []
         self.lost_bytes = 0
         self.end = len(MAGIC)
@@ -182,8 +193,8 @@ class Contents:
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         self._stream.seek(len(MAGIC))
         checksum = zlib.crc32(MAGIC)
-        for opcode, content, end in whole_records(self._stream, self._size):
-            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # otherwise damaged
+        for opcode, content, end in whole_records(self._stream, self.size):
+            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # other lengths are damage
                 self._check(checksum, int.from_bytes(content, "little"))
                 return
             checksum = zlib.crc32(content, zlib.crc32(RECORD.pack(opcode, len(content)), checksum))
@@ -192,17 +203,19 @@ class Contents:
             else:
                 yield opcode, content
             self.end = end
-        self.lost_bytes += self._size - self.end
+        self.lost_bytes += self.size - self.end
 
     def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
-        """Yield the records accepted by ``take``. A record refused with ValueError is damaged and skipped."""
+        """Yield the records that ``take`` accepts. A record that ``take`` refuses with ValueError is damaged and
+        skipped.
+        """
         refused = 0
         for opcode, content in self:
             try:
                 take(opcode, content)
             except ValueError as error:
                 if not refused:
-                    self._tell(f"records that make no sense, the first before byte {self.end}: {error}")
+                    self._tell(f"invalid records, the first of them before byte {self.end}: {error}")
                 refused += 1
                 self.lost_bytes += len(content)
             else:
@@ -219,7 +232,7 @@ class Contents:
 
     def _check(self, checksum: int, stored: int) -> None:
         if stored and stored != checksum and not self.damage:
-            self._tell("the information about the test is damaged, or there are gaps between the messages")
+            self._tell("the information about the test is damaged, or messages are missing")
 
     def _tell(self, problem: str) -> None:
         if not self._lenient:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run: the arrays of a test with its scenario, indices and timing, without ROS."""
+"""Arrays of a test with its scenario, indices and timing, without ROS."""
 
 from __future__ import annotations
 
@@ -33,19 +33,18 @@ from rths_nodes.loop.scenario.schema import Scenario
 Flags = NDArray[np.uint32]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
-"""Fields of a Target that describe a model of which only a part is sent."""
+"""Fields of a Target with the energies of a model of which only a part is published."""
 ELSEWHERE = "elsewhere"
 """Host of an imported test, and type of its unknown parts."""
 _ROWS = 1 << 16
-"""Initial number of rows of a table; it is doubled as needed, because a long test may stop early."""
 
 
 @dataclass(eq=False)
 class Loads:
-    """Force axes ``names`` of a Run; arrays ``(n, n_force)``, of samples 0 ... n-1.
+    """Data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` of samples 0 ... n-1.
 
-    ``target`` and ``command`` in N, NaN while the axis was held; ``held`` is the displacement command (m) then,
-    NaN in force mode. ``force``, ``true_force`` in N; ``displacement``, ``true_displacement`` in m.
+    ``target`` and ``command`` (N) are NaN while the axis was held. ``held`` is the displacement command (m) then,
+    NaN in force mode. ``force`` and ``true_force`` are in N, ``displacement`` and ``true_displacement`` in m.
     """
 
     names: tuple[str, ...]
@@ -67,7 +66,6 @@ Rows = dict[str, dict[str, Array]]
 
 
 def split(rows: Mapping[str, Mapping[str, Array]], names: tuple[str, ...]) -> tuple[Rows, Loads | None]:
-    """Split the ``rows`` of a Run (stream, field) into displacement axes and the force axes ``names``."""
     streams = {stream: dict(fields) for stream, fields in rows.items()}
     if not names:
         return streams, None
@@ -141,23 +139,20 @@ class Run:
     metrics: Data = field(default_factory=dict)
     timing: Data = field(default_factory=dict)
     integrator: Data = field(default_factory=dict)
-    """The integrator's own results, nested by name."""
     updating_names: tuple[str, ...] = ()
     updating_time: Array = field(default_factory=lambda: EMPTY)
     updating: Array = field(default_factory=lambda: np.zeros((0, 0)))
     """Quantities of learning copies ``(n, len(updating_names))`` after the samples at ``updating_time``."""
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
-    """Data of the force axes, which the other arrays omit, or None."""
+    """Data of the force axes, which the other arrays omit; None without force axes."""
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Names of the displacement axes: columns of the arrays per sample."""
         return self.scenario.moved_axes
 
     @property
     def outcome(self) -> str:
-        """Outcome of the recording: ``finished``, ``held``, ``tripped`` or another one."""
         return self.information.get("outcome", "unknown")
 
     @property
@@ -168,7 +163,7 @@ class Run:
 
     @property
     def incomplete(self) -> str:
-        """Number and range of the missing samples, as text; empty for a complete recording."""
+        """Text with number and range of the missing samples; empty for a complete recording."""
         numbers = np.flatnonzero(self.missing)
         if not len(numbers):
             return ""
@@ -176,7 +171,7 @@ class Run:
 
     @property
     def in_lockstep(self) -> bool:
-        """True if no clock was used: computing times are then unrelated to a servo period."""
+        """True if the test ran without a clock. Computing times are then unrelated to a servo period."""
         return self.information.get("pace") == LOCKSTEP
 
     @property
@@ -189,14 +184,14 @@ class Run:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a completed test is not valid: ``not valid: 55 % bridged (at most 2 %)``; else empty."""
+        """Reason why a finished test is not valid, or an empty string."""
         return self.late.not_valid(len(self.time) - 1) if self.outcome == "finished" else ""
 
     @property
     def late(self) -> LateData:
         bridged = np.flatnonzero(self.flags & FLAG_BRIDGED)
         late = LateData.of_bridged(bridged, self.scenario.dt, self.scenario.bridge.max_bridge)
-        # other actuator nodes report no timing, versions before 0.10 no gap
+        # actuator nodes of others report no timing; versions before 0.10 report no gap
         return LateData.from_timing({"longest_gap_s": late.gap} | self.timing, late.bridged, late.max_bridge)
 
     @property
@@ -210,33 +205,34 @@ class Run:
         return rates
 
     def arrays(self) -> dict[str, Array]:
-        """Return all histories by name; force axes as ``loads.force``."""
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         loads = {} if self.loads is None else vars(self.loads)
         return arrays | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
 
 
-class _Table:
-    def __init__(self, width: int, begun: Array | None = None) -> None:
-        first = np.zeros((0, width)) if begun is None else begun
-        self._room = len(first) + _ROWS
-        self.values = np.full((self._room, width), np.nan)
-        self.values[: len(first)] = first
+Tables = dict[str, Array]
 
-    def put(self, row: int, values: object) -> None:
-        while row >= self._room:
-            self.values = np.vstack((self.values, np.full_like(self.values, np.nan)))
-            self._room = len(self.values)
-        self.values[row] = values
 
-    def first(self, rows: int) -> Array:
-        table = np.full((rows, self.values.shape[1]), np.nan)
-        table[: len(self.values)] = self.values[:rows]
-        return table
+def _table(width: int, begun: Array | None) -> Array:
+    first = np.zeros((0, width)) if begun is None else begun
+    return np.vstack((first, np.full((_ROWS, width), np.nan)))
+
+
+def _put(tables: Tables, name: str, row: int, values: Any) -> None:
+    table = tables[name]
+    while row >= len(table):
+        table = tables[name] = np.vstack((table, np.full_like(table, np.nan)))
+    table[row] = values
+
+
+def _first(table: Array, rows: int) -> Array:
+    values = np.full((rows, table.shape[1]), np.nan)
+    values[: len(table)] = table[:rows]
+    return values
 
 
 def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the indices of the longest sequence of ``usable`` samples ``(n,)``; analyses do not bridge gaps."""
+    """Return the indices of the longest sequence of ``usable`` samples ``(n,)``. Analyses do not bridge gaps."""
     if not usable.any():
         return np.arange(0)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], usable, [False]))))
@@ -245,10 +241,10 @@ def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fields: Any) -> Run:
-    """Build a Run from the recorded messages: ``rows`` by stream and field, one for each sample or step.
+    """Build a Run from recorded messages: ``rows`` by stream and field, one row for each sample or step.
 
-    Missing samples are NaN. The Run uses these arrays without copying. ``fields`` are its other fields: names,
-    information, metrics, timing.
+    Missing samples are NaN. The Run uses these arrays without a copy. ``fields`` are the other fields of the Run:
+    names, information, metrics, timing.
     """
     rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
@@ -258,10 +254,10 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
     tripped = (flags & FLAG_TRIPPED) > 0
     applied = measured["command"]
     missing = np.isnan(commanded["target"][:, 0])
-    lost = missing & (flags == 0)  # sent, but not recorded
+    lost = missing & (flags == 0)  # a Command was sent, but not recorded
     lost[: np.argmin(np.append(missing, False))] = False
     for wanted in (commanded["target"], commanded["command"]):
-        # a missing command, or one replaced by the safe stop: use the command sent to the rig, never a refused one
+        # use the command sent to the rig if a command is missing, or if the safe stop replaced it
         replaced = np.flatnonzero(np.isnan(wanted[:, 0]) | tripped)
         wanted[replaced] = np.where(np.isnan(applied[replaced]), wanted[replaced], applied[replaced])
     commanded["target"][lost] = np.nan
@@ -325,15 +321,15 @@ class Collector:
         self._whole: Mapping[str, Mapping[str, Array]] | None = None
 
     @cached_property
-    def _tables(self) -> dict[str, dict[str, _Table]]:
+    def _tables(self) -> dict[str, Tables]:
         begun, self._whole = self._whole or {}, None
         return {
-            stream: {name: _Table(width, begun.get(stream, {}).get(name)) for name, width in fields.items()}
+            stream: {name: _table(width, begun.get(stream, {}).get(name)) for name, width in fields.items()}
             for stream, fields in self._wide.items()
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Store the first histories by stream and field (energies in one array), per sample or step."""
+        """Store all histories of the first samples by stream and field, with the energies in one array."""
         target = dict(rows["target"])
         energies = target.pop("energies")
         columns = {name: energies[:, index : index + 1] for index, name in enumerate(ENERGIES)}
@@ -343,42 +339,42 @@ class Collector:
     def target(self, target: Target) -> None:
         step, table = target.step, self._tables["target"]
         self._last_step = max(self._last_step, step)
-        table["displacement"].put(step, target.displacement)
-        table["velocity"].put(step, target.velocity)
-        table["acceleration"].put(step, target.acceleration)
-        table["exact_acceleration"].put(step, target.exact_acceleration)
-        table["external_force"].put(step, target.external_force)
-        table["restoring_force"].put(step, target.restoring_force)
+        _put(table, "displacement", step, target.displacement)
+        _put(table, "velocity", step, target.velocity)
+        _put(table, "acceleration", step, target.acceleration)
+        _put(table, "exact_acceleration", step, target.exact_acceleration)
+        _put(table, "external_force", step, target.external_force)
+        _put(table, "restoring_force", step, target.restoring_force)
         energies = () if math.isnan(target.energies[0]) else ENERGIES
         for name, energy in zip(energies, target.energies, strict=False):
-            table[name].put(step, energy)
+            _put(table, name, step, energy)
 
     def command(self, command: Command) -> None:
         table = self._tables["command"]
-        table["target"].put(command.sample, command.target)
-        table["command"].put(command.sample, command.command)
-        table["flags"].put(command.sample, command.flags)
+        _put(table, "target", command.sample, command.target)
+        _put(table, "command", command.sample, command.command)
+        _put(table, "flags", command.sample, command.flags)
         if self._modes and command.control_mode:
-            table["control_mode"].put(command.sample, list(command.control_mode))
+            _put(table, "control_mode", command.sample, list(command.control_mode))
 
     def measurement(self, measured: Measurement) -> None:
         sample, table = measured.sample, self._tables["measurement"]
         self._last_sample = max(self._last_sample, sample)
-        table["displacement"].put(sample, measured.displacement)
-        table["force"].put(sample, measured.force)
-        table["flags"].put(sample, measured.flags)
+        _put(table, "displacement", sample, measured.displacement)
+        _put(table, "force", sample, measured.force)
+        _put(table, "flags", sample, measured.flags)
         if self._modes and measured.control_mode:
-            table["control_mode"].put(sample, list(measured.control_mode))
+            _put(table, "control_mode", sample, list(measured.control_mode))
         if measured.command.size:
-            table["command"].put(sample, measured.command)
+            _put(table, "command", sample, measured.command)
 
     def truth(self, true: Measurement) -> None:
         table = self._tables["true_state"]
-        table["displacement"].put(true.sample, true.displacement)
-        table["force"].put(true.sample, true.force)
+        _put(table, "displacement", true.sample, true.displacement)
+        _put(table, "force", true.sample, true.force)
 
     def state(self, sample: int, values: Sequence[float]) -> None:
-        self._tables["compensator_state"]["values"].put(sample, values)
+        _put(self._tables["compensator_state"], "values", sample, values)
 
     def updating(self, sample: int, values: Sequence[float]) -> None:
         self._updating.append((sample * self.scenario.dt, *values))
@@ -386,7 +382,7 @@ class Collector:
     def _by_message(self) -> dict[str, dict[str, Array]]:
         return {
             stream: {
-                name: table.first(1 + (self._last_step if stream == "target" else self._last_sample))
+                name: _first(table, 1 + (self._last_step if stream == "target" else self._last_sample))
                 for name, table in fields.items()
             }
             for stream, fields in self._tables.items()
@@ -416,7 +412,7 @@ class Collector:
 
 
 def measurement_of(run: Run, sample: int) -> Measurement:
-    """Return Measurement ``sample`` of a Run; force axes follow the other axes, auxiliary channels are omitted."""
+    """Return Measurement ``sample`` of a Run, without auxiliary channels. Force axes come last."""
     rows = [values[sample] for values in (run.displacement, run.force, run.command)]
     if (loads := run.loads) is not None:
         applied = np.where(np.isnan(loads.held[sample]), loads.command[sample], loads.held[sample])

@@ -36,7 +36,7 @@ class Volume:
 
 
 class RecordingSink:
-    """Sink of the embedded loop; it writes the same messages as nodes, stamped in test time."""
+    """Sink of the embedded loop. It writes the same messages as nodes, stamped in test time."""
 
     def __init__(
         self, writer: Appender, scenario: Scenario, names: Names, namespace: str, information: dict[str, str]
@@ -118,7 +118,7 @@ class RecordingSink:
         ):
             numbers = flatten(data, section)
             if not numbers and node == "integrator":
-                continue  # most streams are empty
+                continue  # most integrators have no results of their own
             values = {
                 "node": node,
                 "sample": outcome.samples,

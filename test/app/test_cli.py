@@ -288,7 +288,7 @@ WRONG: list[tuple[str, str]] = [
     # too large to be
     (
         "duration=86400 servo_rate=40000 substeps=1",
-        "3456000000 samples, 3456000000 steps: .* GiB of memory, must be <= 4 GiB",
+        "3456000000 samples, 3456000000 steps: .* GiB of memory, which must be <= 4 GiB",
     ),
     ("time_ratio=1.25", "time_ratio = 1.25: times substeps = 10 must be whole"),
     ("name=" + "a" * 300, "name = 'a+...: 300 bytes: must be <= 180"),

@@ -251,7 +251,7 @@ def test_the_pulse_goes_on_and_ends_with_its_sensors(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "sub" / "watch.jsonl").read_text().splitlines()]
     assert rows[-1]["event"] == "ended"
     words = rows[-1]["words"]
-    assert mentions(words, "IDLE", "bench") or "silent" in words or "stood still" in words
+    assert mentions(words, "IDLE", "bench") or "silent" in words or "suspended" in words
 
 
 def test_a_record_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_watched_test_goes_by_the_clock() -> None:
         arguments.in_realtime(scenario, "lockstep", watched=True)
 
 
-BUSY = ("silent", "stood still", "runs late")
+BUSY = ("silent", "suspended", "runs late")
 """What a watcher says, and must say, of a machine that keeps one of its processes for longer than it may."""
 
 

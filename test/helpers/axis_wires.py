@@ -13,7 +13,7 @@ from rths_nodes.loop.stages.axis import AxisStage
 
 
 def connected(rig: Scenario, axis: str) -> AxisStage:
-    stage = AxisStage.of(rig, axis)
+    stage = AxisStage(rig, axis)
     stage.connect()
     return stage
 

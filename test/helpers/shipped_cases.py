@@ -10,13 +10,13 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LEARNS = "updating: copies of the specimen learn outside the loop"
 WITHOUT_KERNELS = {
-    "column_under_axial_load": "port: ForceLoopPort is no bare simulator",
+    "column_under_axial_load": "port: ForceLoopPort is not a plain simulator",
     "learning_five_story": LEARNS,
     "learning_five_story at_once": LEARNS,
     "learning_five_story shadow": LEARNS,
-    "tall_frame": "interface: only a part of the model is seen in a Target",
-    "tall_frame craig_bampton": "interface: only a part of the model is seen in a Target",
-    "tall_frame modal": "interface: only a part of the model is seen in a Target",
+    "tall_frame": "interface: a Target contains only a part of the model",
+    "tall_frame craig_bampton": "interface: a Target contains only a part of the model",
+    "tall_frame modal": "interface: a Target contains only a part of the model",
 }
 """Those that have no loop over kernels, with the reason."""
 TRIPPING = ("phillips_spencer_2012 b",)

@@ -11,7 +11,7 @@ import pytest
 
 from rths_nodes.core.samples import FLAG_SATURATED, FLAG_SLIPPED, Command
 from rths_nodes.core.validation import from_data
-from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Axis
 
 DT = 1.0 / 1024.0
 

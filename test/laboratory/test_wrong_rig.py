@@ -32,7 +32,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.laboratory.ports.wrappers import NamedPort
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Axis
 
 DT = 1.0 / 1024.0
 STIFFNESS = 1e6

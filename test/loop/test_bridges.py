@@ -152,7 +152,7 @@ def follow(stage: CommandStage, motion: Any, late: set[int], samples: int = 90) 
 def test_a_bridged_parabola_is_the_parabola(late: set[int]) -> None:
     late = {sample for sample in late if sample % 10 != 0 or sample - 1 in late}
     late -= set(range(38, 41))  # a Target that is here stays here
-    sent, flags = follow(CommandStage.of(Assembly(SLOW)), parabola, late)
+    sent, flags = follow(CommandStage(Assembly(SLOW)), parabola, late)
     np.testing.assert_allclose(sent, [parabola(k * DT)[0] for k in range(1, 91)], rtol=1e-9)
     assert {k + 1 for k, flag in enumerate(flags) if flag & FLAG_BRIDGED} == late
 
@@ -160,7 +160,7 @@ def test_a_bridged_parabola_is_the_parabola(late: set[int]) -> None:
 def test_what_the_ramp_predicts_needs_no_target() -> None:
     """A host that cannot wait goes on without it for six of ten samples, and its Commands are those with it."""
     loaded = override(SLOW, ["ramp={type: predictor_corrector, predicted_share: 0.6}"])
-    patient, hurried = (CommandStage.of(Assembly(loaded)) for _ in range(2))
+    patient, hurried = (CommandStage(Assembly(loaded)) for _ in range(2))
     hurried.assume_realtime()
     for step in range(2):
         for stage in (patient, hurried):
@@ -189,8 +189,8 @@ def test_what_the_ramp_predicts_needs_no_target() -> None:
 def test_a_late_target_makes_no_jump(ramp: str, length: int) -> None:
     """The command's velocity changes no more than the ramp alone changes it, and the motion finds back."""
     loaded = override(SLOW, [f"ramp.type={ramp}"])
-    plain, _ = follow(CommandStage.of(Assembly(loaded)), wave, set())
-    bridged, _ = follow(CommandStage.of(Assembly(loaded)), wave, set(range(31, 31 + length)))
+    plain, _ = follow(CommandStage(Assembly(loaded)), wave, set())
+    bridged, _ = follow(CommandStage(Assembly(loaded)), wave, set(range(31, 31 + length)))
     ripple = np.abs(np.diff(plain, 2)).max()
     assert np.abs(np.diff(bridged, 2)).max() <= 1.5 * ripple
     np.testing.assert_array_equal(bridged[30 + length + 10 :], plain[30 + length + 10 :])
@@ -200,14 +200,14 @@ def test_a_late_target_makes_no_jump(ramp: str, length: int) -> None:
 def test_several_late_targets_are_followed_in_order() -> None:
     """Two Targets that come together: the ramp has its history again."""
     loaded = override(SLOW, ["ramp.type=quadratic", "substeps=4"])
-    plain, _ = follow(CommandStage.of(Assembly(loaded)), wave, set())
-    bridged, flags = follow(CommandStage.of(Assembly(loaded)), wave, set(range(41, 49)))
+    plain, _ = follow(CommandStage(Assembly(loaded)), wave, set())
+    bridged, flags = follow(CommandStage(Assembly(loaded)), wave, set(range(41, 49)))
     assert sum(flag & FLAG_BRIDGED for flag in flags) == 8
     np.testing.assert_array_equal(bridged[58:], plain[58:])
 
 
 def test_a_bridge_is_not_longer_than_it_may_be() -> None:
-    stage = CommandStage.of(Assembly(SINE))
+    stage = CommandStage(Assembly(SINE))
     stage.target(target(0, *wave(0.0)))
     answers = [stage.bridge(measurement(sample)) for sample in range(LONGEST + 2)]
     assert all(answers[:LONGEST])
@@ -216,7 +216,7 @@ def test_a_bridge_is_not_longer_than_it_may_be() -> None:
 
 
 def test_a_bridge_knows_the_end_of_the_test_and_a_trip() -> None:
-    stage = CommandStage.of(Assembly(SINE))
+    stage = CommandStage(Assembly(SINE))
     stage.target(target(0))
     assert stage.bridge(measurement(0, FLAG_TRIPPED)) is None
     assert stage.bridge(measurement(stage.samples)) is None
@@ -224,7 +224,7 @@ def test_a_bridge_knows_the_end_of_the_test_and_a_trip() -> None:
 
 
 def test_a_target_that_comes_twice_is_dropped() -> None:
-    stage = CommandStage.of(Assembly(SINE))
+    stage = CommandStage(Assembly(SINE))
     for step in (0, 1, 1, 0, 2):
         stage.target(target(step))
     assert stage.dropped == 2
@@ -236,7 +236,7 @@ def test_a_target_that_comes_twice_is_dropped() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_target_that_is_no_number_becomes_a_command_that_is_none(field: str, value: float) -> None:
     """Also where the ramp does not look at it."""
-    stage = CommandStage.of(Assembly(override(SLOW, ["ramp.type=linear"])))
+    stage = CommandStage(Assembly(override(SLOW, ["ramp.type=linear"])))
     stage.target(target(0))
     bad = target(1)
     setattr(bad, field, np.array([value]))
@@ -248,7 +248,7 @@ def test_a_target_that_is_no_number_becomes_a_command_that_is_none(field: str, v
 
 def test_adaptation_rests_while_a_target_is_bridged() -> None:
     loaded = files.load("predefined_sine", ["duration=1"])
-    stage = CommandStage.of(Assembly(loaded))
+    stage = CommandStage(Assembly(loaded))
     stage.target(target(0))
     stage.target(target(1))
     stage.next(measurement(0))
@@ -265,7 +265,7 @@ def test_adaptation_rests_while_a_target_is_bridged() -> None:
 
 def rig_of(*overrides: str) -> RigStage:
     scenario = override(SINE, overrides)
-    stage = RigStage.of(scenario, Assembly(scenario).port)
+    stage = RigStage(scenario, Assembly(scenario).port)
     stage.connect()
     stage.machine.to(State.ARMED)
     stage.first()

@@ -185,8 +185,8 @@ def test_a_trip_is_judged_by_the_embedded_loop_from_shortly_before(words: str, d
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        (["port.trigger=true"], "port: something"),
-        (["axes.story_1.output.offset=0.001"], "port: something"),
+        (["port.trigger=true"], "port: the simulated"),
+        (["axes.story_1.output.offset=0.001"], "port: the simulated"),
         (["monitor.tracking_indicator_rate=1"], "monitor.tracking_indicator_rate: "),
         (["axes.story_1.limits.levels.force={maximum: 1e6}"], "limits.levels: "),
     ],

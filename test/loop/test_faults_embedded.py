@@ -122,8 +122,8 @@ def test_every_kind_that_needs_nodes_is_refused_here() -> None:
     ("words", "message"),
     [
         ("delay@9:target,1", ("time", "9 s", "< 1.00586 s")),
-        ("delay@0:measurement,1", ("fault", "delay", "nowhere")),
-        ("slow@0:actuator,1e-3", ("fault", "slow", "nowhere")),
+        ("delay@0:measurement,1", ("fault", "delay", "measurements")),
+        ("slow@0:actuator,1e-3", ("fault", "slow", "measurements")),
         ("nan@0:command,nan,velocity", ("unknown", "command", "velocity", "auxiliary", "target")),
         ("sensor_spike@0:story_2,force,1", ("sensor_spike", "unknown", "story_2", "story_1")),
     ],

@@ -19,7 +19,7 @@ from rths_nodes.loop.indices.tracking import Tracking
 
 def of_axis(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
     rows = [(next(metres), next(metres), next(newtons)) for _ in range(SAMPLES)]
-    return axis.Constants(0.5), tuple(axis.rest(0.0, 0.0, 0.0)), rows
+    return axis.Constants(0.5), axis.anew(0.0, 0.0, 0.0), rows
 
 
 def of_targets(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
@@ -111,9 +111,9 @@ def test_what_is_no_number_stays_in_the_indices() -> None:
 
 
 def test_a_step_leaves_the_state_before_as_it_was() -> None:
-    before = axis.rest(0.1, 0.2, 3.0)
+    before = axis.State(*axis.anew(0.1, 0.2, 3.0))
     after, (indicator, energy) = axis.step(axis.Constants(0.5), before, 0.3, 0.1, 4.0)
-    assert before == axis.rest(0.1, 0.2, 3.0)
+    assert before == axis.State(*axis.anew(0.1, 0.2, 3.0))
     assert (after[4], after[5]) == (indicator, energy)
     again, *_ = axis.step(axis.Constants(0.5), before, 0.3, 0.1, 4.0)
     assert again == after

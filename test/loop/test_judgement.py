@@ -61,7 +61,7 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
         "level_broken_at_rest",
         {V + "force_rate": {"minimum": 1e6}},
         [],
-        "minimum = 1e+06 N/s: must be <= 0: it is zero",
+        "minimum = 1e+06 N/s: must be <= 0: the quantity is zero",
     ),
     (
         "level_broken_without_load",
@@ -96,7 +96,7 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
             "port": {"type": "ros2_control", "joints": ["bench"]},
         },
         ["time_ratio=10"],
-        "the port ros2_control has no heartbeat to drop: it stops as 'stop' does",
+        "the port ros2_control has no heartbeat to drop: without a heartbeat, 'interlock' has the effect of",
     ),
     (
         "error_not_bounded",

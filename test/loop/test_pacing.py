@@ -84,7 +84,7 @@ def hang() -> None:
 def test_a_loop_that_hangs_is_broken_off() -> None:
     if not granted():
         pytest.skip("real-time scheduling is not granted here")
-    with pytest.raises(Starving, match=naming("rest", "1 s")):
+    with pytest.raises(Starving, match=naming("sleep", "1 s")):
         hang()
 
 

@@ -165,7 +165,7 @@ def test_a_pause_that_waits_too_long_says_so() -> None:
 
 def rig_of(*overrides: str) -> RigStage:
     scenario = override(SINE, overrides)
-    stage = RigStage.of(scenario, Assembly(scenario).port)
+    stage = RigStage(scenario, Assembly(scenario).port)
     stage.connect()
     stage.machine.to(State.ARMED)
     stage.first()
@@ -331,7 +331,8 @@ def test_slowed_samples_do_not_adapt() -> None:
             seen.clear()
 
     parts = Assembly(SINE)
-    stage = CommandStage(SINE, parts.ramp, parts.fresh("setup"), Watching(), ())
+    parts.compensator = Watching()
+    stage = CommandStage(parts)
     stage.target(command_target(0))
     stage.target(command_target(1))
     zero = np.zeros(1)

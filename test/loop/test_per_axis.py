@@ -29,11 +29,11 @@ def loaded(*overrides):
 
 def gathered(rig):
     wires = Wires(rig)
-    return RigStage.of(rig, PerAxisPort(tuple(rig.axes), rig.port.transport_samples, wires)), wires
+    return RigStage(rig, PerAxisPort(tuple(rig.axes), rig.port.transport_samples, wires)), wires
 
 
 def whole_rig(rig):
-    return RigStage.of(rig, Assembly(rig).port)
+    return RigStage(rig, Assembly(rig).port)
 
 
 def first(stage):
@@ -344,4 +344,4 @@ def test_an_axis_needs_a_name_that_a_namespace_may_have():
     with pytest.raises(ConfigError, match=naming("axes.2nd", "ASCII")):
         check_layout(named)
     with pytest.raises(ConfigError, match=naming("story_1")):
-        AxisStage.of(rig, "story1")
+        AxisStage(rig, "story1")

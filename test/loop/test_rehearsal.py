@@ -77,7 +77,7 @@ def test_a_linear_test_at_half_the_level_goes_half_as_far() -> None:
 @pytest.mark.parametrize(
     ("change", "level", "words"),
     [
-        ("ground_motion={type: none}", 0.5, ("excites", "test")),
+        ("ground_motion={type: none}", 0.5, ("excitation", "test")),
         ("duration=1", 0.0, ("level", "0", "> 0")),
         ("duration=1", float("nan"), ("level", "nan", "> 0")),
     ],

@@ -225,9 +225,15 @@ def test_axes_fit_by_name_each_to_one(rig: Rig, tmp_path: Path) -> None:
     name = "three_independent_axes"
     for serves, words in (
         ({"a": ["story_1"], "b": ["story_2"]}, r"axes.story_3: no axis of the rig bench"),
-        ({"a": ["story_1", "story_2"], "b": ["story_3"]}, r"axes.story_2: would be the axis a .*, as is story_1"),
-        ({"a": ["story_1"], "b": ["story_2"], "story_3": [], "d": []}, r"has also d, which nothing .* drives"),
-        ({"a": ["story_1"], "b": ["story_1"]}, r"axes: 'story_1' is both a and b; name it once"),
+        (
+            {"a": ["story_1", "story_2"], "b": ["story_3"]},
+            r"axes.story_2: is the axis a of .*, but story_1 already",
+        ),
+        (
+            {"a": ["story_1"], "b": ["story_2"], "story_3": [], "d": []},
+            r"axes: no axis of the scenario uses d of the rig",
+        ),
+        ({"a": ["story_1"], "b": ["story_1"]}, r"axes: 'story_1' is a name of both a and b"),
     ):
         one["axes"] = {key: axis | {"serves": names} for key, names in serves.items()}
         rig().write_text(yaml.safe_dump(one))

@@ -82,7 +82,7 @@ def test_a_measured_force_slows_the_structure_down() -> None:
 
 
 def test_commands_need_the_target_of_their_step() -> None:
-    stage = CommandStage.of(Assembly(PAPER))
+    stage = CommandStage(Assembly(PAPER))
     stage.target(target(0))
     assert stage.ready(0)
     assert not stage.ready(1)
@@ -92,14 +92,14 @@ def test_commands_need_the_target_of_their_step() -> None:
 
 
 def test_a_target_out_of_order_is_refused() -> None:
-    stage = CommandStage.of(Assembly(PAPER))
+    stage = CommandStage(Assembly(PAPER))
     stage.target(target(0))
     with pytest.raises(ValueError, match="Target 2 came where 1 was expected"):
         stage.target(target(2))
 
 
 def test_after_a_trip_there_are_no_commands() -> None:
-    stage = CommandStage.of(Assembly(PAPER))
+    stage = CommandStage(Assembly(PAPER))
     stage.target(target(0))
     stage.target(target(1))
     assert stage.next(measurement(0, flags=FLAG_TRIPPED)) is None
@@ -110,7 +110,7 @@ def test_after_a_trip_there_are_no_commands() -> None:
 
 def test_bridged_samples_do_not_adapt() -> None:
     """A burst of nonsense that is flagged leaves the compensator as it was."""
-    stage = CommandStage.of(Assembly(SINE))
+    stage = CommandStage(Assembly(SINE))
     steps = NumericalStage(Assembly(SINE))
     stage.target(steps.first())
     for sample in range(20):
@@ -127,7 +127,7 @@ def test_bridged_samples_do_not_adapt() -> None:
 @pytest.fixture
 def rig() -> RigStage:
     """A rig at Measurement 0; the stroke is 0.25 m, the velocity 10 m/s."""
-    stage = RigStage.of(SINE, Assembly(SINE).port)
+    stage = RigStage(SINE, Assembly(SINE).port)
     stage.connect()
     stage.machine.to(State.ARMED)
     stage.first()
@@ -184,7 +184,7 @@ def test_a_bad_measurement_trips(
 
 def test_the_tracking_error_trips() -> None:
     limited = override(SINE, ["axes.axis_1.limits.tracking_error=0.01"])
-    rig = RigStage.of(limited, Assembly(limited).port)
+    rig = RigStage(limited, Assembly(limited).port)
     rig.connect()
     rig.machine.to(State.ARMED)
     rig.first()
@@ -274,7 +274,7 @@ def test_a_partial_stop_trips(rig: RigStage, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_port_that_is_no_simulator_is_not_armed(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = RigStage.of(SINE, Assembly(SINE).port)
+    rig = RigStage(SINE, Assembly(SINE).port)
     monkeypatch.setattr(rig.port, "simulated", False)
     with pytest.raises(ConfigError, match=naming("operator", "arm")):
         rig.connect()

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.loop.embedded import Loop, Sink
+from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.warm_up import command_warm_up, step_warm_up
@@ -27,11 +27,11 @@ class Rehearsed(Loop):
         self._codec = assembly.codec()
         self._rehearsals = step_warm_up(assembly), command_warm_up(assembly)
 
-    def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
+    def _answer(self, measured: Measurement) -> Command | None:
         if measured.sample % self.scenario.samples_per_step == 0:
             for rehearse in self._rehearsals:
                 rehearse(self._codec)
-        return super()._answer(measured, sinks)
+        return super()._answer(measured)
 
 
 def numbers(loop: Loop) -> dict[str, bytes]:

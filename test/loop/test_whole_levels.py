@@ -74,10 +74,10 @@ def test_behind_a_port_that_is_no_simulator_a_parameter_at_its_bound_is_held_by_
 def test_the_stage_asks_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = files.load("predefined_sine", ["axes.axis_1.limits.tracking_error=0.05"])
     port = checked_loop(scenario).assembly.port
-    assert RigStage.of(scenario, port).levels is None
+    assert RigStage(scenario, port).levels is None
     monkeypatch.setattr(port, "simulated", False)
     monkeypatch.setattr(port, "armed", True, raising=False)
-    watched = RigStage.of(scenario, port).levels
+    watched = RigStage(scenario, port).levels
     assert watched is not None
     assert set(watched.numbers()[WHOLE_RIG]) == {"bridged_share", "parameter_at_bound"}
 

@@ -105,7 +105,7 @@ def test_the_compensator_is_told() -> None:
 
     assembly = Assembly(loaded)
     vars(assembly)["compensator"] = Told()
-    substructure, commands = NumericalStage(Assembly(loaded)), CommandStage.of(assembly)
+    substructure, commands = NumericalStage(Assembly(loaded)), CommandStage(assembly)
     commands.target(substructure.first())
     flags = []
     for sample in range(loaded.samples + 1):

@@ -221,7 +221,7 @@ def test_a_recording_under_way_can_be_looked_at(tmp_path: Path) -> None:
             seen.append(rths_nodes.read(tmp_path / "run"))
 
     hosts.run("chen_ricles_2010", ["duration=0.2"], record=tmp_path / "run", progress=look)
-    assert mentions(seen[0].notes[0], "recovered", "moment")
+    assert mentions(seen[0].notes[0], "recovered", "now")
     assert rths_nodes.read(tmp_path / "run").outcome == "finished"
 
 

@@ -24,7 +24,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Array
 from rths_nodes.laboratory.actuators.held_plant import transition
 from rths_nodes.laboratory.corrections import low_pass
-from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.butterworth import filtered
 from rths_nodes.recording.run import Run
 

@@ -11,7 +11,7 @@ from rths_nodes.analysis.report.procedure import moment
 from rths_nodes.analysis.units import DASH
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.commissioning import NOT_TRIED, VOID, Commissioning, CommissioningRow
-from rths_nodes.loop.scenario.titles import REAL_RIG
+from rths_nodes.loop.scenario.schema import REAL_RIG
 
 
 def write_sheet(result: Commissioning, path: Path) -> None:

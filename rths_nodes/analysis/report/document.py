@@ -45,8 +45,7 @@ from rths_nodes.core.validation import to_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.procedure_record import ProcedureRecord
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import axis_names, label, rig_kind, simulation
+from rths_nodes.loop.scenario.schema import Scenario, axis_names, label, rig_kind, simulation
 from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run

@@ -22,7 +22,7 @@ from rths_nodes.loop.procedure_record import (
     RungRecord,
 )
 from rths_nodes.loop.procedure_record import verdict as judged
-from rths_nodes.loop.scenario.titles import EMULATED
+from rths_nodes.loop.scenario.schema import EMULATED
 
 NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
 DIRECT = "no procedure: this run was started directly"

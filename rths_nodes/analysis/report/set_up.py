@@ -17,8 +17,7 @@ from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, quantity, rounded
 from rths_nodes.laboratory.calibration import Channel, RigAxis
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario.judgement import Judgement
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import axis_names, simulation
+from rths_nodes.loop.scenario.schema import Scenario, axis_names, simulation
 
 MODES = 8
 """Largest number of listed modes."""

@@ -25,7 +25,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
     Array,
 )
-from rths_nodes.loop.scenario.titles import axis_names
+from rths_nodes.loop.scenario.schema import axis_names
 from rths_nodes.loop.stages.frozen import frozen_notes
 from rths_nodes.loop.supervision.levels import WHOLE_RIG, level_notes
 from rths_nodes.loop.timing import clock_notes, pause_notes

@@ -22,8 +22,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 from rths_nodes.procedure.session import CLEAR
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units, per_column
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.scenario.schema import rig_kind
 from rths_nodes.recording.run import Run
 from rths_nodes.ros import environment
 

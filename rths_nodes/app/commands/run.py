@@ -24,7 +24,7 @@ from rths_nodes.loop.indices.delay import delay_notes
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, COMPOSED, EMBEDDED, EXECUTIVE, OVER_KERNELS
 from rths_nodes.loop.options import options as run_options
-from rths_nodes.loop.scenario import titles
+from rths_nodes.loop.scenario import schema
 from rths_nodes.loop.scenario.updating import learning_notes
 from rths_nodes.loop.stages.frozen import frozen_notes
 from rths_nodes.loop.supervision.corridor import corridor_notes
@@ -151,7 +151,7 @@ def _print(done: hosts.RunResult) -> None:
     colour = "green" if done.ending == "finished" else "red"
     seconds = done.samples * done.scenario.dt
     rig = f" on {done.scenario.rig_file.name}" if done.scenario.rig_file else ""
-    rig += "" if titles.simulation(done.scenario) == titles.SIMULATED else f" ({titles.rig_kind(done.scenario)})"
+    rig += "" if schema.simulation(done.scenario) == schema.SIMULATED else f" ({schema.rig_kind(done.scenario)})"
     how = f"{done.host}, {done.engine}" if done.engine in (*OVER_KERNELS, EXECUTIVE) else done.host
     console.print(
         f"{done.scenario.name}{rig}: [bold {colour}]{done.ending}[/] after {done.samples} samples "

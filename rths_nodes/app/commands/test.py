@@ -23,7 +23,7 @@ from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import NAMESPACE, PACES
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure_record import ANSWERS, FULL, RUNGS, ProcedureRecord, SpecimenRecord
-from rths_nodes.loop.scenario import files, rehearsal, titles
+from rths_nodes.loop.scenario import files, rehearsal, schema
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.rungs import check_second, two_persons
@@ -213,9 +213,9 @@ def _record(scenario: Scenario, answers: Answers, console: Console, planned: tup
         laboratory=head.laboratory if head else "",
         client=scenario.recording.client,
         port=type(scenario.port).type_name,
-        simulated=titles.simulation(scenario),
-        rig_kind=titles.rig_kind(scenario),
-        axis_names=titles.axis_names(scenario),
+        simulated=schema.simulation(scenario),
+        rig_kind=schema.rig_kind(scenario),
+        axis_names=schema.axis_names(scenario),
         operator=operator,
         specimen=SpecimenRecord(specimen),
         started=now(),

@@ -33,7 +33,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.realtime import ABOVE, real_time
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
-from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.scenario.schema import rig_kind
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.watch.watcher import Pulses, Sample, Statement, Watch
 from rths_nodes.ros import environment

@@ -53,9 +53,8 @@ from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits, ReceiverLoa
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.mechanics.axial_load import lengths_of
 
 LOOK_S = 0.05

@@ -42,10 +42,9 @@ from rths_nodes.loop.procedure_record import (
     ProcedureRecord,
     RungRecord,
 )
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.files import with_copied_files
 from rths_nodes.loop.scenario.rehearsal import simulated
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure.machine import ActRefused, Seen
 from rths_nodes.procedure.motions import positioning_velocities

@@ -22,8 +22,7 @@ from rths_nodes.loop.procedure_record import (
     verdict,
 )
 from rths_nodes.loop.scenario import rehearsal
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import axis_names, label, rig_kind
+from rths_nodes.loop.scenario.schema import Scenario, axis_names, label, rig_kind
 from rths_nodes.procedure.session import ACTS
 
 NAMED_BY = 6

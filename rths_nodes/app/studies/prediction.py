@@ -24,9 +24,8 @@ from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.laboratory.force_control import NODES
 from rths_nodes.loop.options import AUTO
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.overrides import Overrides, override, pairs_in, replace
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.recording.run import Run, measurement_of
@@ -64,7 +63,7 @@ def reproduced(run: Run) -> Reproduction:
     """
     assembly = Assembly(run.scenario)
     numerical = NumericalStage(assembly, controlled=False)
-    commands = CommandStage.of(assembly)
+    commands = CommandStage(assembly)
     count = usable(run)
     numerical.open()
     try:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chunks of a loop over kernels: noise as input, histories and indices as output.
-
-A chunk has ``CHUNK`` samples. The memory is bounded unless histories are kept.
+"""Inputs and results of a loop over kernels, in chunks of ``CHUNK`` samples. Memory is bounded unless histories
+are kept.
 """
 
 from __future__ import annotations
@@ -22,18 +21,17 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
-"""Samples per chunk. Twice the chunk of the monitor's delay shortens a run by one twentieth."""
+"""Samples per chunk. A chunk twice as long as the chunk of the monitor's delay shortens a run by 5 %."""
 UNSENT = "inputs", "input_energy"
-"""Columns of a step that are not fields of a Target's history."""
 Rows = dict[str, dict[str, Array]]
-"""Histories by stream and field, with one row for each sample or step, from 0 on. Missing values are NaN."""
+"""Histories by stream and field, with one row for each sample or step from 0 on. Missing values are NaN."""
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples`` of a run, in the order of the text's arguments.
+    """Return the known inputs of the next ``samples``, in the order of the arguments of the text.
 
-    ``forces``: the excitation and, unless live, the external forces. Noise is returned ``in_lists``, which plain
-    Python reads twice as fast, or in arrays for compiled code.
+    ``forces`` are the excitation and, unless the loop is live, the external forces. Noise is returned as a list if
+    ``in_lists``, because plain Python reads lists twice as fast; otherwise as an array for compiled code.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
@@ -43,11 +41,10 @@ def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool
 
 
 def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArray[np.int64], Array]:
-    """Return arrays for samples and steps: sample values, compensator values, marks and step values.
+    """Return sample values, their stride, compensator values, marks and step values, as empty arrays.
 
-    Sample values are stored by columns of the returned length, all other values by rows. Marks are the flags of
-    Command and Measurement. For each law that reports its values only on changes, a mark also holds the row of
-    these values.
+    Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
+    Command and Measurement and, for each law that reports its values only on changes, the row of these values.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -61,9 +58,9 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 
 
 class Histories:
-    """Histories of a run: arrays of one chunk, or of all chunks if ``kept``.
+    """Histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
 
-    ``brief`` histories have only the displacements of Targets, and the compensator's values as reported.
+    ``brief`` histories contain only the displacements of Targets, and the compensator's values as reported.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
@@ -76,10 +73,9 @@ class Histories:
         self._bounds = bounds_of(assembly.compensator)
         rows, _, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
         self._samples = rows.reshape(width(self._columns), -1)
-        """Sample values by columns, of a chunk or, if kept, of the whole test, from sample 0 on."""
+        """Sample values by columns, of a chunk or, if kept, of the test from sample 0 on."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
-        """Targets of a chunk, or of the whole test if kept and not brief. The next Target is one row."""
         if kept:
             self._begin()
         self._steps = 0
@@ -109,7 +105,7 @@ class Histories:
         for name, first in firsts.items():
             if (columns := self._columns[name]).stop > columns.start:
                 self._samples[columns, 0] = first
-        # the monitor and the analysis read columns
+        # by columns, because monitor and analysis read columns
         self._displacement = np.empty((steps, len(p.target.displacement)), order="F")
         self._displacement[0] = p.target.displacement
         self._all_marks: Any = np.zeros((samples, 2), np.uint32)
@@ -123,7 +119,9 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk after ``begin`` up to ``end``; return False if it violates a limit of the monitor."""
+        """Store the chunk after ``begin`` up to ``end``; return False if the chunk violates a limit of the
+        monitor.
+        """
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
         every = self._kept and not self.brief
@@ -147,7 +145,6 @@ class Histories:
         return True
 
     def _repeat(self, table: Array) -> None:
-        """Fill the rows of ``table`` with the compensator's last reported values."""
         kind, count, first = self._parts.kind, table.shape[1], 0
         if not kind.renewed:
             table[:] = self._shown[:count].T
@@ -161,7 +158,6 @@ class Histories:
             first += numbers
 
     def _report(self, count: int) -> None:
-        """Store the compensator's values: for a single law as reported, otherwise for each sample."""
         if self._parts.kind.renewed and laws(self._parts.kind) == 1:
             reported = np.append(0, np.flatnonzero(self._marks[:count, 2]))
             self._reported.append(self._shown[reported])
@@ -176,7 +172,6 @@ class Histories:
             marks[~((low < values) & (values < high)), 0] |= FLAG_AT_BOUND
 
     def _indices(self, begin: int, count: int, energies: Array, states: Data) -> bool:
-        """Update the monitor with a chunk and input ``energies`` of its Targets (J); return False on a breach."""
         monitor, kind = self._parts.monitor.monitor, self._parts.kind
         marks, columns = self._marks, self._columns
         prepared = int(np.count_nonzero(marks[:count, 0] & FLAG_SOFT_START)) if self._before else 0
@@ -202,7 +197,9 @@ class Histories:
         columns = {name: self._column(name)[behind] for name in self._columns}
         p, marks = self._parts, self._all_marks[behind]
         true = "true_" if any(p.kind.sensors) else ""
-        sent = columns["command"]  # without converters: the applied commands, and row 0 from Measurement 0
+        sent = columns[
+            "command"
+        ]  # without converters, these are the applied commands; row 0 is from Measurement 0
         applied = self._arrived(columns["applied" if p.kind.converts else "command"])
         measured = {"displacement": columns["displacement"], "force": columns["force"]}
         return {
@@ -219,12 +216,10 @@ class Histories:
         return np.ascontiguousarray(self._samples[self._columns[name]].T)
 
     def _arrived(self, sent: Array) -> Array:
-        """Return the Commands by the sample of their arrival through hops; before that, the first position."""
         depth = self._scenario.hops.depth
         return np.concatenate([np.repeat(sent[:1], depth, axis=0), sent])[: len(sent)] if depth else sent
 
     def _of_targets(self) -> dict[str, Array]:
-        """Return the histories of the Targets by step, including the external force, which is known beforehand."""
         count = self._steps + 1
         kept = self._targets[: 0 if self.brief else count]
         histories = {name: kept[:, columns] for name, columns in self._of_steps.items() if name not in UNSENT}
@@ -237,7 +232,7 @@ class Histories:
         return histories
 
     def messages(self, last: int) -> Iterator[tuple[str, Any]]:
-        """Yield a sink's methods with their arguments, in order, for all messages up to Measurement ``last``."""
+        """Yield methods of a sink, with arguments, for all messages up to Measurement ``last`` in order."""
         p, rows = self._parts, self.rows(last)
         target, command, measured, true = (
             rows[name] for name in ("target", "command", "measurement", "true_state")
@@ -255,7 +250,9 @@ class Histories:
                 values_by_name = {name: values[targets] for name, values in target.items() if name != "energies"}
                 flags = int(command["flags"][sample + 1, 0]) & ~FLAG_AT_BOUND
                 yield "target", Target(targets, auxiliary=inputs[targets], flags=flags, **values_by_name)
-            if sample < last or last == self._scenario.samples:  # an interrupted test ends before the answer
+            if (
+                sample < last or last == self._scenario.samples
+            ):  # an interrupted test ends before the answer of the compensator
                 yield "state", (sample, shown[sample].tolist())
             if sample == last:
                 return

@@ -24,7 +24,6 @@ _reported: set[str] = set()
 
 
 def loop_over_kernels(loop: Loop, compiled: bool) -> KernelLoop | str:
-    """Return the loop over kernels for the embedded ``loop``, or the reason why there is none."""
     parts = parts_of(loop.assembly)
     if isinstance(parts, str):
         return parts
@@ -40,7 +39,7 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the function of a loop, in C or, with a reason in ``notes``, in plain Python; cached per process."""
+    """Return the function of a loop in C, or in plain Python with the reason in ``notes``. Results are cached."""
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
     values = values_of(_arguments(parts), parts)
     key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))
@@ -58,7 +57,6 @@ def way_of(parts: Parts) -> Way:
 
 
 def values_of(arguments: tuple[object, ...], parts: Parts) -> list[Value]:
-    """Return the arguments of ``run`` for the translator. Most integer constants become part of the text."""
     of_constants = tuple(name not in HANDED for name in parts.constants)
     fixed: tuple[Fixed, ...] = (False, False, of_constants, False, False, False)
     slots, pairs = Slots(), zip(arguments, fixed, strict=True)
@@ -66,7 +64,6 @@ def values_of(arguments: tuple[object, ...], parts: Parts) -> list[Value]:
 
 
 def _compiled(parts: Parts, values: list[Value]) -> Way:
-    """Return the loop in C, from the folder if it is already built. Raises Untranslatable and Unbuilt."""
     tools = toolchain()
     check_elementary(tools)
     call, library = loaded(function_of(parts), values, tools)
@@ -74,7 +71,7 @@ def _compiled(parts: Parts, values: list[Value]) -> Way:
 
 
 TABLES = 4
-"""Position of the first argument of ``run`` whose arrays may have any length: excitation and histories."""
+"""Position of the first argument of ``run`` whose arrays may have any length, such as excitation and histories."""
 
 
 def _arguments(parts: Parts) -> tuple[object, ...]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the loop over kernels for a scenario (kernels, constants, first states), or the reason for none."""
+"""Parts of the loop over kernels for a scenario: kernels, constants and first states, or a reason why they are
+missing.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from rths_nodes.numerical.observation import Observation
 
 
 class Parts(NamedTuple):
-    """A loop over kernels, ready to run once. States are updated in place."""
+    """Parts of a loop over kernels, for one run, which updates the states in place."""
 
     kind: Kind
     kernels: Mapping[str, Function]
@@ -46,12 +48,11 @@ class Parts(NamedTuple):
     chance: object
     """Random numbers of a controller, by step."""
     noise: list[Noise | None]
-    """Sensor noise, by axis."""
     channel_noise: Noise | None
     target: Target
     measured: Measurement
     true: Measurement
-    """Target 0, Measurement 0 and the true state of Measurement 0."""
+    """Target 0, Measurement 0 and the true state at Measurement 0."""
     monitor: MonitorStage
 
     @property
@@ -83,7 +84,6 @@ class _Gathered:
         self._facts: Data = {}
 
     def parts(self) -> Parts:
-        """Return all parts. Raises Resists."""
         self._refuse()
         stage = NumericalStage(self._a)
         target = stage.first()
@@ -98,10 +98,10 @@ class _Gathered:
         ground, chance = self._control()
         for name, kernel in self._kernels.items():
             if held := foreign(kernel):
-                raise Resists(f"{name}: {kernel.__qualname__} holds {held}, which is no arithmetic")
+                raise Resists(f"{name}: {kernel.__qualname__} holds {held}, which is not arithmetic")
         for name, value in (self._constants | self._states).items():
             if not is_plain(value):
-                raise Resists(f"{self._owner(name)}: is computed by an object, not by a kernel")
+                raise Resists(f"{self._owner(name)}: an object computes it, not a kernel")
         streams = self._port.sensors
         noise = [pair.noise if pair.noise.any else None for pair in streams]
         integrator: Any = self._a.integrator
@@ -127,7 +127,6 @@ class _Gathered:
         return Resists(f"{family}.type = {types[family]!r}: has no kernel")
 
     def _owner(self, name: str) -> str:
-        """Return the part of the scenario to which a constant or a state of the loop belongs."""
         group, _, number = name.rpartition("_")
         if group in ("of_actuator", "rig"):
             axis = list(self._scenario.axes)[int(number)]
@@ -138,29 +137,31 @@ class _Gathered:
         s, a = self._scenario, self._a
         port: object = a.port
         if type(port) is not Simulator:
-            raise Resists(f"port: {type(port).__name__} is no bare simulator")
+            raise Resists(f"port: {type(port).__name__} is not a plain simulator")
         if port.parts is None:
-            raise Resists("port: something on the rig is as it should not be, or it has further channels")
+            raise Resists("port: the simulated rig has a fault or further channels")
         self._port = port.parts
         if s.force_axes:
-            raise Resists(f"axes: {', '.join(s.force_axes)}: controlled by force")
+            raise Resists(f"axes: {', '.join(s.force_axes)}: these axes are controlled by force")
         if s.updating is not None:
             raise Resists("updating: copies of the specimen learn outside the loop")
         if s.monitor.corridor is not None:
-            raise Resists("monitor.corridor: is followed sample by sample")
+            raise Resists("monitor.corridor: the corridor is checked sample by sample")
         steep = s.monitor.tracking_indicator_rate, s.monitor.tracking_indicator_rate_over_amplitude
         if any(entry is not None for entry in steep):
-            raise Resists("monitor.tracking_indicator_rate: is judged sample by sample")
+            raise Resists("monitor.tracking_indicator_rate: this rate is checked sample by sample")
         if s.monitor.stuck_displacement is not None or s.monitor.stuck_force is not None:
-            raise Resists("monitor.stuck_displacement, monitor.stuck_force: are judged sample by sample")
+            raise Resists(
+                "monitor.stuck_displacement, monitor.stuck_force: these travels are checked sample by sample"
+            )
         names = a.port.auxiliary_names
         levels = s.levels.in_effect(True, s.servo_rate)
         if LevelWatch.of(s.limits, s.dt, names, None, levels, s.levels.quantities) is not None:
-            raise Resists("limits.levels: are watched sample by sample")
+            raise Resists("limits.levels: levels are checked sample by sample")
         if shown_forces(names, list(s.axes)):
-            raise Resists("port: a second channel shows the force")
+            raise Resists("port: a second channel measures the force")
         if type(a.observation) is not Observation:
-            raise Resists("interface: only a part of the model is seen in a Target")
+            raise Resists("interface: a Target contains only a part of the model")
 
     def _numerical(self, target: Target) -> None:
         solver, scenario = self._a.integrator, self._scenario
@@ -261,11 +262,10 @@ class _Gathered:
         if bound.renewed is not None:
             self._kernels["law_renewed"] = bound.renewed
         if sum(counts) * len(states) != len(self._a.names.state):
-            raise Resists("compensator: does not declare its shown numbers")
+            raise Resists("compensator: it does not declare the numbers that it reports")
         self._facts |= {"coupled_law": bound.coupled, "shown": tuple(counts), "renewed": bound.renewed is not None}
 
     def _rig(self) -> tuple[Measurement, Measurement]:
-        """Add rig, converters, transport and sensors; return Measurement 0 and its true state."""
         rig: Any = self._port.rig
         n, port = len(self._scenario.axes), self._a.port
         coupled = not isinstance(rig, SeparateAxes)
@@ -284,7 +284,9 @@ class _Gathered:
                 self._kernels[f"actuator_{axis}"], self._constants[f"of_actuator_{axis}"] = actuator.step, k
                 self._states[f"rig_{axis}"] = copied(actuator.rest(k))
         inputs = len(port.auxiliary_inputs)
-        transport = self._port.transport + self._scenario.hops.depth  # both delay a Command in the same way
+        transport = (
+            self._port.transport + self._scenario.hops.depth
+        )  # hops and port delay a Command in the same way
         if coupled:
             self._states["inputs"] = np.zeros(inputs)
         if transport:
@@ -300,7 +302,6 @@ class _Gathered:
         return self._sensors(places.tolist(), pushes.tolist(), true)
 
     def _sensors(self, places: list[float], pushes: list[float], true: Array) -> tuple[Measurement, Measurement]:
-        """Draw the noise of Measurement 0 and add all sensors; return Measurement 0 and its true state."""
         moved, forces, flags = [], [], 0
         pairs, auxiliary = self._port.sensors, self._port.auxiliary.noise
         for axis, (pair, x, f) in enumerate(zip(pairs, places, pushes, strict=True)):
@@ -359,7 +360,6 @@ class _Gathered:
         return monitor
 
     def _control(self) -> tuple[object, object]:
-        """Add the controller of the rig's inputs; return ground motion and random numbers by step."""
         controller = self._a.controller
         self._facts["control"] = controller is not None
         if controller is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run of the loop over kernels, and the return to the embedded loop.
 
-The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
-repeats the test from shortly before this sample (a handover) or from the start. Its result is valid: reason, safe
-stop and sample of the trip.
+If a limit is violated, a number is not finite or a part raises an exception, the embedded loop repeats the test,
+either from shortly before this sample (a handover) or from the start. The result of the embedded loop is valid:
+its reason, safe stop and sample of the trip.
 """
 
 from __future__ import annotations
@@ -32,23 +32,22 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
 MANY = 12
-"""Largest number of rows in tuples, which C may copy at each access. A longer table becomes an array."""
+"""Largest number of rows in tuples, which C may copy at each access. Longer tables become arrays."""
 
 
 class Way(NamedTuple):
-    """The function ``run`` of a module of ``text.py``, with remarks. If compiled, it takes arrays, not lists."""
+    """Function ``run`` of a module of ``text.py``. A compiled function takes arrays instead of lists."""
 
     run: Function
     compiled: bool
     notes: tuple[str, ...] = ()
     library: str = ""
-    """SHA-256 of the C library."""
     untranslatable: str = ""
     """Line of a kernel that has no C form, and the reason; otherwise empty."""
 
 
 def function_of(parts: Parts) -> Any:
-    """Return the function ``run`` of a loop, with the kernels as its globals and with its source available."""
+    """Return the function ``run`` of a loop. Its globals are the kernels; tracebacks show its source."""
     text = parts.text
     name = f"<loop {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
@@ -68,7 +67,9 @@ def is_table(value: tuple[object, ...]) -> bool:
 
 
 def in_arrays(value: object, tables: bool = False) -> Any:
-    """Return ``value`` with lists of numbers and ``tables`` as arrays, and other lists as tuples."""
+    """Convert lists of numbers and, with ``tables``, long tables in ``value`` to arrays, and other lists to
+    tuples.
+    """
     if isinstance(value, tuple):
         if tables and is_table(value):
             return np.array(value)
@@ -81,16 +82,15 @@ def in_arrays(value: object, tables: bool = False) -> Any:
 
 
 def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
-    """Return excitation and external forces in the form of the text: one row for few degrees of freedom."""
     external = parts.external.reshape(-1) if parts.kind.dofs <= FEW else parts.external
     return (in_arrays(parts.excitation), external) if compiled else (parts.excitation, external.tolist())
 
 
 class KernelLoop:
-    """The loop of a scenario over its kernels. ``loop``: the embedded loop, not yet run; ``way``: its function.
+    """Loop of a scenario over its kernels. ``loop`` is the embedded loop before its run; ``way`` is the function.
 
     ``by_kernels`` is true once a run has ended, or was interrupted, without the embedded loop. ``brief`` histories
-    serve for indices only.
+    are for indices only.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -107,7 +107,6 @@ class KernelLoop:
 
     @property
     def delays(self) -> list[Delay]:
-        """Delays of the measured displacements, by axis. With ``brief`` histories they keep all targets."""
         return self._parts.monitor.monitor.tracking.delays
 
     def run(
@@ -122,7 +121,7 @@ class KernelLoop:
         takers = [getattr(sink, "whole", None) for sink in sinks]
         result = self._by_kernels(bool(sinks), progress, interrupted)
         if result is None:
-            again = "run again stage by stage, for what the loop over kernels does not report"
+            again = "the test was repeated stage by stage, to report what the loop over kernels does not"
             self.notes = (*self.notes, *([again] if self._way.compiled else []))
             begin = self._repeated([*filter(None, takers)] if all(takers) else [])
             return self._loop.run(sinks, progress, interrupted, begin)
@@ -141,7 +140,7 @@ class KernelLoop:
         return outcome
 
     def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
-        """Repeat the samples before the trip for ``takers``; return ``begin`` for the embedded loop, or None."""
+        """Repeat the samples before the trip for ``takers``. Return ``begin`` of the embedded loop, or None."""
         loop, last = self._loop, handover_sample(self._loop, self._reached)
         if not (takers and last and can_hand_over(loop, self._parts)):
             return None
@@ -167,7 +166,7 @@ class KernelLoop:
         interrupted: Callable[[], bool] | None,
         last: int | None = None,
     ) -> tuple[Outcome, Histories] | None:
-        """Run up to Measurement ``last`` (default: the end). Return None if the embedded loop has to decide."""
+        """Run up to Measurement ``last`` (default: the end). Return None if the embedded loop must decide."""
         parts, samples = self._parts, self.scenario.samples
         histories = Histories(parts, self.assembly, kept, kept and self.brief and last is None)
         for delay in self.delays if histories.brief else ():
@@ -190,7 +189,7 @@ class KernelLoop:
                 try:
                     inputs = given(parts, end - begin, forces, not compiled)
                     stopped, steps, states = run(begin, end, constants, states, inputs, histories.out(begin))
-                except Exception:  # any part can raise; the embedded loop reports the exception
+                except Exception:  # any part can raise; the embedded loop then reports the exception
                     return None
                 self._reached, self._states = max(begin, stopped), dict(zip(names, states, strict=True))
                 if stopped >= 0 or not histories.take(begin, end, steps, self._states):
@@ -207,10 +206,6 @@ class KernelLoop:
         return self._outcome(self._states, min(begin, samples), times), histories
 
     def _outcome(self, states: dict[str, object], samples: int, times: dict[str, object]) -> Outcome:
-        """Return the outcome of a test that has ended, or was interrupted after ``samples``.
-
-        The loop times in ``times`` are means per sample of each chunk.
-        """
         ended = samples == self.scenario.samples
         state, reason = (State.FINISHED, "") if ended else (State.HELD, f"sample {samples}: interrupted")
         metrics = self._parts.monitor.metrics()
@@ -227,7 +222,7 @@ class KernelLoop:
 
 
 def handover_sample(loop: Loop, reached: int) -> int:
-    """Return the sample of the handover, at least two before sample ``reached``, or 0 if none is possible."""
+    """Return the sample of the handover, at least two before ``reached``; 0 if impossible."""
     substeps = loop.scenario.samples_per_step
     sample = (reached - 2) // substeps * substeps
     return sample if sample > (loop.scenario.soft_start_steps + 1) * substeps else 0
@@ -240,7 +235,6 @@ def can_hand_over(loop: Loop, parts: Parts) -> bool:
 
 
 def hand_over(loop: Loop, parts: Parts, states: Data, rows: Rows, sample: int) -> Measurement:
-    """Set the connected stages of ``loop`` to ``sample``, the last of ``rows``; return its Measurement."""
     a, axes, step = loop.assembly, parts.kind.axes, states["step"]
     loop.rig.first(sample, [states[f"sent_{axis}"] for axis in range(axes)])
     windows = [states[f"window_{axis}"][:-1] for axis in range(axes)] if parts.kind.lead else []
@@ -271,7 +265,6 @@ def _resume_commands(loop: Loop, parts: Parts, states: Data) -> None:
 
 
 def _resume_port(port: Any, axes: int, states: Data, sample: int) -> None:
-    """Set rig, sensors and the Commands in transport to ``sample``."""
     rig = port.parts.rig
     if isinstance(rig, SeparateAxes):
         rig.states[:] = map(like, rig.states, _numbered("rig", states))

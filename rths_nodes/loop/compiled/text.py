@@ -3,20 +3,18 @@
 
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
-runs from Measurement ``begin`` to ``end``, one chunk per call. Axes are written out, because C cannot index tuples
-of different types by a variable. The kernels are globals of the module, set by its loader; constants, states and
-known inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample that
-the loop cannot complete, or -1.
+runs one chunk, from Measurement ``begin`` to ``end``. Axes are written out, because C cannot index tuples of
+different types by a variable. The loader sets the kernels as globals of the module. Constants, states and known
+inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample that the
+loop cannot complete, or -1.
 
 A ``live`` loop, for the executive, also has the safe stop. ``given`` ends with ``asked`` (1: brake after the next
-Command, 2: brake at once). ``acted`` (the rig has moved), ``stopping`` and ``resting`` precede the states. Only
-limits are judged, and the end of a sensor's range does not stop the loop.
+Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the
+states. Only limits are judged, and the end of a sensor's range does not stop the loop.
 
-A ``remote`` loop is live without a rig. Its arguments are ``half`` and ``reading``: displacements, forces, applied
-commands and flags of a Measurement. Half 0 uses Measurement 0, half 1 computes Command k + 1, half 2 judges
-Measurement k + 1; ``asked`` 3 then means that the rig has stopped.
-
-:class:`Kind` holds the properties on which the text depends. The stored numbers are located by columns.
+A ``remote`` loop is a live loop without a rig. Its arguments are ``half`` and ``reading``: displacements, forces,
+applied commands and flags of a Measurement. Half 0 uses Measurement 0, half 1 computes Command k + 1, half 2
+judges Measurement k + 1. If ``asked`` is 3, the rig has stopped.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_RESTING, FLAG_SATURATED, 
 
 
 class Kind(NamedTuple):
-    """Properties on which the text depends; ``dofs`` are the degrees of freedom of a Target."""
+    """Properties on which the text depends. ``dofs`` is the number of degrees of freedom in a Target."""
 
     axes: int
     dofs: int
@@ -38,23 +36,21 @@ class Kind(NamedTuple):
     """True if the integrator takes a tuple instead of an array, and returns tuples in C."""
     soft_start: bool
     lead: int
-    """Number of force samples used for the force lead; 0 without lead."""
+    """Number of force samples for the force lead; 0 without a lead."""
     in_time: bool
-    """True if the integrator's velocity is late and is corrected."""
+    """True if the integrator's velocity is late and has to be corrected."""
     ratio: bool
-    """True if the rig is slower than the structure."""
     ramp: str
     still: bool
     """True if the acceleration of a ramp in arrays is a single zero."""
     setup_on_arrays: bool
     coupled_law: bool
     shown: tuple[int, ...]
-    """Count of values per law, for each function that reports values."""
+    """Number of values per law, for each function that reports values."""
     renewed: bool
     together: bool
-    """True if groups of axes stop together."""
     beside: bool
-    """True if other quantities than displacements and forces are limited."""
+    """True if the limits also bound quantities other than displacements and forces."""
     converts: bool
     transport: bool
     coupled_rig: bool
@@ -65,13 +61,11 @@ class Kind(NamedTuple):
     noise: tuple[bool, ...]
     control: bool
     live: bool = False
-    """True for the loop of the executive."""
     remote: bool = False
     """True if the measurements of a live loop are arguments instead of outputs of the rig."""
 
 
 def laws(kind: Kind) -> int:
-    """Return the number of laws: one for all axes, or one per axis."""
     return 1 if kind.coupled_law else kind.axes
 
 
@@ -107,11 +101,10 @@ def width(columns: Mapping[str, slice]) -> int:
 
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
-"""Kinds of ramp: one state per degree of freedom, one state of arrays, no state."""
+"""Kinds of ramp: with one state per degree of freedom, with one state of arrays, or without a state."""
 FEW = 8
-"""Largest number of degrees of freedom, and of force samples of a lead, written out one by one."""
+"""Largest number of degrees of freedom, or of force samples of a lead, written out one by one."""
 QUANTITIES = ("x", "v", "a", "exact", "r")
-"""Quantities of a step: displacement, velocity, predicted acceleration, exact acceleration, restoring force."""
 IN, IN_IN = 4 * " ", 8 * " "
 
 
@@ -124,7 +117,6 @@ def row(pattern: str, count: int) -> str:
 
 
 def text_of(kind: Kind, kernels: Mapping[str, str], constants: Sequence[str], states: Sequence[str]) -> str:
-    """Return the module of a ``kind``. ``kernels``: module of each kernel; ``constants``, ``states``: names."""
     where = "\n".join(f"    {name:16} {place}" for name, place in sorted(kernels.items()))
     live = ["asked"] * kind.live + ["half", "reading"] * kind.remote
     noise = ["noise", *["channel_noise"] * kind.channel_noise, *live]
@@ -166,7 +158,6 @@ def _sample(kind: Kind) -> list[str]:
 
 
 def _halves(kind: Kind, driven: list[str], judged: list[str]) -> list[str]:
-    """Return one sample with measurements as arguments: Measurement 0, Command k + 1, Measurement k + 1."""
     n = kind.axes
     kept = f"{each('before_#', n)} = {each('sent_#', n)}"
     names = [f"{name}_{axis}" for name in "mfu" for axis in range(n)]
@@ -193,7 +184,7 @@ def _begin_stop(kind: Kind) -> list[str]:
 
 
 def _braked(kind: Kind) -> list[str]:
-    """Return the command of the safe stop, which is also its target. The inputs of the rig are zero."""
+    """Return the command of the safe stop, which is also the target. The inputs of the rig are zero."""
     n, lines = kind.axes, ["stop_done += 1.0"]
     lines.append(f"{each('p_#', n)} = {each('stop_command(stop, #, stop_done)', n)}")
     lines.append(f"{each('c_#', n)} = {each('p_#', n)}")
@@ -205,12 +196,11 @@ def _indented(lines: Iterable[str], by: str) -> list[str]:
 
 
 def _stop(condition: str) -> list[str]:
-    """Return lines that end the chunk if ``condition`` holds. The caller decides how to continue."""
+    """Return lines that end the chunk if ``condition`` holds. The caller of the loop decides how to continue."""
     return [f"if {condition}:", f"{IN}stopped = sample", f"{IN}break"]
 
 
 def _target(kind: Kind) -> list[str]:
-    """Measurement i n -> Target i + 1."""
     n = kind.axes
     lines = ["# Measurement k -> Target, where a step begins"]
     if kind.lead:
@@ -267,14 +257,12 @@ def _solve(kind: Kind) -> list[str]:
 
 
 def _lead(kind: Kind) -> str:
-    """Return the predicted change of an axis force from its last samples: the product ``dot``."""
     if kind.lead > FEW:
         return "dot(slope, window_#)"
     return f"({' + '.join(['0.0', *(f'slope[{at}] * window_#[{at}]' for at in range(kind.lead))])})"
 
 
 def _shared_out(kind: Kind) -> list[str]:
-    """Return lines that name the integrator's numbers, if they are few, in the time scale of the rig."""
     d, lines = kind.dofs, []
     late = ("v", "ratio"), ("a", "(ratio * ratio)"), ("exact", "(ratio * ratio)")
     if d > FEW:
@@ -293,7 +281,6 @@ def _shared_out(kind: Kind) -> list[str]:
 
 
 def _motion(kind: Kind) -> list[str]:
-    """Return the lines of the Target for the recording and the ramp."""
     columns, d = step_columns(kind), kind.dofs
     at = f"{width(columns)} * made"
     if d > FEW:
@@ -331,7 +318,6 @@ def _motion(kind: Kind) -> list[str]:
 
 
 def _command(kind: Kind) -> list[str]:
-    """Target, Measurement k -> Command k + 1."""
     n, d, lines = kind.axes, kind.dofs, ["# Target, Measurement k -> Command k + 1"]
     names, ramp = ("rx", "rv", "ra"), []
     if kind.ramp == APART:
@@ -382,10 +368,9 @@ def _shown(kind: Kind) -> list[str]:
 
 
 def _checked(kind: Kind) -> list[str]:
-    """Check the limits of Command k + 1."""
     n, lines = kind.axes, ["# limits of the Command"]
     targets, commands, sent = row("c_#", n), row("p_#", n), row("sent_#", n)
-    if kind.live:  # a refusal needs it for its reason
+    if kind.live:  # the reason of a refusal contains the command
         lines.append(_record_command(kind))
     lines += _stop(f"broken_alone(moves, {targets}, {commands}, {sent}) >= 0")
     if kind.together:
@@ -396,7 +381,6 @@ def _checked(kind: Kind) -> list[str]:
 
 
 def _rig(kind: Kind) -> list[str]:
-    """Command k + 1 -> rig, unless refused."""
     n, lines = kind.axes, ["# Command k + 1 -> rig -> Measurement k + 1"]
     if kind.live:
         lines.append(f"{each('before_#', n)} = {each('sent_#', n)}")
@@ -449,12 +433,11 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
 
 
 def _doubted(kind: Kind, condition: str) -> list[str]:
-    """Return lines for a converter or a sensor at the end of its range: only a live loop continues."""
+    """Return lines for a converter or sensor at the end of its range. Only a live loop continues."""
     return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 
 def _judged(kind: Kind) -> list[str]:
-    """Check the limits of Measurement k + 1, and compute the indices."""
     n = kind.axes
     moved, forces, lines = row("m_#", n), row("f_#", n), []
     values = f"({each('m_#', n)}, {each('f_#', n)})"

@@ -36,7 +36,7 @@ from rths_nodes.loop.executive.messages import LAST, REFUSED, Messages, RowLayou
 from rths_nodes.loop.executive.parts import live_parts
 from rths_nodes.loop.indices.late_periods import LateData
 from rths_nodes.loop.options import EXECUTIVE
-from rths_nodes.loop.realtime import PRIORITY
+from rths_nodes.loop.realtime import PRIORITY, not_locked, not_scheduled
 from rths_nodes.loop.supervision.safe_stop import braking_time
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import timing
@@ -343,9 +343,9 @@ class ExecutiveLoop:
 def refusals(control: Control) -> Iterator[str]:
     """Yield a note for each request that the system refused."""
     if control.no_lock:
-        yield f"memory is not locked ({os.strerror(control.no_lock)}): a page fault can make a tick late"
+        yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:
-        yield f"SCHED_FIFO refused ({os.strerror(control.no_priority)}): expect more late ticks; see `ulimit -r`"
+        yield not_scheduled(os.strerror(control.no_priority))
     if control.period and len(os.sched_getaffinity(0)) == 1:
         yield "executive and Python share one processor: at a high servo rate the ring of rows may become full"
 

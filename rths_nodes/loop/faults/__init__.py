@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injected faults: their kinds, and their effect on a host's streams."""
+"""Injected faults: their kinds, and their effect on the streams of a host."""

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference host with faults: the same order, but Targets and Commands may be late or lost.
+"""Reference host with faults. The order is the same, but Targets and Commands can be late or lost.
 
-Targets and Commands pass through a stream with faults. The compensator bridges a missing Target, the rig a missing
-Command. Sensor faults change the measurement.
+The compensator bridges a missing Target, the rig a missing Command. Sensor faults change the measurement.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ class FaultyLoop(Loop):
         self.put_in(faults)
 
     def put_in(self, faults: Sequence[Fault]) -> None:
-        """Replace the faults from the next sample on. No effect of the earlier faults is pending."""
         scenario, codec = self.scenario, self.assembly.codec()
         check(faults, scenario, "embedded", "lockstep", recorded=False)
         rate, seed = scenario.servo_rate, scenario.seed
@@ -64,12 +62,12 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """Return True: Commands beyond a limit are not created, and stream faults are invisible to other nodes."""
+        """Return True: Commands beyond a limit are not created, and nodes do not see faults of a stream."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         made, measured = command, self._tick(command)
-        while measured is None:  # a late Command may arrive in a pause, or an operator holds the test
+        while measured is None:  # a late Command can arrive during a pause, or an operator holds the test
             self._await_operator()
             command = None if made is not None else self._command(before)
             made, measured = command or made, self._tick(command)
@@ -81,7 +79,7 @@ class FaultyLoop(Loop):
             self._commands.put(now, _copied(command))
         self._arrived += self._commands.take(now)
         in_time = self._due.kept()
-        while in_time is None and self._arrived:  # like a node: the next Command waits for the next turn
+        while in_time is None and self._arrived:  # as in a node, the next Command waits for the next tick
             in_time = self._due.arrived(self._arrived.popleft())
         return rig.tick(in_time, late=in_time is None)
 
@@ -98,7 +96,7 @@ def _corrupter(
     def corrupt(sample: S, random: np.random.Generator) -> S | None:
         try:
             return unpack(flip_bit(pack(sample, 0), random))[0]
-        except ValueError:  # unreadable: dropped, as in a node
+        except ValueError:  # an unreadable message is dropped, as in a node
             return None
 
     return corrupt

@@ -2,8 +2,8 @@
 """Injected faults, parsed from ``--fault KIND@TIME[:ARGUMENTS]`` (table: doc/faults.md).
 
 Streams: target (integrator to compensator), command (compensator to actuator), measurement (actuator to both).
-``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies them
-to nodes: a process is killed or suspended; in the host composed, a node is no longer scheduled.
+``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies faults
+to nodes: it kills or suspends a process, or stops scheduling a node of the host composed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _count() -> Field:
 
 
 def _every() -> Field:
-    return integer("length of the pattern that is repeated, messages; once if left out", default=None, at_least=1)
+    return integer("length of the repeated pattern, messages; left out: no repetition", default=None, at_least=1)
 
 
 @params
@@ -96,7 +96,7 @@ class NotANumber(OfMessages):
 @params
 class Slow(Fault):
     node: str = text("affected node", choices=NODES)
-    seconds: float = number("additional time of an answer", "s", more_than=0.0, at_most=60.0)
+    seconds: float = number("additional time per answer", "s", more_than=0.0, at_most=60.0)
     count: int = integer("number of answers", default=1, at_least=1)
 
 
@@ -104,7 +104,7 @@ class Slow(Fault):
 class SensorStuck(Fault):
     axis: str = text("axis of the sensor")
     channel: str = text("affected quantity", choices=CHANNELS)
-    seconds: float | None = number("duration; to the end if left out", "s", None, more_than=0.0)
+    seconds: float | None = number("duration; left out: to the end of the test", "s", None, more_than=0.0)
 
 
 @params
@@ -162,7 +162,7 @@ POISONED = {
     "command": ("command", "target", "auxiliary"),
     "measurement": ("displacement", "force", "auxiliary"),
 }
-"""Fields that may be set to a value that is not finite; the default is first."""
+"""Fields that a fault can set to a value that is not finite, by stream; the default is first."""
 
 
 def kind_of(fault: Fault) -> str:
@@ -191,9 +191,9 @@ def check(faults: Iterable[Fault], scenario: Scenario, host: str, pace: str, rec
             _check_embedded(kind, fault, scenario)
             continue
         if pace == "lockstep" and isinstance(fault, NEED_REAL_TIME):
-            raise ConfigError(f"{kind}: in lockstep the nodes wait for late messages; take realtime")
+            raise ConfigError(f"{kind}: in lockstep the nodes wait for late messages; use the pace realtime")
         if node_of(fault) == "recorder" and not recorded:
-            raise ConfigError(f"{kind}: there is no recorder; record the test")
+            raise ConfigError(f"{kind}: the test has no recorder; record the test")
 
 
 def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
@@ -205,7 +205,7 @@ def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
     if isinstance(fault, (Hydraulics, Interlock)) and not scenario.port.can_be_switched:
         kind_of_port = type(scenario.port).type_name
         raise ConfigError(
-            f"{kind}: port.type = {kind_of_port!r}: pressure and interlock of its rig cannot be switched here; "
+            f"{kind}: port.type = {kind_of_port!r}: this port cannot switch pressure and interlock; "
             "use the port simulator"
         )
     if isinstance(fault, OF_AXIS) and fault.axis not in scenario.axes:
@@ -214,20 +214,18 @@ def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
 
 def _check_embedded(kind: str, fault: Fault, scenario: Scenario) -> None:
     if isinstance(fault, NEED_NODES):
-        raise ConfigError(f"{kind}: needs nodes; the host embedded has none, composed and processes have")
+        raise ConfigError(f"{kind}: the host embedded has no nodes; use composed or processes")
     if stream_of(fault) == "measurement" and not isinstance(fault, NotANumber):
-        raise ConfigError(
-            f"{kind}: measurements go nowhere in the host embedded; take target, command or a sensor"
-        )
+        raise ConfigError(f"{kind}: the host embedded sends no measurements; use target, command or a sensor")
     if stream_of(fault) == "target" and scenario.hops.depth and scenario.bridge.pauses:
         raise ConfigError(
-            f"{kind}: needs nodes where hops.depth > 0 and the rig pauses: in the host embedded no Measurement "
-            "waits for its Target while Commands are under way; composed and processes have nodes"
+            f"{kind}: with hops.depth > 0 and a rig that pauses, no Measurement of the host embedded waits "
+            "for its "
+            "Target; use composed or processes"
         )
 
 
 def parse(text: str) -> Fault:
-    """Parse ``KIND@TIME[:ARGUMENTS]`` into a class of KINDS. Raises ConfigError."""
     head, _, arguments = text.partition(":")
     kind, sign, time = head.partition("@")
     if not sign:
@@ -238,7 +236,7 @@ def parse(text: str) -> Fault:
     fields = {row.name: row.kind for row in table(cls)}
     values = [time, *(arguments.split(",") if arguments else ())]
     if len(values) > len(fields):
-        arguments_known = ", ".join(list(fields)[1:]) or "nothing"
+        arguments_known = ", ".join(list(fields)[1:]) or "no arguments"
         raise ConfigError(f"fault {text!r}: too many arguments; {kind}@TIME takes {arguments_known}")
     pairs = zip(fields.items(), values, strict=False)
     try:

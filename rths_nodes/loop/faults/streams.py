@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults on message streams and sensors, for all hosts.
-
-A :class:`FaultyStream` delays, repeats, changes or drops messages, by sample number and seed, without a clock. A
-:class:`FaultyPort` wraps a port and makes its sensors fail.
-"""
+"""Faults of message streams and sensors, for all hosts; they depend on sample number and seed, not on a clock."""
 
 from __future__ import annotations
 
@@ -45,11 +41,10 @@ S = TypeVar("S", Target, Command, Measurement)
 
 
 Passage = Callable[[T], list[tuple[T, int]]]
-"""One fault on a stream: message -> resulting messages, in order, each with its delay in samples."""
+"""One fault of a stream: function from a message to the resulting messages, in order, with delays in samples."""
 
 
 def _hits(count: int, every: int | None) -> Callable[[], bool]:
-    """Return a function that is true for the first ``count`` calls, or for ``count`` calls of each ``every``."""
     numbers = itertools.count()
 
     def hits() -> bool:
@@ -82,10 +77,10 @@ def _edited(hits: Callable[[], bool], edit: Callable[[T], T | None]) -> Passage[
 
 
 class FaultyStream(Generic[T]):
-    """Stream with faults; ``T`` is bytes or a sample type.
+    """Stream ``name`` with faults; ``T`` is bytes or a sample type. Faults of other streams are ignored.
 
-    ``corrupt(message, random)`` flips a bit and may return None if the message becomes unreadable.
-    ``poison(message, value, field)`` inserts a value that is not finite. Faults of other streams are ignored.
+    ``corrupt(message, random)`` flips a bit. It returns None if the message becomes unreadable.
+    ``poison(message, value, field)`` inserts a value that is not finite.
     """
 
     def __init__(
@@ -156,8 +151,6 @@ def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
 
 
 class FaultyPort(PortBefore):
-    """Wraps ``port``: its sensors can fail, and its rig can be switched off."""
-
     def __init__(self, port: Port, faults: Iterable[Fault], axes: Sequence[str], rate: float) -> None:
         super().__init__(port)
         self._rate = rate

@@ -2,10 +2,10 @@
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample.
 
 Values are relative to the first sample, so that an offset costs no digits. The cross-spectra of the chunks
-(overlap-save) are summed, and one inverse transform gives the products at all lags. Means and variances of the
+(overlap-save) are summed; one inverse transform then gives the products at all lags. Means and variances of the
 targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is bounded,
-and the result does not depend on when samples arrive. A drift costs digits: 1 mm of motion after a drift of 100 mm
-leaves 8 digits.
+and the result does not depend on when samples arrive. A drift costs digits: 8 digits are left for a motion of
+1 mm after a drift of 100 mm.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from rths_nodes.core.samples import Array
 
 CHUNK = 4096
 BATCH = 8
-"""Complete chunks processed together; their transforms share the preparation."""
 FAST = 256
-"""Factor of the length of a chunk's transforms. 5120 values take 0.8 of the time of 5000."""
+"""Factor of the length of a chunk's transform. A transform of 5120 values takes 0.8 of the time of 5000 values."""
 SMOOTH = 2310**40
-"""Multiple of all lengths without a prime factor above 11; transforms of these lengths are fast."""
+"""Multiple of all lengths without a prime factor above 11. Transforms of these lengths are fast."""
 ROUNDING = 1e-12
-"""Relative variance of the target below which the variance is rounding."""
+"""Relative variance of the target below which the variance counts as rounding."""
 
 
 class Sums(NamedTuple):
-    """Sums over ``samples`` measurements and targets (m) and over their squares (m^2), and the cross-spectrum."""
+    """Sums of ``samples`` measurements and targets (m) and of their squares (m^2), and the cross-spectrum."""
 
     samples: int
     measured: float
@@ -48,14 +47,15 @@ class Sums(NamedTuple):
         return Sums(*map(operator.add, self, other))
 
     def products(self, count: int) -> Array:
-        """Return the sums of products with the targets at the first ``count`` lags, m^2, largest lag first."""
+        """Return the sums of products with the targets at the first ``count`` lags (m^2), largest lag first."""
         return np.fft.irfft(self.spectrum)[:count]
 
     @np.errstate(all="ignore")
     def peak(self, first: Array, last: Array) -> float:
         """Return the lag of the largest Pearson coefficient, refined by a parabola; NaN if undefined.
 
-        ``first`` and ``last``: the first ``n_lags - 1`` targets of the test, m, and those after the summed range.
+        ``first`` and ``last`` (m) are the first ``n_lags - 1`` targets of the test, and as many after the summed
+        range.
         """
         n, before, after = self.samples, np.square(first), np.square(last)
         targets = np.cumsum(np.append(self.target, last - first))
@@ -76,12 +76,12 @@ class Sums(NamedTuple):
 
 
 class Delay:
-    """Delay of one axis: lag that maximises the correlation, with a parabola through the peak.
+    """Delay of one axis: the lag with the largest correlation, refined by a parabola through the peak.
 
-    J1 of Wang et al. (TADC), in samples; positive if the measured displacement is late. Lags up to ``longest``
-    samples of either sign. Pearson's coefficient at each lag uses the same samples of the measurement, so that
-    neither drift nor the ends of the record shift the peak. A correlation that still rises at the longest lag has
-    no peak and gives no delay.
+    This is J1 of Wang et al. (TADC), in samples; positive if the measured displacement is late. Lags up to
+    ``longest`` samples of either sign are tried. Pearson's coefficient at each lag uses the same samples of the
+    measurement, so that neither drift nor the ends of the record shift the peak. A correlation that still rises at
+    the longest lag has no peak and yields no delay.
 
     Complete chunks are processed ``BATCH`` at a time. With ``spread``, each chunk is processed at once in two
     parts, one per call of :meth:`work`.
@@ -92,21 +92,17 @@ class Delay:
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
         self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
-        """Sums over all measurements except the first and last ``longest``, until more samples are added."""
+        """Sums over all measurements except the first and last ``longest``; None after samples have been added."""
         self._kept: list[_Chunks] | None = None
-        """Complete chunks, if stored for :meth:`again`."""
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
-        """Unprocessed targets and measurements relative to their first values, then room for more samples."""
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
-        """First targets of the test, set when they are processed."""
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of samples, and number at which they are processed, at first the end of a shorter chunk."""
+        """Number of samples, and number at which they are processed: at first the end of a shorter chunk."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
     def extend(self, target: Array, measured: Array) -> None:
-        """Add samples of target and measurement, each ``(n,)`` m."""
         done, self._total = 0, None
         while done < len(target):
             self._start = self._start or (float(target[0]), float(measured[0]))
@@ -127,7 +123,7 @@ class Delay:
         return self._kept is not None
 
     def again(self, measured: Array) -> Delay:
-        """Return the delay of another measurement ``(n,)`` m; all targets must be stored (:meth:`keep`)."""
+        """Return the delay of another measurement ``(n,)`` m. All targets must be stored (:meth:`keep`)."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self._kept or ():
@@ -151,7 +147,7 @@ class Delay:
             self._sums, self._chunks = reduce(Sums.plus, sums, self._sums), None
 
     def samples(self) -> float:
-        """Return the delay in samples; NaN without motion, without a peak, or for a short test."""
+        """Return the delay in samples; NaN without motion, without a peak, or if the test is too short."""
         total = self.total()
         if total is None:
             return math.nan
@@ -159,9 +155,10 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements except the first and last ``longest``; None for a short test.
+        """Return the sums over all measurements except the first and last ``longest``; None if the test is too
+        short.
 
-        Values are relative to the first target and measurement. The sums contain the first targets.
+        Values are relative to the first target and measurement. The sums include the first targets.
         """
         self._work_off()
         total, ready = self._sums, self._count - self._beside
@@ -194,7 +191,6 @@ class Delay:
             self._work_off()
 
     def _ready(self, first: int, last: int) -> _Chunks | None:
-        """Return measurements with their targets: number j + longest belongs to targets j to j + 2 longest."""
         if last == first:
             return None
         n = min(last - first, CHUNK)
@@ -204,14 +200,15 @@ class Delay:
 
 
 class _Chunks:
-    """Measurements ``(chunks, n)`` m and targets ``(chunks, n + n_lags - 1)`` m; ``size`` of their transforms."""
+    """Measurements ``(chunks, n)`` m and targets ``(chunks, n + n_lags - 1)`` m. ``size``: length of the
+    transforms.
+    """
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
         self._targets, self.measured, self._size = targets, measured, size
         self._transformed = False
 
     def work(self) -> list[Sums] | None:
-        """Transform the targets in the first call; return the sums in the second call."""
         if self._transformed:
             return self.sums(self.measured)
         self.transform()
@@ -225,7 +222,6 @@ class _Chunks:
 
     @np.errstate(all="ignore")
     def sums(self, measured: Array) -> list[Sums]:
-        """Return the sums of each chunk for these measurements."""
         spectrum = np.fft.rfft(measured, self._size)
         np.conjugate(spectrum, out=spectrum)
         np.multiply(self._spectrum, spectrum, out=spectrum)
@@ -244,31 +240,33 @@ def fast_length(length: int, step: int) -> int:
     return length
 
 
-def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, last: int | None = None) -> Array:
-    """Return J1: the :class:`Delay` of the samples ``first`` to ``last``, inclusive; by default of all samples.
+def delay_samples(target: Array, measured: Array, longest: int) -> Array:
+    """Return J1, the :class:`Delay` of each axis, ``(n_axes,)`` samples, positive if the measurement is late.
 
-    ``target`` and ``measured`` ``(n, n_axes)`` m; result ``(n_axes,)`` samples, positive for a late measurement.
-    NaN without motion, for a window up to twice ``longest``, or for a longer delay.
+    ``target`` and ``measured`` are ``(n, n_axes)`` m. The result is NaN without motion, for a window up to twice
+    ``longest``, or for a longer delay.
     """
-    window = slice(first, None if last is None else last + 1)
     delays = []
-    for axis in range(target.shape[1]):
+    for values, moved in zip(target.T, measured.T, strict=True):
         delay = Delay(longest)
-        delay.extend(target[window, axis], measured[window, axis])
+        delay.extend(values, moved)
         delays.append(delay.samples())
     return np.array(delays)
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for every moving axis without delay or relative error. ``longest``: ``longest_delay`` (s)."""
+    """Return a note for every moving axis without a delay or a relative error. ``longest`` is ``longest_delay``
+    (s).
+    """
     still = [
-        f"{name}: no error relative to the target, which has hardly moved"
+        f"{name}: the error relative to the target is undefined, because the target has hardly moved"
         for name, row in axes.items()
         if math.isnan(row["error_norm_percent"]) and row["max_error_m"] > 0.0
     ]
     return still + [
-        f"{name}: no delay within {1e3 * longest:g} ms (monitor.longest_delay) makes target and measurement most "
-        "alike: it is longer, or the test shorter than twice that"
+        f"{name}: the delay exceeds {1e3 * longest:g} ms (monitor.longest_delay), or the test is shorter than "
+        "twice "
+        "this time"
         for name, row in axes.items()
         if math.isnan(row["delay_s"]) and not math.isnan(row["max_error_percent"])
     ]

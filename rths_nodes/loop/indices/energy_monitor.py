@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid simulation energy monitor: energy of the tracking error divided by the input energy."""
+"""Hybrid simulation energy monitor: the energy of the tracking error divided by the input energy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rths_nodes.core.arithmetic import INF, NAN
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
-"""Largest number of Targets computed one by one; arrays are faster for more Targets."""
+"""Largest number of Targets for computing one by one; arrays are faster for more Targets."""
 
 
 class State(NamedTuple):
     """Input energy (J), and lists by degree of freedom: x'', x' (m), F' (N), largest and smallest x (m).
 
-    A dash denotes the previous step. All values except the energy are updated in place.
+    A dash denotes the previous step. The lists are updated in place.
     """
 
     energy: float
@@ -49,7 +49,7 @@ def start(state: State, displacement: Sequence[float]) -> State:
 def step(
     constants: tuple[()], state: State, displacement: Sequence[float], external: Sequence[float]
 ) -> tuple[State, float]:
-    """Advance by a Target; return state and input energy, J.
+    """Advance by a Target; return the state and the input energy (J).
 
     The energy increases by (F + F') / 2 (x' - x'') over all degrees of freedom, with displacement x (m) and
     external force F (N). Target i contains the displacement of step i and the force of step i - 1.
@@ -70,22 +70,20 @@ def step(
 
 
 def larger(a: float, b: float) -> float:
-    """Return the larger number; NaN is larger than any number."""
+    """Return the larger number. NaN counts as larger than any number."""
     return a if not a <= b and b == b else b
 
 
 def percent(error: float, scale: float) -> float:
-    """Return an energy error (J) over ``scale`` (J), %; NaN if the scale is zero."""
     return 100.0 * error / scale if scale else NAN
 
 
 class EnergyMonitor:
-    """HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and extremes of the Targets.
+    """HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extremes of the Targets.
 
-    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids. It is positive if the
+    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids. HSEM is positive if the
     actuator lags and adds energy to the structure. The running form adds ``reference`` (J), e.g. the strain energy
-    at first yield, to the denominator, because the input energy is near zero at first. The monitor also has the
-    largest and smallest displacements of the ``n_dof`` degrees of freedom in the Targets.
+    at first yield, to the denominator, because the input energy is near zero at first.
 
     Targets are queued until results are needed. Computed together, they take a tenth of the time.
     """
@@ -96,14 +94,13 @@ class EnergyMonitor:
         self._state = rest(n_dof)
         self._begun = False
         self._after = array("q")
-        """Last sample at which a queued Target does not count yet."""
         self._displacement, self._external, self._told = array("d"), array("d"), array("d")
 
     def target(self, target: Target, after: int) -> None:
-        """Queue Target i, which counts for samples after ``after``.
+        """Queue Target i, which counts for samples later than ``after``.
 
-        The Target contains the external force of step i - 1, or the input energy up to that step. Work counts from
-        the end of a soft start.
+        The Target contains the external force of step i - 1, or the input energy up to that step. Work is counted
+        from the end of a soft start.
         """
         displacement = target.displacement.tolist()
         if not self._begun or target.flags & FLAG_SOFT_START:
@@ -116,7 +113,7 @@ class EnergyMonitor:
         self._told.append(math.nan if target.energies is NO_ENERGIES else target.energies.item(0))
 
     def start(self, displacement: list[float]) -> None:
-        """Begin the motion at ``displacement`` ``(n_dof,)`` m, by default the first Target's displacement."""
+        """Begin the motion at ``displacement`` ``(n_dof,)`` m. Otherwise the motion begins at the first Target."""
         self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:
@@ -127,7 +124,7 @@ class EnergyMonitor:
             self.over(*(np.frombuffer(buffer).reshape(count, -1) for buffer in (x, f, elastic)))
 
     def over(self, displacement: Array, external: Array, elastic: Array) -> Array:
-        """Compute Targets together: ``(n, n_dof)`` m, N and ``(n, 1)`` J. Return input energies ``(n,)`` J."""
+        """Process Targets ``(n, n_dof)`` m, N and ``(n, 1)`` J together; return input energies ``(n,)`` J."""
         if len(elastic) > FEW and np.isnan(elastic).all():
             return self._count(displacement, external)
         if len(elastic) and not self._begun:
@@ -135,14 +132,13 @@ class EnergyMonitor:
         energies = []
         for x, f, energy in zip(displacement.tolist(), external.tolist(), elastic.ravel().tolist(), strict=True):
             self._state, counted = step((), self._state, x, f)
-            if energy == energy:  # given for a model whose messages are incomplete
+            if energy == energy:  # known only for a model whose messages are incomplete
                 counted, self._state = energy, State(energy, *self._state[1:])
             energies.append(counted)
         return np.array(energies)
 
     @np.errstate(invalid="ignore", over="ignore")
     def _count(self, displacement: Array, external: Array) -> Array:
-        """Compute :func:`step` in arrays. The same sums from left to right give bit-identical results."""
         if not self._begun:
             self.start(displacement[0].tolist())
         energy, earlier, before, force, highest, lowest = self._state
@@ -163,13 +159,11 @@ class EnergyMonitor:
         return energies
 
     def resume(self, state: State) -> None:
-        """Continue from a ``state`` computed by :func:`step`."""
         energy, *columns = state
         self._begun, self._state = True, State(energy, *(np.array(column).tolist() for column in columns))
 
     @property
     def now(self) -> State:
-        """State after the last Target; displacements ``(n_dof,)`` in m."""
         return State(*self._state)
 
     @property
@@ -185,7 +179,7 @@ class EnergyMonitor:
         return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, residual: Array) -> Array:
-        """Return the running form for energy errors and input energies, each ``(n,)`` J, at the same samples."""
+        """Return the running form for energy errors and input energies ``(n,)`` J at the same samples."""
         scales = np.abs(residual) + self._reference
         percents = np.full(len(errors), math.nan)
         np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)

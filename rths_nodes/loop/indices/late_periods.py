@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Late periods of a test, and its validity by their fraction and longest gap."""
+"""Late periods of a test. Their fraction and the longest gap decide whether the test is valid."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_LATE = 0.02
 
 @dataclass(frozen=True)
 class LateData:
-    """Late periods of a test: samples ``bridged``, and periods ``missed`` by the host's clock.
+    """Late periods: samples ``bridged``, and periods ``missed`` by the host's clock.
 
-    ``gap``: longest time of consecutive late periods, s; ``max_bridge``: its bound, s.
+    ``gap`` is the longest time of consecutive late periods (s), ``max_bridge`` the bound of ``gap`` (s).
     """
 
     bridged: int = 0
@@ -28,12 +28,11 @@ class LateData:
 
     @classmethod
     def from_timing(cls, timing: Data, bridged: int, max_bridge: float) -> LateData:
-        """Return the late periods from the ``timing`` of a run; recordings before version 0.10 have no gap."""
         return cls(bridged, timing.get("missed", 0.0), timing.get("longest_gap_s", 0.0), max_bridge)
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return late periods from the bridged ``samples`` of a test (``dt`` s); missed periods are unknown."""
+        """Return the late periods from the bridged ``samples`` (period ``dt`` s). Missed periods are unknown."""
         count = longest = length = 0
         previous = -1
         for sample in samples:
@@ -43,11 +42,13 @@ class LateData:
 
     @property
     def counts(self) -> str:
-        """Text with the numbers of missed and bridged periods, for a terminal."""
         return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
 
     def not_valid(self, samples: float) -> str:
-        """Return the reason why a test of ``samples`` is not valid, with the bounds; empty for a valid test."""
+        """Return the reason why a test of ``samples`` is not valid, or an empty string.
+
+        The reason contains the bounds: ``not valid: 55 % bridged (at most 2 %)``.
+        """
         late, reasons = self.bridged + self.missed, []
         if late > MOST_LATE * (max(samples, 0) + self.missed):
             share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0
@@ -59,6 +60,6 @@ class LateData:
         return f"not valid: {'; '.join(reasons)}" if reasons else ""
 
     def ending(self, outcome: str, samples: float) -> str:
-        """Return ``outcome``, or why the test is not valid: ``not valid: 55 % bridged (at most 2 %)``."""
+        """Return ``outcome``, or the reason why the test is not valid (see :meth:`not_valid`)."""
         reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
         return reason or outcome

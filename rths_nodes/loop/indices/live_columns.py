@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for displays: columns of 10 ms with first, lowest, highest and last value."""
+"""Curves of a test for displays. Each column of 10 ms has the first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -23,27 +23,25 @@ PER_CURVE = 4
 
 
 def units(of_force: bool) -> tuple[str, ...]:
-    """Return the units of :data:`OF_AXIS`; an axis ``of_force`` has targets and errors in N."""
+    """Return the units of :data:`OF_AXIS`. Targets and errors of an axis ``of_force`` are in N."""
     aim = "N" if of_force else "m"
     return aim, aim, "m", "N", aim, "" if of_force else "m^2"
 
 
 def curve_names(axes: Sequence[str]) -> list[str]:
-    """Return the names of the curves, ``story_1/target``, in the order of the columns."""
     return [f"{axis}/{name}" for name in OF_AXIS for axis in axes]
 
 
 def curve_units(axes: Mapping[str, Limits]) -> list[str]:
-    """Return the units of the curves in the order of :func:`curve_names`."""
     return [units(limits.of_force)[index] for index in range(len(OF_AXIS)) for limits in axes.values()]
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Yield curve, name and bound of each limit of a single curve; rates and levels are excluded."""
+    """Yield curve, name and bound of each limit that belongs to a single curve; rates and levels are excluded."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
-        for kind in ("tracking_error", "force_error"):  # an axis has only one of them
+        for kind in ("tracking_error", "force_error"):  # an axis has only one of these limits
             if (bound := getattr(limits, kind)) is not None:
                 yield f"{name}/error", kind, bound
 
@@ -53,7 +51,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collects samples in columns of round(0.01 x servo rate) from sample 0. A column without samples is NaN."""
+    """Collector of samples, from sample 0 on, in columns of round(0.01 x servo rate). Empty columns are NaN."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)
@@ -63,7 +61,6 @@ class LiveColumns:
         self._nothing = [np.nan] * n_axes
         self._next = 0
         self._first = 0
-        """Number of the first sample not taken yet, at which a column begins."""
 
     def add(
         self,
@@ -75,9 +72,9 @@ class LiveColumns:
         aimed: Sequence[float],
         indicator: Sequence[float],
     ) -> None:
-        """Add a sample by axis: target, command, measured displacement, force.
+        """Add a sample with values by axis. Commands are in the unit of the target.
 
-        ``aimed`` is compared with the target: the displacement, or the force of a force axis; NaN for none.
+        ``aimed`` is compared with the target: the displacement or, for a force axis, the force; NaN if unknown.
         """
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
@@ -87,12 +84,13 @@ class LiveColumns:
         self._next = sample + 1
 
     def newest(self) -> list[list[float]]:
-        """Return the last sample by axis: target, command, measured, force, error and tracking indicator."""
         row, n = self._rows[-self._width :].tolist() or self._nothing * len(OF_AXIS), len(self._nothing)
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return first sample and new complete columns ``(columns, curves, 4)``; with ``rest``, all columns."""
+        """Return the first sample and new complete columns ``(columns, curves, 4)``. With ``rest``, return all
+        columns.
+        """
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
         complete = len(rows) if rest else len(rows) // per * per
@@ -104,13 +102,15 @@ class LiveColumns:
 
 
 def columns_of(rows: Array, per: int) -> Array:
-    """Return columns ``(columns, curves, 4)``, each from ``per`` rows ``(n, curves)``; the last may be short."""
+    """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``. The last may be
+    short.
+    """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     return envelopes(padded.reshape(-1, per, rows.shape[1]))
 
 
 def envelopes(samples: Array) -> Array:
-    """Return first, lowest, highest and last value per column: ``(columns, samples, curves)`` -> ``(.., 4)``."""
+    """Return first, lowest, highest and last value ``(columns, curves, 4)`` of ``(columns, samples, curves)``."""
     columns, per, width = samples.shape
     curves = np.empty((columns, width, PER_CURVE))
     if not columns:
@@ -124,25 +124,22 @@ def envelopes(samples: Array) -> Array:
 
 
 LONGEST_S, MOST = 60.0, 20
-"""Duration of a guided motion, and number of motions, that are stored until :meth:`MotionCurves.take`."""
+"""Duration of a guided motion (s), and number of motions, that are stored until :meth:`MotionCurves.take`."""
 Drawn = tuple[int, int, int, Array]
-"""Number of a motion (from 1), samples per column, first sample, columns ``(columns, curves, 4)``."""
+"""Number of a motion (from 1), samples per column, first sample, and columns ``(columns, curves, 4)``."""
 
 
 @dataclass
 class _Motion:
-    """A motion from sample ``first`` up to, excluding, sample ``next``."""
-
     number: int
     first: int
     next: int
     columns: LiveColumns
     seen: int = -1
-    """Value of ``next`` at the last call of ``take``."""
 
 
 class MotionCurves:
-    """Curves of successive motions at ``servo_rate`` Hz, thread-safe. ``loaded``: true for axes in force mode."""
+    """Curves of successive motions at ``servo_rate`` Hz, thread-safe. ``loaded``: true for force axes."""
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate
@@ -151,7 +148,6 @@ class MotionCurves:
         self._number = 0
 
     def add(self, measured: Measurement, command: Array) -> None:
-        """Add a sample and the ``command`` ``(n_axes,)`` m or N that caused it."""
         with self._lock:
             motion = self._motion_of(measured.sample)
             moved, force, modes = measured.displacement.tolist(), measured.force.tolist(), measured.control_mode
@@ -175,7 +171,7 @@ class MotionCurves:
         return last
 
     def take(self) -> list[Drawn]:
-        """Return the columns since the last call; a motion without new samples has ended."""
+        """Return the columns since the last call. A motion without new samples has ended."""
         columns = []
         with self._lock:
             for motion in list(self._motions):

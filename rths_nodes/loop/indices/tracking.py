@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indices of a test, for monitor and analysis, with ``delay.py``: control error, tracking indicator, work.
+"""Tracking indices for monitor and analysis (with ``delay.py``): control error, tracking indicator and work.
 
 Eq. (15)          sums of (c - m)^2 and c^2, with target c and measured displacement m, m
 Eqs. (8) to (9b)  TI = (A - TA) / 2, where A gains (c + c') (m - m') / 2 and TA gains (m + m') (c - c') / 2, m^2
@@ -7,11 +7,10 @@ Fig. 11           W gains (f + f') / 2 ((m - m') - (c - c')), with measured forc
                   energies of structure and specimen, J
 
 From Chen & Ricles 2010; a dash denotes the previous sample. Maxima and sums keep a NaN. The largest values are
-stored as squares: the root of a square is exactly the absolute value of the number.
+stored as squares, because the root of a square is exactly the absolute value of the number.
 
-A test computes the indices sample by sample, in order, in plain floats. The result does not depend on arrival
-times or host, and the memory does not grow with the test. The analysis computes the same indices in arrays, up to
-rounding.
+A test computes the indices sample by sample in plain floats, so that results do not depend on arrival times or
+host, and memory does not grow. The analysis computes the same indices in arrays, up to rounding.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.delay import CHUNK, Delay, fast_length
 
 PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_percent"}
-"""Names of the same indices in Wang et al. (TADC) and here."""
+"""Names of the indices of Wang et al. (TADC) in this package."""
 
 MOST = 10.0
-"""Ratio of error to target beyond which a relative error is meaningless, because the target has hardly moved."""
+"""Ratio of error to target above which a relative error is meaningless, because the target has hardly moved."""
 FEI_POWER = 2.0
-"""Exponent l of the frequency evaluation index: frequencies are weighted by the target's power."""
+"""Exponent l of the frequency evaluation index. Frequencies are weighted by the target's power."""
 
 
 class FrequencyEvaluation(NamedTuple):
@@ -47,15 +46,15 @@ class FrequencyEvaluation(NamedTuple):
 def frequency_evaluation(
     target: Array, measured: Array, dt: float, power: float = FEI_POWER
 ) -> FrequencyEvaluation:
-    """Frequency evaluation index of histories ``(n, n_axes)`` (Guo, Chen, Xu & Sanchez 2014).
+    """Return the frequency evaluation index of histories ``(n, n_axes)`` (Guo, Chen, Xu & Sanchez 2014).
 
-    FEI = sum_j (Y_j / X_j) |X_j|^l / sum_j |X_j|^l,     f_eq = sum_j f_j |X_j|^l / sum_j |X_j|^l
-    A = |FEI|,     d = -arg(FEI) / (2 pi f_eq)
+    FEI = sum_j (Y_j / X_j) |X_j|^l / sum_j |X_j|^l, f_eq = sum_j f_j |X_j|^l / sum_j |X_j|^l A = |FEI|, d =
+    -arg(FEI) / (2 pi f_eq)
 
-    X and Y are the one-sided spectra of target and measurement without their means (an offset is neither amplitude
-    nor delay). The last samples after a :func:`fast_length` are omitted: 0.4 % of 168675. The result is NaN if the
-    target does not move. A constant delay over a wide band rotates the terms of the sum, so that A is slightly
-    below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
+    X and Y are the one-sided spectra of target and measurement without their means, because an offset is neither
+    amplitude nor delay. Samples after a :func:`fast_length` are omitted, such as 0.4 % of 168675. The result is
+    NaN if the target does not move. A constant delay over a wide band rotates the terms of the sum, so that A is
+    slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
@@ -66,7 +65,7 @@ def frequency_evaluation(
     frequencies = np.arange(1, x.shape[1] + 1) / (length * dt)
     total = shares.sum(axis=1)
     moved = np.where(total > 0.0, total, math.nan)
-    index = (y * x.conj()).sum(axis=1) / moved  # without BLAS, whose rounding depends on its threads
+    index = (y * x.conj()).sum(axis=1) / moved  # not BLAS, because its rounding depends on the number of threads
     equivalent = (shares * frequencies).sum(axis=1) / moved
     return FrequencyEvaluation(np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent)
 
@@ -78,7 +77,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Squared largest error and target; sums of squares, TI (m^2), W (J); previous c, m (m), f (N)."""
+    """Squared largest error and target, sums of squares, TI (m^2), W (J); previous c, m (m), f (N)."""
 
     largest_error: float
     largest_target: float
@@ -91,13 +90,8 @@ class State(NamedTuple):
     force: float
 
 
-def rest(target: float, measured: float, force: float) -> State:
-    """Return the state before the first sample: displacements at rest (m) and ``force`` (N)."""
-    return State(*anew(target, measured, force))
-
-
 def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
-    """Return the state of an axis' indices at their first sample."""
+    """Return the state of the indices of an axis at their first sample."""
     return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
 
 
@@ -124,10 +118,11 @@ def step(
 
 
 class Watch(NamedTuple):
-    """Callbacks. ``judge`` is called for each sample whose energy error exceeds ``within`` (J) or is not finite.
+    """Callbacks of a monitor.
 
-    Its arguments are measured displacement (m), force (N), and the sum of the tracking indicators (m^2), which is
-    finite if all are finite. ``on_chunk`` is called after the last sample of each chunk.
+    ``judge(measured, force, total)`` is called for each sample whose energy error exceeds ``within`` (J) or is not
+    finite. Its arguments are in m and N; ``total`` (m^2) is the sum of the tracking indicators, which is finite if
+    all are finite. ``on_chunk`` is called after the last sample of each chunk.
     """
 
     within: float
@@ -141,13 +136,12 @@ NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
 class Tracking:
     """Tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
 
-    The error c - m has a maximum, a maximum relative to the largest target (J3) and a relative RMS norm (J2 of
-    Wang et al., TADC; Chen & Ricles 2010, Eq. 15). TI = (A - TA) / 2 of the synchronisation plot (Mercan 2007;
-    Chen & Ricles 2010, Eqs. 8-9b), m^2. A positive slope means that the actuator lags. For a sine of amplitude X
-    and lag phi, TI grows by pi X^2 sin(phi) per period. For the delay, ``longest`` and ``spread`` see
-    :class:`Delay`.
+    J3 is the largest error relative to the largest target, J2 the relative RMS error (Wang et al., TADC; Chen &
+    Ricles 2010, Eq. 15). TI = (A - TA) / 2 (m^2) is derived from the synchronisation plot (Mercan 2007; Chen &
+    Ricles 2010, Eqs. 8-9b). TI rises if the actuator lags: by pi X^2 sin(phi) per period for a sine of amplitude X
+    and lag phi. ``longest`` and ``spread`` are arguments of :class:`Delay`.
 
-    ``scale`` ``(n_axes,)``: energy of the structure divided by the energy of a scale specimen; by default 1.
+    ``scale`` ``(n_axes,)`` is the energy of the structure divided by the energy of a scale specimen; default 1.
     """
 
     def __init__(
@@ -162,10 +156,11 @@ class Tracking:
         self.start(*([0.0] * n_axes for _ in range(3)))
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Reset all indices at the position ``(n_axes,)`` m and N; by default zero."""
-        self._states = [rest(*row) for row in zip(target, measured, force, strict=True)]
+        """Reset all indices; the motion begins at these positions and forces ``(n_axes,)`` m and N."""
+        self._states = [State(*anew(*row)) for row in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
-        """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J. A lag adds energy and makes it positive."""
+        """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J. A lag adds energy, so that the value is
+        positive."""
         if self._left < CHUNK or any(delay.began for delay in self.delays):
             self._new_delays()
 
@@ -176,11 +171,9 @@ class Tracking:
 
     def _new_samples(self) -> None:
         self._targets, self._measured = array("d"), array("d")
-        """Samples not yet passed to the delays, axis by axis."""
         self._add_target, self._add_measured = self._targets.fromlist, self._measured.fromlist
 
     def step(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Advance by a sample; the lists have one value (m or N) per axis."""
         self.sample = sample
         self._add_target(target)
         self._add_measured(measured)
@@ -199,14 +192,14 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with ``states`` computed by :func:`step` from histories ``(n, n_axes)`` m."""
+        """Continue after ``sample`` with the ``states`` of :func:`step` for histories ``(n, n_axes)`` m."""
         self._take(sample, states)
         self._follow(target, measured)
 
     def _take(self, sample: int, states: Sequence[State]) -> None:
         self.sample, self._states = sample, list(states)
         self.energy_error = 0.0
-        for state in self._now:
+        for state in self.states:
             self.energy_error += state.energy
 
     def _follow(self, target: Array, measured: Array) -> None:
@@ -219,13 +212,9 @@ class Tracking:
     def constants(self) -> list[Constants]:
         return [constants for _, constants in self._constants]
 
-    @property
-    def states(self) -> list[State]:
-        return self._now
-
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance indices and delays; return indicators and energy error after each sample."""
+        """Advance indices and delays; return the indicators and the energy error after each sample."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)
@@ -236,7 +225,7 @@ class Tracking:
         """Advance all indices except the delays by samples ``(n, n_axes)`` m and N.
 
         Return the changes of indicators and energy error at each sample. The formulas of :func:`step` are applied
-        to arrays. :meth:`step` sums in order, so the results differ by rounding.
+        to arrays; the results differ by rounding, because :meth:`step` sums in order.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
@@ -267,28 +256,26 @@ class Tracking:
         self._new_samples()
 
     @property
-    def _now(self) -> list[State]:
+    def states(self) -> list[State]:
         return [State(*state) for state in self._states]
 
     @property
     def control_error(self) -> list[float]:
         """Target minus measured displacement, m."""
-        return [state.target - state.measured for state in self._now]
+        return [state.target - state.measured for state in self.states]
 
     @property
     def maximum(self) -> list[float]:
-        """Largest errors, m."""
-        return [math.sqrt(state.largest_error) for state in self._now]
+        return [math.sqrt(state.largest_error) for state in self.states]
 
     @property
     def reach(self) -> list[float]:
-        """Largest targets, m."""
-        return [math.sqrt(state.largest_target) for state in self._now]
+        return [math.sqrt(state.largest_target) for state in self.states]
 
     @property
     def indicator(self) -> list[float]:
         """TI, m^2."""
-        return [state.indicator for state in self._now]
+        return [state.indicator for state in self.states]
 
     @property
     def percent(self) -> list[float]:
@@ -298,10 +285,9 @@ class Tracking:
     @property
     def norm_percent(self) -> list[float]:
         """J2 = 100 sqrt(sum (c - m)^2 / sum c^2), Eq. (15); NaN if the target hardly moved."""
-        return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self._now]
+        return [100.0 * math.sqrt(ratio(state.errors, state.targets, MOST**2)) for state in self.states]
 
     def indices(self, axes: Sequence[str], dt: float) -> dict[str, dict[str, float]]:
-        """Return the indices by axis and name; undefined indices are NaN."""
         self._hand_on()
         columns = {
             "max_error_m": self.maximum,
@@ -319,5 +305,5 @@ def max_of(start: float, values: Array) -> float:
 
 
 def ratio(a: float, b: float, most: float) -> float:
-    """Return ``a`` over ``b``, both non-negative; NaN if undefined or greater than ``most``."""
+    """Return ``a`` divided by ``b``, both non-negative; NaN if undefined or greater than ``most``."""
     return a / b if b > 0.0 and a <= most * b else math.nan

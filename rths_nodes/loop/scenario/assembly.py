@@ -40,24 +40,24 @@ from rths_nodes.numerical.structures.linear_force import is_linear
 MOST = 4 << 30
 """Largest memory of a test, bytes. A day at 1024 Hz in steps of ten samples takes 3 GiB."""
 PER_SAMPLE = 3
-"""Numbers stored per sample: timed durations and their evaluation."""
+"""Number of values stored per sample: timed durations and their evaluation."""
 PER_STEP = 8
-"""Numbers stored per step: time, ground motion and intermediate results."""
+"""Number of values stored per step: time, ground motion and intermediate results."""
 PER_DEGREE = 2
-"""Numbers stored per step and degree of freedom: external force and a copy."""
+"""Number of values stored per step and degree of freedom: external force and a copy."""
 PER_REMEMBERED = 8
-"""Size of a remembered sample of a component, in numbers, because Python objects are large."""
+"""Memory of a sample that a component remembers, in values. Python objects are large."""
 NUMBER = 8
-"""Size of a number, bytes."""
 FEW = 8
-"""Largest number of degrees of freedom for computing the external force by columns, in a seventh of the time."""
+"""Largest number of degrees of freedom for which the external force is computed by columns, in a seventh of the
+time."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
     remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
-    _refuse_beyond(scenario, NUMBER * numbers, "excitation, timing and what components remember")
+    _refuse_beyond(scenario, NUMBER * numbers, "excitation, timing and the memory of components")
 
 
 def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
@@ -67,8 +67,8 @@ def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
 def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
     if needed > MOST:
         raise ConfigError(
-            f"duration * servo_rate = {scenario.samples} samples, {scenario.steps} steps: {noun} take "
-            f"{size_of(needed)} of memory, must be <= {size_of(MOST)}"
+            f"duration * servo_rate = {scenario.samples} samples, {scenario.steps} steps: {noun} need "
+            f"{size_of(needed)} of memory, which must be <= {size_of(MOST)}"
         )
 
 
@@ -80,19 +80,17 @@ class Names:
     """
 
     interface: tuple[str, ...]
-    """Degrees of freedom that the setup transforms into axes."""
+    """Degrees of freedom that the setup transforms to axes."""
     observed: tuple[str, ...]
-    """Degrees of freedom in a Target: interface and further observed degrees of freedom."""
+    """Degrees of freedom in a Target: the interface, then further observed degrees of freedom."""
     model: tuple[str, ...]
-    """Degrees of freedom of the numerical substructure; without a structure, axes and observed degrees."""
+    """Degrees of freedom of the numerical substructure. Without a structure: axes and observed degrees of freedom.
+    """
     axes: tuple[str, ...]
-    """All axes; force axes come last."""
     state: tuple[str, ...]
-    """Internal quantities of the compensator, with axis names: ``axes.story_1.alpha``."""
+    """Internal quantities of the compensator, with the names of axes, such as ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
-    """Measured auxiliary channels, with units."""
     inputs: tuple[str, ...]
-    """Auxiliary channels of a Command, with units."""
     updating: tuple[str, ...] = ()
     """Quantities of learning copies of the specimen, with units."""
 
@@ -117,9 +115,9 @@ class Names:
 class Assembly:
     """Components of a scenario, each built once, on first use, and shared.
 
-    Components have state, so an assembly serves one run. :meth:`fresh` and :meth:`twin` build independent
-    instances. ``port``, kept open by a procedure, replaces the scenario's port. Raises ConfigError for a component
-    that cannot be built.
+    Components have state, so that an assembly is for one run. :meth:`fresh` and :meth:`twin` build independent
+    instances. ``port``, which a procedure keeps open, replaces the port of the scenario. Raises ConfigError if a
+    component cannot be built.
     """
 
     def __init__(self, scenario: Scenario, port: Port | None = None) -> None:
@@ -132,21 +130,23 @@ class Assembly:
         """Return an assembly of independent instances, without ground motion unless ``loaded``.
 
         Names, ground motion and a linear structure are immutable and shared. Raises ConfigError for a component
-        with ``external = True`` (a socket, a process, a rig), which exists only once.
+        with ``external = True`` (a socket, a process, a rig), because it exists only once.
         """
         twin = Assembly(self.scenario)
         twin._first, twin._loaded = self, loaded
         return twin
 
     def fresh(self, name: str) -> Any:
-        """Build an independent ``name`` with all its parts, e.g. ``fresh("setup")``. Raises like :meth:`twin`."""
+        """Build an independent ``name`` with all its parts, e.g. ``fresh("setup")``. Raises errors like
+        :meth:`twin`.
+        """
         return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
         cls = registry.class_of(family, params)
         if self._first is not None and cls.external:
             raise ConfigError(
-                f"{family}.type = {type_of(params)!r}: is outside of this process, there is only one of it"
+                f"{family}.type = {type_of(params)!r}: this component is outside this process and exists only once"
             )
         if self._first is None:
             self.scenario.check_fit(family, self._parts)
@@ -161,7 +161,7 @@ class Assembly:
         params = self.scenario.structure
         first = None if self._first is None else self._first.full_structure
         if first is not None and is_linear(first):
-            return first  # stateless, and slow to read and check again
+            return first  # a linear structure has no state, and is slow to read and check again
         return None if params is None else self._build("structure", params)
 
     @cached_property
@@ -170,14 +170,14 @@ class Assembly:
         if params is None:
             return full
         if full is None or not self.scenario.interface:
-            raise ConfigError("reduction: needs a structure, and interface, the degrees of freedom under test")
+            raise ConfigError("reduction: needs a structure and interface, the degrees of freedom under test")
         if self._first is not None:
             return self._first.structure
         return reduced_structure(self.scenario, self._build("reduction", params), full)
 
     @cached_property
     def ground_acceleration(self) -> Array:
-        """Ground acceleration at every step of the test, without the soft start: ``(steps + 1,)`` m/s^2."""
+        """Ground acceleration ``(steps + 1,)`` m/s^2 at every step of the test, without the soft start."""
         if self._first is not None:
             acceleration = self._first.ground_acceleration
             return acceleration if self._loaded else np.zeros_like(acceleration)
@@ -190,16 +190,15 @@ class Assembly:
 
     @cached_property
     def external_force(self) -> Array:
-        """Force of the ground motion on the numerical substructure at every step of the test: -M 1 a_g.
+        """Force -M 1 a_g of the ground motion on the numerical substructure, ``(steps + 1, n_dof)`` N.
 
-        ``(steps + 1, n_dof)`` N, with M of the whole structure unless the structure defines another load; zero
-        without a structure. Sparse structures get a :class:`GroundForce`, computed step by step.
+        M is the mass of both substructures, unless the structure defines another load. The force is zero without a
+        structure. A sparse structure gets a :class:`GroundForce`, which is computed step by step.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)
 
     @property
     def force_on_whole(self) -> Array:
-        """Same as :attr:`external_force`, for both substructures together."""
         return self._ground_force(None if self.structure is None else combined_load(self.structure))
 
     def _ground_force(self, pattern: Array | None) -> Array:
@@ -230,7 +229,7 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the integrator's velocity is late; determined without a slow build of the integrator."""
+        """True if the integrator's velocity is late. The integrator, which can be slow to build, is not built."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
@@ -251,7 +250,9 @@ class Assembly:
 
     @cached_property
     def setup(self) -> Setup:
-        """Transformation of degrees of freedom to axes; one per stage, because it may use its last solution."""
+        """Transformation from degrees of freedom to axes. Each stage needs its own, because a setup may use its
+        last solution.
+        """
         scenario = self.scenario
         n_dof = self.observation.n_interface
         built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.moved_axes))
@@ -263,7 +264,9 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all axes. If its model excludes the transport, the transport is added to its ``lead``."""
+        """Compensator of all axes. If the model of the compensator excludes the transport, ``lead`` includes the
+        transport.
+        """
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
@@ -278,7 +281,9 @@ class Assembly:
         inputs = registry.class_of("semi_active", params).inputs
         if inputs != self.names.inputs:
             has = ", ".join(self.names.inputs) or "none"
-            raise ConfigError(f"semi_active: controls {', '.join(inputs)}; auxiliary inputs of the rig: {has}")
+            raise ConfigError(
+                f"semi_active: controls {', '.join(inputs)}, but the auxiliary inputs of the rig are {has}"
+            )
         built: SemiActive = self._build(
             "semi_active", params, self.structure, self.scenario.step, self.names.auxiliary
         )
@@ -286,7 +291,7 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """Port to the rig, or to a simulator. Errors of a port from another package include its name."""
+        """Port to the rig or to a simulator. Errors of ports from other packages include the port's name."""
         if self._handed is not None:
             return self._handed
         scenario, rig = self.scenario, None
@@ -297,7 +302,7 @@ class Assembly:
             scenario.check_fit("axes", self._parts)
         name = type(params).type_name
         built_in = name in registry.built_in("port")
-        # a simulator replaces the rig of the file; its numbers are in SI units and axis coordinates
+        # a simulator replaces the rig of the file; the simulator uses SI units and axis coordinates
         real = scenario.rig_file is not None and not params.builds_axes
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
@@ -328,7 +333,7 @@ class Assembly:
         if self._first is not None:
             return self._first.names
         model, axes, scenario = self._model, tuple(self.scenario.axes), self.scenario
-        seen = self.observation  # refuses degrees of freedom that do not fit into messages
+        seen = self.observation  # raises ConfigError if the degrees of freedom do not fit into messages
         interface = scenario.interface or model[: seen.n_interface]
         port = self.port
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
@@ -345,7 +350,7 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup for small motion around the start."""
+    """Return T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup for small motion from the start."""
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))
@@ -356,7 +361,6 @@ def transformation(assembly: Assembly) -> tuple[Array, Array]:
 
 
 def places(key: str, names: tuple[str, ...], structure: Structure) -> list[int]:
-    """Return the indices of the degrees of freedom ``names`` of section ``key``. Raises ConfigError."""
     numbers = {name: number for number, name in enumerate(structure.names)}
     for name in names:
         if name not in numbers:
@@ -375,7 +379,7 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
     """Return the observation of ``model``: the structure ``full``, its reduction, or None without a structure.
 
     Raises ConfigError for unknown names, for tested degrees of freedom outside the interface, and for a model that
-    does not fit into a Target.
+    is too large for a Target.
     """
     most = bound_of("Target", "displacement")
     if full is None and not scenario.interface:
@@ -388,11 +392,11 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
         if len(names) > most:
             raise ConfigError(
                 f"interface: missing: the structure has {len(names)} degrees of freedom, a Target at most {most}; "
-                f"name the degrees of freedom that the setup turns into axes, e.g. {names[-1]}"
+                f"name the degrees of freedom that the setup transforms to axes, e.g. {names[-1]}"
             )
         return Observation(len(names))
     if full is None:
-        raise ConfigError("interface: must be left out where there is no structure: the axes themselves move")
+        raise ConfigError("interface: must be left out without a structure, because the axes themselves move")
     interface = places("interface", scenario.interface, full)
     observed = interface + places("observed", scenario.observed, full)
     _refuse_too_many(len(observed), most)
@@ -405,5 +409,6 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
 def _refuse_too_many(observed: int, most: int) -> None:
     if observed > most:
         raise ConfigError(
-            f"interface, observed: {observed} degrees of freedom: must be <= {most}, which fit into a Target"
+            f"interface, observed: {observed} degrees of freedom: must be <= {most}, the largest number in a "
+            "Target"
         )

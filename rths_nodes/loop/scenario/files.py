@@ -64,8 +64,8 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    With a ``rig`` file, the scenario runs on that rig. Overrides are applied last and can only narrow its limits.
-    Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
+    With a ``rig`` file, the scenario runs on that rig. Overrides are applied last; they cannot widen the limits of
+    the rig. Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -98,14 +98,17 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read compensator settings by row name (default type); paths are relative to the file. Raises ConfigError."""
+    """Read compensator settings by row name, which is the default type. Raises ConfigError.
+
+    Paths in the file are relative to the file.
+    """
     path = locate(file, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
     if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
         raise ConfigError(f"{path}: must be a mapping of compensators to their settings")
     settings = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
     for entry in settings.values():
-        with suppress(ConfigError):  # the build refuses an unknown type, with its path
+        with suppress(ConfigError):  # the build refuses an unknown type and names its path
             inputs.make_absolute(registry.load("compensator", entry["type"]).Params, entry, path.parent)
     return settings
 
@@ -130,7 +133,6 @@ def _text(path: Path, kind: str) -> str:
 
 
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
-    """Build a scenario from YAML text; paths are relative to ``folder``. Raises ConfigError with ``origin``."""
     return built(_of_scenario(source, origin, folder), [(origin, dict)])
 
 
@@ -145,9 +147,9 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 
 
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
-    """Return the scenario with copies of its files: ``inputs/<hash>`` in the ``folder`` of a test or run.
+    """Return the scenario with copies of its files, ``inputs/<hash>`` in the ``folder`` of a test or run.
 
-    ``columns_only``: copy only column files that have no copy in a parent folder yet. Raises ConfigError if a file
+    With ``columns_only``, copy only column files without a copy in a parent folder. Raises ConfigError if a file
     cannot be read or copied, or if an earlier copy has changed.
     """
     data, destination = scenario.data(), folder.absolute() / inputs.FOLDER

@@ -47,7 +47,7 @@ class AxesByMode:
 
     @property
     def energy_scale(self) -> Array | None:
-        """Ratio of the structure's energy to the specimen's, by moved axis; None without scale models."""
+        """Energy ratio of structure to specimen, by moved axis; None without scale models."""
         scales = self.similitude[: len(self.moved_axes)]
         return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
@@ -55,7 +55,8 @@ class AxesByMode:
     def stop_groups(self) -> tuple[int, ...]:
         """Group number of each axis, in order. Axes of one group move one specimen and stop together.
 
-        Axes of a coupled rig form one group. Otherwise the setup declares groups, by default one for all its axes.
+        Axes of a coupled rig form one group. For other rigs the setup declares groups, by default one group for
+        all axes.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
@@ -67,25 +68,27 @@ def check_mode(axis: Any, path: str) -> None:
     if axis.mode != FORCE:
         for key in ("load", "force_control"):
             if getattr(axis, key) is not None:
-                raise ConfigError(f"{join(path, key)}: is for an axis whose mode is force")
+                raise ConfigError(f"{join(path, key)}: only an axis whose mode is force has this key")
         for key in OF_FORCE:
             if getattr(axis.limits, key) is not None:
-                raise ConfigError(f"{join(path, 'limits')}.{key}: is for an axis whose mode is force")
+                raise ConfigError(f"{join(path, 'limits')}.{key}: only an axis whose mode is force has this key")
         return
     for key, meaning in (
-        ("load", "its force target"),
-        ("force_control", "the controller of its force, and its parameters"),
+        ("load", "a force target"),
+        ("force_control", "a controller of its force"),
     ):
         if getattr(axis, key) is None:
-            raise ConfigError(f"{join(path, key)}: missing: {meaning}, of an axis whose mode is force")
+            raise ConfigError(f"{join(path, key)}: missing: an axis whose mode is force needs {meaning}")
     limits = axis.limits
     for key, unit in (("force_rate", "N/s"), ("force_error", "N")):
         if getattr(limits, key) is None:
-            raise ConfigError(f"{join(path, 'limits')}.{key}: missing: in {unit}, of an axis whose mode is force")
+            raise ConfigError(
+                f"{join(path, 'limits')}.{key}: missing: an axis whose mode is force needs this limit in {unit}"
+            )
     if limits.tracking_error is not None:
         raise ConfigError(
             f"{join(path, 'limits')}.tracking_error: must be left out: an axis whose mode is force follows no "
-            "displacement; it has force_error"
+            "displacement; use force_error"
         )
     for key in limits.levels.in_effect() if limits.levels is not None else ():
         if QUANTITIES[key].in_metres:
@@ -102,13 +105,10 @@ def check_force_axes(scenario: Any) -> None:
         return
     names = tuple(scenario.axes)
     if len(forced) == len(names):
-        raise ConfigError(f"axes: {', '.join(names)}: at least one must have the mode displacement")
+        raise ConfigError(f"axes: {', '.join(names)}: at least one axis must have the mode displacement")
     if names[-len(forced) :] != forced:
         moved = ", ".join(name for name in names if name not in forced)
-        raise ConfigError(
-            f"axes: {', '.join(forced)}: axes whose mode is force must be listed after {moved}, which follow "
-            "displacements"
-        )
+        raise ConfigError(f"axes: {', '.join(forced)}: axes whose mode is force must be listed after {moved}")
     for name in forced:
         _check_scales(scenario, name)
         if scenario.axes[name].load.vertical:
@@ -124,36 +124,35 @@ def _check_scales(scenario: Any, name: str) -> None:
         coupled = law.column is not None and law.coupled_to == other + 1
         if (coupled or groups[other] == groups[index]) and scale != scales[index]:
             raise ConfigError(
-                f"axes.{name}: and {names[other]}, which moves the same specimen, are of different scales "
-                f"(similitude): {scales[index].length:g} in length and {scales[index].force:g} in force, and "
-                f"{scale.length:g} and {scale.force:g}: must be the same"
+                f"axes.{name}: its scale (similitude) in length and force is {scales[index].length:g} and "
+                f"{scales[index].force:g}, but must be {scale.length:g} and {scale.force:g}, the scale of "
+                f"{names[other]}, which moves the same specimen"
             )
 
 
 def _check_vertical(scenario: Any, name: str) -> None:
-    """Check that a vertical load has an inclining actuator, and limits with room for its inclination."""
     axis = scenario.axes[name]
     law, limits, path = axis.force_control.law, axis.limits, f"axes.{name}.load.vertical"
     length = None if law.column is None else law.column.actuator_length
     if length is None or law.coupled_to > len(scenario.moved_axes):
         raise ConfigError(
-            f"{path}: needs column.actuator_length in the law of the axis, and coupled_to, of an actuator that "
-            "inclines; one that stays upright pushes vertically"
+            f"{path}: needs column.actuator_length and coupled_to in the law of the axis; leave vertical out "
+            "if the "
+            "actuator stays upright"
         )
     moved, load = scenario.axes[scenario.moved_axes[law.coupled_to - 1]].limits, abs(axis.own_load.largest)
     most = load / vertical_share(moved.stroke, length)
     if most >= limits.force:
-        raise ConfigError(f"{path}: reaches {most:g} N: must be < limits.force = {limits.force:g} N")
+        raise ConfigError(f"{path}: the force reaches {most:g} N: must be < limits.force = {limits.force:g} N")
     fastest, rest = load * moved.stroke * moved.velocity / length**2, (1.0 - SHARE) * limits.force_rate
     if fastest > rest:
         raise ConfigError(
-            f"{path}: changes the force by {fastest:g} N/s in addition to the load: must be <= {rest:g} N/s, "
-            "which the load leaves of limits.force_rate"
+            f"{path}: the inclination changes the force by {fastest:g} N/s: must be <= {rest:g} N/s, the part of "
+            "limits.force_rate that the load does not need"
         )
 
 
 def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
-    """Check that nodes close the force loops if the port transmits only displacements."""
     port = scenario.port
     for name in forced:
         if scenario.axes[name].force_control.closed_by != CONTROLLER or port.cannot_be_built:
@@ -161,12 +160,13 @@ def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
         kind = type(port).type_name
         if not port.carries_force:
             raise ConfigError(
-                f"axes.{name}.force_control.closed_by = 'controller': the port {kind} carries displacements only; "
-                "'nodes' closes the force loop before it"
+                f"axes.{name}.force_control.closed_by = 'controller': the port {kind} transmits displacements "
+                "only; "
+                "use 'nodes'"
             )
         on_rig = scenario.axes[name].rig_axis
         if scenario.rig_file is not None and not port.builds_axes and on_rig.force_command is None:
             raise ConfigError(
-                f"axes.{name}.force_control.closed_by = 'controller': the rig file has no force_command for axis "
-                f"{on_rig.name}, the channel for N; 'nodes' closes the force loop before it"
+                f"axes.{name}.force_control.closed_by = 'controller': the rig file has no force_command (a "
+                f"channel for commands in N) for axis {on_rig.name}; use 'nodes'"
             )

@@ -6,11 +6,11 @@ tau is the time since the change of mode, F_0 the force measured at the change:
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    linear between its rows; first row from tau = 0 on, last row to the end
 
-The load V of an actuator inclined by an angle b is V / cos b along the actuator, cos b = L / sqrt(L^2 + u^2), at
-the drift u of its head. This is the target of the axis for a vertical load V.
+An actuator inclined by an angle b has the load V / cos b along its axis, where V is the vertical load. The drift u
+of its head determines cos b = L / sqrt(L^2 + u^2).
 
-The rate of both targets is limited to a fraction of the force rate limit, e.g. from F_0 to the first row of a
-table.
+The rate of both targets is limited to a fraction of the force rate limit, for example on the way from F_0 to the
+first row of a table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import evolved, flag, matrix, number, params
 
 SHARE = 0.9
-"""Fraction of the force rate limit for targets; the rest is reserved for rounding and for catching up."""
+"""Fraction of the force rate limit for targets. The rest is for rounding and for catching up."""
 
 STEEPEST = 1.875
 """Largest slope of s(x)."""
@@ -31,7 +31,7 @@ STEEPEST = 1.875
 
 @params
 class Load:
-    """The force target of an axis, with the sign of the axis' measured forces."""
+    """Force target of an axis, with the sign of the measured forces of this axis."""
 
     value: float | None = number(
         "target force, in the scale of the structure; left out: see table",
@@ -47,7 +47,7 @@ class Load:
         None,
     )
     held_for: float = number(
-        "time from the start of the test in which the axis holds its position, before it is controlled by force",
+        "time at the start of the test during which the axis holds its position, before force control begins",
         "s",
         0.0,
         at_least=0.0,
@@ -62,9 +62,9 @@ class Load:
     )
 
     vertical: bool = flag(
-        "true: the force is the vertical component of an actuator that inclines with the head that it loads: the "
-        "force along its axis is larger, by the cosine of its inclination, from the lengths of column and "
-        "coupled_to of the law; false: the force is the one along the axis",
+        "true: the force is the vertical component for an actuator that inclines with the loaded head; the "
+        "axial force is this force divided by the cosine of the inclination, which follows "
+        "from column and coupled_to of the law; false: the force is the axial force",
         False,
     )
 
@@ -79,13 +79,15 @@ class Load:
         if (self.value is None) == (self.table is None):
             raise ConfigError(f"{path}: must have either value, with ramp_time, or table")
         if (self.value is None) != (self.ramp_time is None):
-            raise ConfigError(f"{path}.ramp_time: goes with value; a table has its own times")
+            raise ConfigError(f"{path}.ramp_time: value and ramp_time need each other; a table has its own times")
         if self.table is not None:
             if len(self.table[0]) != 2:
-                raise ConfigError(f"{path}.table: rows of {len(self.table[0])} numbers; must be 2, time and force")
+                raise ConfigError(
+                    f"{path}.table: its rows have {len(self.table[0])} numbers: must be 2, time and force"
+                )
             times = [row[0] for row in self.table]
             if times[0] < 0.0 or any(b <= a for a, b in pairwise(times)):
-                raise ConfigError(f"{path}.table: its times must be >= 0 s, in rising order")
+                raise ConfigError(f"{path}.table: its times must be >= 0 s and rising")
         if self.held_from is not None and self.held_from <= self.held_for:
             raise ConfigError(f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s")
 
@@ -102,14 +104,16 @@ class Load:
     def check(self, limits: Limits, path: str) -> None:
         largest = abs(self.largest)
         if largest >= limits.force:
-            raise ConfigError(f"{path}: reaches {largest:g} N: must be < limits.force = {limits.force:g} N")
+            raise ConfigError(
+                f"{path}: the force reaches {largest:g} N: must be < limits.force = {limits.force:g} N"
+            )
         rate = SHARE * (limits.force_rate or 0.0)
         if self.value is not None and self.ramp_time is not None:
             fastest = STEEPEST * abs(self.value) / self.ramp_time
             if fastest > rate:
                 shortest = STEEPEST * abs(self.value) / rate
                 raise ConfigError(
-                    f"{path}.ramp_time = {self.ramp_time:g} s: must be >= {shortest:.4g} s, by "
+                    f"{path}.ramp_time = {self.ramp_time:g} s: must be >= {shortest:.4g} s, because "
                     f"limits.force_rate = {limits.force_rate:g} N/s"
                 )
         for (t0, f0), (t1, f1) in pairwise(self.table or ()):
@@ -121,7 +125,7 @@ class Load:
 
 
 class LoadHistory:
-    """Force target of one axis, sample by sample, in plain floats; ``dt`` s."""
+    """Force target of one axis, sample by sample, in plain floats; ``dt`` in s."""
 
     def __init__(self, params: Load, force_rate: float, dt: float) -> None:
         self._p, self._step = params, SHARE * force_rate * dt
@@ -133,7 +137,7 @@ class LoadHistory:
         self._first = self.target = force
 
     def step(self, after: float) -> float:
-        """Return the target (N) at ``after`` s since the change of mode. Call it for successive samples."""
+        """Return the target (N) ``after`` s since the change of mode. Call it for successive samples."""
         away = self._wanted(after) - self.target
         self.target += max(-self._step, min(self._step, away))
         return self.target

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of a scenario before it is built: overrides (``--set``) and named cases.
 
-They modify the scenario's data, which may contain built parts. Only changed parts are opened and checked again.
+They modify the data of the scenario, which may contain built parts. Only changed parts are opened and checked
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rths_nodes.loop.scenario.schema import Case, Scenario
 Pairs: TypeAlias = Iterable[tuple[list[str], object]]
 """Keys and values, such as ``(["structure", "mass"], 5e5)``."""
 Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
-"""A change of the data, with the path that prefixes its errors."""
+"""A path and a function that changes the data. The path is the prefix of errors of this change."""
 
 Override: TypeAlias = str | Mapping[str, object]
 """Text ``section.key=value``, or values by key: ``{"section.key": value}``."""
@@ -56,7 +57,7 @@ def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key`` and its declaration (None for a key of a mapping). Raises ConfigError."""
+    """Return the value of ``key`` and its declaration, or None for a key of a mapping. Raises ConfigError."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):
@@ -69,7 +70,7 @@ def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | No
 
 
 def parts_of(scenario: Scenario) -> Data:
-    """Return the scenario's data with built parts, or as plain data if a recorded part cannot be built here."""
+    """Return the scenario's data with built parts; if a recorded part cannot be built here, as plain data."""
     parts = opened(scenario)
     axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
     recorded = any(type_of(part) and part.cannot_be_built for part in (*parts.values(), *axes))
@@ -77,7 +78,9 @@ def parts_of(scenario: Scenario) -> Data:
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
-    """Build the scenario once, from ``data`` after ``stages``. Raises ConfigError of the first failed stage."""
+    """Build the scenario once, from ``data`` after all ``stages``. Raises ConfigError of the first stage that
+    fails.
+    """
     try:
         return from_data(Scenario, functools.reduce(lambda before, stage: stage[1](before), stages, data))
     except ConfigError as error:
@@ -117,7 +120,6 @@ def in_case(name: str) -> list[Stage]:
 
 
 def with_absolute_cases(data: Data, folder: Path) -> Data:
-    """Make paths in the cases of ``data`` absolute; they are relative to ``folder``."""
     cases = _section(data.get("cases"))
     for name, case in cases.items():
         if isinstance(case, dict) and isinstance(case.get("set"), dict):
@@ -131,7 +133,7 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
     try:
         there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
         return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
-    except (ConfigError, KeyError):  # refused, with its path, once the case is used
+    except (ConfigError, KeyError):  # the case is refused, with its path, once it is used
         return changes
 
 
@@ -156,7 +158,6 @@ def pairs_in(overrides: Overrides, option: str = "--set") -> list[tuple[list[str
 
 
 def _precedence(pair: tuple[list[str], object]) -> tuple[int, int]:
-    """Sort key: types first, outer sections before inner sections; then the file; then other keys."""
     keys, _ = pair
     if keys[-1] == "type":
         return 0, len(keys)
@@ -199,10 +200,12 @@ def _inside(data: Data, spec: Spec, key: str, path: str, full_path: str) -> tupl
     if key not in data:
         if key not in specs and "type" not in data:
             raise unknown(path, "section", key, specs or data)
-        # the build refuses keys unknown to a type
+        # the build refuses keys that are unknown to the type
         data[key] = specs[key].left_out if key in specs else {}
     if not is_section(there := data[key]):
-        raise ConfigError(f"{path} = {show(to_data(there))}: is a value, not a section; cannot set {full_path}")
+        raise ConfigError(
+            f"{path} = {show(to_data(there))}: this value is not a section, so that {full_path} cannot be set"
+        )
     data[key] = opened(there)
     return data[key], specs.get(key, Spec("mapping", "", None))
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each function returns an ordinary scenario with its own hash, which an operator arms.
+Each rehearsal is an ordinary scenario with its own hash, which an operator arms.
 """
 
 from __future__ import annotations
@@ -25,21 +25,19 @@ from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
-"""Levels on channels that exist only on a real rig."""
 OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicate"}
-"""Monitor settings without a corridor, whose bands are valid only at the full level in real time."""
+"""Monitor settings without a corridor, because its bands are valid only at the full level in real time."""
 
 SHARE_OF_STROKE = 0.05
-"""Amplitude of the cycle for rate dependence without an elastic limit, as a fraction of the stroke."""
+"""Amplitude of the cycle that shows rate dependence, as a fraction of the stroke, if there is no elastic limit."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
-"""Largest division of a sample in slower motion of the specimen."""
 SAME_FORCE = 0.01
-"""Largest relative rms difference of the forces of a rate-independent specimen."""
+"""Largest relative rms difference between forces of a rate-independent specimen."""
 
 
 def simulated(scenario: Scenario) -> Scenario:
-    """Return the test on a simulator, without injected faults. Raises ConfigError without models."""
+    """Return the test on a simulator, without injected faults. Raises ConfigError if models are missing."""
     data, real = scenario.data(), not scenario.port.builds_axes
     port = {} if real else data["port"]
     data["port"] = port | {
@@ -62,7 +60,7 @@ def simulated(scenario: Scenario) -> Scenario:
     try:
         return from_data(Scenario, data)
     except ConfigError as error:
-        hint = "needs simulated actuators and specimens: give them in the scenario, or leave its rungs out"
+        hint = "add simulated actuators and specimens to the scenario, or leave its rungs out"
         raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), hint) from None
 
 
@@ -89,7 +87,7 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test on a rig slower by ``ratio``, equally long in the structure's time. Raises ConfigError."""
+    """Return the test on a rig slower by ``ratio``; the structure's time is unchanged. Raises ConfigError."""
     if ratio == 1:
         return scenario
     changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]
@@ -97,7 +95,9 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation times ``level`` (above 0). Raises ConfigError if it cannot be scaled."""
+    """Return the test with its excitation multiplied by ``level`` (above 0). Raises ConfigError if this is
+    impossible.
+    """
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")
     if level == 1.0:
@@ -126,21 +126,21 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
         name = motion.proportional_to
         if not name:
             raise ConfigError(
-                f"level = {level:g}: {'.'.join(path)}.type = {kind!r}: its Params does not say by "
-                "proportional_to which parameter its values are proportional to, so that it cannot be reduced"
+                f"level = {level:g}: {'.'.join(path)}.type = {kind!r} cannot be scaled, because its Params "
+                "does not name "
+                "a parameter in proportional_to"
             )
         changes.append(([*path, name], level * getattr(motion, name)))
     if not changes:
         who = scenario.integrator.who
         reason = (
-            f"{who} of the integrator has the excitation: reduce it there" if who else "nothing excites the test"
+            f"{who} of the integrator has the excitation: reduce it there" if who else "the test has no excitation"
         )
-        raise ConfigError(f"level = {level:g}: {reason}, so that there is nothing to scale here")
+        raise ConfigError(f"level = {level:g}: cannot be applied: {reason}")
     return changes
 
 
 def hash_of(scenario: Scenario, program: str = "") -> str:
-    """Return the hash of a scenario and of the ``program`` that computes it."""
     return scenario.whole_hash(program)
 
 
@@ -157,29 +157,30 @@ def rate_remarks(scenario: Scenario, ratio: float) -> list[str]:
 
 def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
     if scenario.rig is not None:
-        yield f"rig ({type_of(scenario.rig)}): how its forces depend on the rate is not known before the test"
+        yield f"rig ({type_of(scenario.rig)}): the rate dependence of its forces is unknown before the test"
     for name, axis in scenario.axes.items() if scenario.rig is None else ():
         if axis.specimen is None:
-            yield f"axes.{name}.specimen: there is no model of it: whether it depends on the rate is not known"
+            yield f"axes.{name}.specimen: it has no model that shows whether it depends on the rate"
             continue
         amplitude = elastic_limits(scenario).get(name, SHARE_OF_STROKE * axis.limits.stroke)
         differs = rate_dependence(axis.specimen, amplitude, ratio)
         over = f"over {1e3 * amplitude:.3g} mm at {CYCLE_HZ:g} Hz"
         path = f"axes.{name}.specimen ({type_of(axis.specimen)})"
         if not math.isfinite(differs):
-            yield f"{path}: whether it depends on the rate cannot be computed"
+            yield f"{path}: its rate dependence cannot be computed"
         elif differs > SAME_FORCE:
             yield (
-                f"{path}: depends on the rate: {ratio:g} times slower its force differs by {differs:.0%} (rms, "
-                f"{over})"
+                f"{path}: the force depends on the rate: it differs by {differs:.0%} (rms, {over}) if "
+                f"{ratio:g} times "
+                "slower"
             )
 
 
 def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
-    """Return the relative rms change of a specimen's force when it moves slower by ``ratio``.
+    """Return the relative rms change of the force of a specimen that moves slower by ``ratio``.
 
     The force is compared over the second cycle of a sine of ``amplitude`` (m) and ``CYCLE_HZ``. The result is NaN
-    if it cannot be computed.
+    if the force cannot be computed.
     """
     parts = min(math.ceil(ratio), FINEST)
     fast = _cycle(params, amplitude, 1, 1.0)
@@ -189,7 +190,6 @@ def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
 
 
 def _cycle(params: AnyParams, amplitude: float, parts: int, ratio: float) -> Array:
-    """Return the force ``(CYCLE_SAMPLES,)`` N over the second cycle, with each sample divided into ``parts``."""
     count = 2 * CYCLE_SAMPLES * parts
     angle = 2.0 * np.pi * np.arange(1, count + 1) / (CYCLE_SAMPLES * parts)
     displacement = amplitude * np.sin(angle)
@@ -205,15 +205,17 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
     if damping.any():
         yield (
             f"integrator ({type_of(scenario.integrator)}): equivalent_damping includes damping of the specimen, "
-            f"of which it gets 1/{ratio}"
+            f"which is 1/{ratio} in this rung"
         )
     if (kind := type_of(scenario.compensator)) != "none":
         yield (
-            f"compensator ({kind}): makes up for a delay in the time of the rig, which is {ratio} times less of "
-            "the motion: this rung does not show how it tracks in real time"
+            f"compensator ({kind}): the delay is {ratio} times smaller relative to the motion, so that this "
+            "rung does "
+            "not show the tracking in real time"
         )
     if scenario.force_lead:
         yield (
-            f"force_lead: the same: {1e3 * scenario.force_lead:g} ms are {ratio} times less of the motion than in "
-            "real time"
+            f"force_lead: {1e3 * scenario.force_lead:g} ms are {ratio} times less relative to the motion than "
+            "in real "
+            "time"
         )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig file: the rig on which a scenario is tested.
 
-It contains the port, and channels, limits and specimen scale of each axis, which replace the scenario's values
-(:func:`on_rig`). The result is an ordinary scenario. The recording contains it completely, without the file.
+A rig file contains the port, and channels, limits and specimen scale of each axis. They replace the values of the
+scenario (:func:`on_rig`). The result is an ordinary scenario; its recording does not need the rig file.
 """
 
 from __future__ import annotations
@@ -37,19 +37,12 @@ from rths_nodes.loop.supervision.levels import OF_AXES
 from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.loop.watch.section import WatchSection
 
-TWO_PERSONS = (
-    "rung g asks for the names of the operator and of a second person: an entry of a checklist, not access control"
-)
-CONTROLLER = "its servo-controller: maker, type, serial number, firmware"
-CHECKLIST = "statements that the operator confirms by name before the first motion; an unconfirmed one bars motion"
-WARNING = "digital output for a horn or a lamp, on before each motion; left out: none"
 REMOVED = {
     "roles": "has been removed, with its passphrases and consents; use two_persons: true",
     "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
     "delete the key",
 }
-ENGINE = "engine of the loop: executive, a native process, for simulated and emulated rigs only; auto, as"
-SERVO_RATE = "samples per second of its controller: a scenario with another rate is refused; left out: any"
+ENGINE = "engine: executive, a native process, for simulated and emulated rigs only; auto, the choice of"
 
 
 @params
@@ -58,11 +51,11 @@ class RigFileAxis(OnRig):
 
     serves: tuple[str, ...] = texts("further names of this axis in scenarios")
     actuator: OfParams | None = component(
-        "actuator", "model of this actuator, for simulators; left out: the scenario's", None
+        "actuator", "model of this actuator, for simulators; left out: the model of the scenario", None
     )
     limits: Limits = section(Limits, "limits of this axis, in SI units")
     force_control: ForceControl | None = section(
-        ForceControl, "controller of its force; left out: scenarios control no force on it", None
+        ForceControl, "controller of its force; left out: scenarios cannot control its force", None
     )
 
     def axis(self, name: str, index: int) -> RigAxis:
@@ -77,9 +70,13 @@ class RigFileAxis(OnRig):
 class WarningOutput:
     """Digital output of the rig for a horn or a lamp."""
 
-    output: str = text("name of the output, as the terminal and the page print it")
+    output: str = text("name of the output on the terminal and the page")
     seconds: float = number(
-        "time for which it is on, and the rig held, before each motion", "s", 3.0, at_least=3.0, at_most=30.0
+        "time for which the output is on, and the rig is held, before each motion",
+        "s",
+        3.0,
+        at_least=3.0,
+        at_most=30.0,
     )
 
     def validate(self, path: str) -> None:
@@ -88,33 +85,54 @@ class WarningOutput:
 
 
 @params
-class RigFile:
-    """A rig: its port, axes, further channels and limits."""
+class RigHead:
+    """Head of a rig file, as stored in a scenario; its other contents are in the sections of the scenario."""
 
-    version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the rig")
     description: str = text("location and description", "")
     laboratory: str = text("laboratory, with its address, for the report", "")
-    controller: str = text(CONTROLLER, "")
-    two_persons: bool = flag(TWO_PERSONS, False)
-    checklist: tuple[str, ...] = texts(CHECKLIST)
-    warning: WarningOutput | None = section(WarningOutput, WARNING, None)
-    servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
-    engine: str = text(f"{ENGINE} the scenario says", AUTO, (AUTO, EXECUTIVE))
+    controller: str = text("servo-controller of the rig: maker, type, serial number, firmware", "")
+    two_persons: bool = flag(
+        "rung g requires the names of the operator and of a second person, as an entry of a checklist, not as "
+        "access control",
+        False,
+    )
+    checklist: tuple[str, ...] = texts(
+        "statements that the operator confirms by name before the first motion; an unconfirmed statement prevents "
+        "motion"
+    )
+    warning: WarningOutput | None = section(
+        WarningOutput,
+        "digital output for a horn or a lamp, which is on before each motion; left out: no output",
+        None,
+    )
+    servo_rate: float | None = number(
+        "sampling rate of the controller; a scenario with another rate is refused; left out: any rate",
+        "Hz",
+        None,
+        more_than=0.0,
+        at_most=100e3,
+    )
+    auxiliary: dict[str, Channel] = sections(Channel, "further channels by their names at the port", optional=True)
+
+
+@params
+class RigFile(RigHead):
+    """A rig: its port, axes, further channels and limits."""
+
+    version: int = integer("version of this file format", at_least=1, at_most=1)
+    engine: str = text(f"{ENGINE} the scenario", AUTO, (AUTO, EXECUTIVE))
     port: OfPortParams = component("port", "connection to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
-    auxiliary: dict[str, Channel] = sections(
-        Channel, "further channels by the names that the port has for them", optional=True
-    )
-    bridge: BridgeParams | None = section(BridgeParams, "bounds of bridging; left out: as the scenario says", None)
+    bridge: BridgeParams | None = section(BridgeParams, "bounds of bridging; left out: as in the scenario", None)
     levels: WholeLevels | None = section(
-        WholeLevels, "levels of the whole rig; left out: as the scenario says", None
+        WholeLevels, "levels of the complete rig; left out: the levels of the scenario", None
     )
     monitor: MonitorParams | None = section(
-        MonitorParams, "limits on the indices; left out, as a whole or in part: as the scenario says", None
+        MonitorParams, "limits on the indices; missing limits come from the scenario", None
     )
     watch: WatchSection | None = section(
-        WatchSection, "a watcher on another computer, for rths watch; left out: none", None
+        WatchSection, "watcher on another computer, for rths watch; left out: no watcher", None
     )
 
     def validate(self, path: str) -> None:
@@ -125,30 +143,34 @@ class RigFile:
         for axis, entry in self.axes.items():
             for name in (axis, *entry.serves):
                 if entry.serves.count(name) > 1:
-                    raise ConfigError(f"axes.{axis}.serves: {show(name)} is there more than once; name it once")
+                    raise ConfigError(f"axes.{axis}.serves: {show(name)} is there more than once; list it once")
                 if owner.setdefault(name, axis) != axis:
-                    raise ConfigError(f"axes: {show(name)} is both {owner[name]} and {axis}; name it once")
+                    raise ConfigError(
+                        f"axes: {show(name)} is a name of both {owner[name]} and {axis}; use it for one axis"
+                    )
         if self.watch is not None:
             self._check_watch(self.watch)
 
     def _check_watch(self, watch: WatchSection) -> None:
         if list(watch.axes) != list(self.axes):
             raise ConfigError(
-                f"watch.axes: {', '.join(watch.axes)}: must be all axes of the rig, in their order: "
+                f"watch.axes: {', '.join(watch.axes)}: must be all axes of the rig, in this order: "
                 f"{', '.join(self.axes)}"
             )
         if self.servo_rate is None:
-            raise ConfigError("servo_rate: missing: a watcher compares the counter of the rig with its clock")
+            raise ConfigError(
+                "servo_rate: missing: the watcher needs it to compare the rig's counter with a clock"
+            )
         for name, axis in watch.axes.items():
             if axis.limits.displacement < self.axes[name].limits.stroke:
                 raise ConfigError(
                     f"watch.axes.{name}.limits.displacement = {axis.limits.displacement:g} m: must be >= "
-                    f"{self.axes[name].limits.stroke:g} m, the stroke of the axis: the test has to stop first"
+                    f"{self.axes[name].limits.stroke:g} m, the stroke of the axis, so that the test stops first"
                 )
             if axis.limits.force < self.axes[name].limits.force:
                 raise ConfigError(
                     f"watch.axes.{name}.limits.force = {axis.limits.force:g} N: must be >= "
-                    f"{self.axes[name].limits.force:g} N, the limit of the axis: the test has to stop first"
+                    f"{self.axes[name].limits.force:g} N, the limit of the axis, so that the test stops first"
                 )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
@@ -163,16 +185,18 @@ class RigFile:
         for name in wanted:
             if name not in served:
                 problems.append(
-                    f"axes.{name}: no axis of the rig {self.name} has that name or serves it; it has: {choices}"
+                    f"axes.{name}: no axis of the rig {self.name} has or serves this name; it has: {choices}"
                 )
             elif (axis := served[name]) in matches.values():
                 other = next(other_name for other_name, taken in matches.items() if taken == axis)
-                problems.append(f"axes.{name}: would be the axis {axis} of the rig {self.name}, as is {other}")
+                problems.append(
+                    f"axes.{name}: is the axis {axis} of the rig {self.name}, but {other} already uses this axis"
+                )
             else:
                 matches[name] = axis
         if idle := [axis for axis in self.axes if axis not in matches.values()]:
             problems.append(
-                f"axes: the rig {self.name} has also {', '.join(idle)}, which nothing in the scenario drives; "
+                f"axes: no axis of the scenario uses {', '.join(idle)} of the rig {self.name}; "
                 f"axes of the scenario: {', '.join(wanted)}"
             )
         problems.refuse()
@@ -180,31 +204,17 @@ class RigFile:
 
 
 def check_engine(engine: str, port: OfPortParams) -> None:
-    """Raise ConfigError for the executive if ``port`` drives a real rig."""
     if engine == EXECUTIVE and not (port.builds_axes or port.emulator or port.stand_in):
         raise ConfigError(
             f"engine = {engine!r}: port.type = {type(port).type_name!r} drives a real rig, which is refused until "
-            "the evidence listed in doc/real_time.md exists: use auto"
+            "the evidence listed in doc/real_time.md exists; use auto"
         )
 
 
-@params
-class RigHead:
-    """Head of the test's rig file; its other contents are in the sections of the scenario."""
-
-    name: str = text("name of the rig")
-    description: str = text("location and description", "")
-    laboratory: str = text("laboratory, with its address, for the report", "")
-    controller: str = text(CONTROLLER, "")
-    two_persons: bool = flag(TWO_PERSONS, False)
-    checklist: tuple[str, ...] = texts(CHECKLIST)
-    warning: WarningOutput | None = section(WarningOutput, WARNING, None)
-    servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
-    auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
-
-
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return ``data`` on ``rig``; the build checks invalid parts. Raises ConfigError if ``data`` does not fit."""
+    """Return ``data`` on ``rig``; invalid parts are left to the build. Raises ConfigError if ``data`` does not
+    fit.
+    """
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)
@@ -251,7 +261,7 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
-    """Raise ConfigError for ``changed`` limits, by axis, that exceed limits of the rig file in ``data``."""
+    """Raise ConfigError for ``changed`` limits, by axis, that exceed the limits of the rig file in ``data``."""
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]
@@ -268,7 +278,7 @@ def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
                 asked = "left out" if now is None else show(now, unit)
                 problems.append(
                     f"axes.{name}.limits.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig "
-                    f"{rig}: a test may narrow the limits of its rig, not widen them"
+                    f"{rig}; a test can only narrow the limits of its rig"
                 )
     problems.refuse()
 
@@ -279,7 +289,6 @@ def _explicit_values(built: object) -> dict[str, object]:
 
 
 def _beside(before: object, values: Mapping[str, object]) -> object:
-    """Merge the rig's ``values`` into the section ``before``; return other data unchanged."""
     return opened(before) | dict(values) if is_section(before) else before
 
 
@@ -288,7 +297,9 @@ def _on_axis(entry: object, rig: RigFile, name: str, index: int) -> object:
         return entry
     merged, axis = opened(entry), rig.axes[name]
     merged["limits"] = axis.limits
-    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis with both modes follows displacements here
+    if (
+        merged.get("mode", DISPLACEMENT) == DISPLACEMENT
+    ):  # an axis that supports both modes follows displacements in this test
         merged["limits"] = evolved(axis.limits, **dict.fromkeys(OF_FORCE))
     else:
         merged["force_control"] = axis.force_control

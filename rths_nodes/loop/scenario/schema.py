@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario, with one checked section per component of the loop."""
+"""The scenario: one checked section per component of the loop."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, ROUNDING, Array
 from rths_nodes.core.validation import to_data, walk, walk_declared
-from rths_nodes.laboratory.calibration import check_corrections
+from rths_nodes.laboratory.calibration import RigAxis, check_corrections
+from rths_nodes.laboratory.force_control import ForceControl
+from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.options import AUTO, EXECUTIVE
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
-from rths_nodes.loop.scenario.rig_file import ENGINE, RigHead, check_engine
+from rths_nodes.loop.scenario.force_axes import AXIS_MODES, AxesByMode, check_force_axes, check_mode
+from rths_nodes.loop.scenario.loads import Load
+from rths_nodes.loop.scenario.rig_file import ENGINE, RigFile, RigHead, check_engine
 from rths_nodes.loop.scenario.updating import Updating, check_updating
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
@@ -48,14 +50,14 @@ from rths_nodes.numerical.observation import check_names
 
 @params
 class SoftStart:
-    """A sine whose amplitude rises, stays constant and falls, the same for all axes, in the rig's time."""
+    """A sine with the same amplitude on all axes, which rises, stays constant and falls, in the rig's time."""
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
-    rise_time: float = number("time in which the amplitude grows", "s", 2.0, at_least=0.0)
+    rise_time: float = number("time of the rise of the amplitude", "s", 2.0, at_least=0.0)
     duration: float = number("time from the beginning until the amplitude falls", "s", 5.0, more_than=0.0)
-    fall_time: float = number("time in which the amplitude falls; adaptation rests", "s", 1.0, at_least=0.0)
-    rest_time: float = number("time at rest before the test; adaptation rests", "s", 0.5, at_least=0.0)
+    fall_time: float = number("time of the fall of the amplitude; adaptation is suspended", "s", 1.0, at_least=0.0)
+    rest_time: float = number("time at rest before the test; adaptation is suspended", "s", 0.5, at_least=0.0)
 
     def validate(self, path: str) -> None:
         if self.rise_time > self.duration:
@@ -63,7 +65,7 @@ class SoftStart:
                 f"{path}.rise_time = {self.rise_time:g} s: must be <= {path}.duration = {self.duration:g} s"
             )
         if self.total > 3600.0:
-            raise ConfigError(f"{path}: lasts {self.total:g} s altogether, must be <= 3600 s")
+            raise ConfigError(f"{path}: the soft start takes {self.total:g} s, must be <= 3600 s")
 
     @property
     def total(self) -> float:
@@ -76,7 +78,7 @@ class SoftStart:
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
         """Return displacement (m), velocity, acceleration and flags of all Targets, ``(steps + 1,)`` each.
 
-        The last Target is the start of the test: at rest at zero.
+        The last Target is the start of the test, at rest at zero.
         """
         times = step * np.arange(self.steps(step) + 1)
         fallen = self.duration + self.fall_time
@@ -107,29 +109,30 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields shared by several nodes, and part of the hash, in addition to names, limits and port of the axes."""
+"""Fields that several nodes share. The hash contains these fields, and names, limits and port of the axes."""
 
 LONGEST_FORCE_LEAD = 0.1
 """Longest time of the linear extrapolation of a force, s."""
 
 ALL_AXES = ("axes", "rig", "port", "setup")
-"""Sections whose components use all axes; other components use displacement axes only."""
+"""Sections whose components use all axes. Other components use displacement axes only."""
 
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
 LAST_SAMPLE = 2**32 - 1
-"""Largest sample number in messages: 32 bits."""
+"""Largest number of a sample in messages, which use 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Bytes. File names consist of this name, time, process and suffixes, and have at most 255 bytes."""
+"""Largest number of bytes. File names consist of this name, time, process and suffixes, and have at most 255
+bytes."""
 
 
 @params
 class Recording:
     """Contents of the recording in addition to the messages."""
 
-    note: str = text("remark of the operator on this run", "")
+    note: str = text("remark of the operator about this run", "")
     client: str = text("client of the test, for the report", "")
     drawn: dict[str, object] = mapping(
         "values that a study has drawn for this run: number of the plant, seed, values by key"
@@ -151,13 +154,56 @@ class Case:
 
 
 @params
+class Axis:
+    """One actuator axis of the rig."""
+
+    actuator: OfParams | None = component(
+        "actuator",
+        "simulated actuator, for the port simulator and for rths stability; left out if rig has all actuators",
+        None,
+    )
+    specimen: OfParams | None = component(
+        "specimen",
+        "simulated specimen of this axis, for the port simulator and for rths stability; left out if rig has "
+        "a common specimen",
+        None,
+    )
+    sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
+    output: Output = section(Output, "resolution and range of the command")
+    limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) replaces them")
+    mode: str = text(
+        "quantity that the axis follows: the displacement of the interface, or its own force (load)",
+        "displacement",
+        AXIS_MODES,
+    )
+    load: Load | None = section(Load, "force target of an axis whose mode is force", None)
+    force_control: ForceControl | None = section(
+        ForceControl, "controller of the force; a rig file (--rig) replaces it", None
+    )
+    rig_axis: RigAxis | None = section(RigAxis, "the same axis in the rig file", None)
+
+    @property
+    def own_load(self) -> Load | None:
+        if self.load is None or self.rig_axis is None:
+            return self.load
+        return self.load.over(self.rig_axis.similitude.force)
+
+    def validate(self, path: str) -> None:
+        if self.rig_axis is not None:
+            self.rig_axis.check_limits(self.limits, path, "rig_axis")
+        check_mode(self, path)
+
+
+@params
 class Scenario(AxesByMode):
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the scenario")
     description: str = text("purpose of the test", "")
     servo_rate: float = number("samples per second of the rig", "Hz", more_than=0.0, at_most=100e3)
     substeps: int = integer("samples per integration step", at_least=1, at_most=100_000)
-    duration: float = number("length of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
+    duration: float = number(
+        "duration of the test, rounded up to complete steps", "s", more_than=0.0, at_most=86_400.0
+    )
     time_ratio: float = number(
         "ratio of the rig's time to the structure's, a multiple of 1 / substeps; 1 is real time",
         default=1.0,
@@ -165,41 +211,43 @@ class Scenario(AxesByMode):
         at_most=1000.0,
     )
     soft_start: SoftStart | None = section(
-        SoftStart, "prescribed motion before the test, for adaptive compensators; none if left out", None
+        SoftStart, "prescribed motion before the test, for adaptive compensators; left out: no motion", None
     )
     seed: int = integer("seed of all random generators", default=1, at_least=0)
     ground_motion: OfGroundMotionParams = component("ground_motion", "excitation", {"type": "none"})
     structure: OfStructureParams | None = component(
         "structure", "numerical substructure; none for the integrator prescribed", None
     )
-    reduction: Any = component("reduction", "shapes in place of the structure's degrees of freedom", None)
+    reduction: Any = component("reduction", "shapes that replace the structure's degrees of freedom", None)
     integrator: OfIntegratorParams = component("integrator", "solves the equation of motion")
     ramp: OfParams = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
     interface: tuple[str, ...] = texts(
-        "degrees of freedom that the setup turns into axes, by name; left out: all, at most 64"
+        "names of the degrees of freedom that the setup transforms to axes; left out: all, at most 64"
     )
     observed: tuple[str, ...] = texts(
-        "further degrees of freedom in a Target, for the report; the interface is always in it"
+        "names of further degrees of freedom in a Target, for the report; a Target always has the interface"
     )
-    setup: OfParams = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
+    setup: OfParams = component(
+        "setup", "transformation between degrees of freedom and axes", {"type": "identity"}
+    )
     compensator: OfCompensatorParams = component("compensator", "compensates for the delay of the actuators")
-    rig_file: RigHead | None = section(RigHead, "the rig file that the test runs with (--rig)", None)
+    rig_file: RigHead | None = section(RigHead, "rig file of the test (--rig)", None)
     port: OfPortParams = component("port", "the rig's port", {"type": "simulator"})
     hops: HopsParams = section(HopsParams, "hops between the rig and the computation of its Commands")
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     rig: Any = component(
-        "rig", "coupled actuators with their one specimen; left out where each axis has its own", None
+        "rig", "coupled actuators with a common specimen; left out if each axis has its own specimen", None
     )
     semi_active: OfSemiActiveParams | None = component(
         "semi_active", "controller of the auxiliary inputs of the rig", None
     )
-    updating: Updating | None = section(Updating, "copies of the specimen that learn; none if left out", None)
-    bridge: BridgeParams = section(BridgeParams, "bounds of bridging where a rig cannot wait")
-    levels: WholeLevels = section(WholeLevels, "levels of the whole rig, of which each may warn, hold or stop")
-    heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life without which the rig stops")
+    updating: Updating | None = section(Updating, "learning copies of the specimen; left out: no copies", None)
+    bridge: BridgeParams = section(BridgeParams, "bounds of bridging, for a rig that cannot wait")
+    levels: WholeLevels = section(WholeLevels, "levels of the complete rig; each level can warn, hold or stop")
+    heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life of nodes; without them the rig stops")
     force_lead: float | None = number(
-        "delay of the measured forces, declared or measured, that is compensated for the integrator; "
-        "half a step is added for one that holds them, a step for newmark; left out: forces as measured",
+        "delay of the measured forces, to be compensated for the integrator; half a step is added for an "
+        "integrator that holds the forces, a step for newmark; left out: no compensation",
         "s",
         None,
         at_least=0.0,
@@ -207,7 +255,7 @@ class Scenario(AxesByMode):
     )
     indices: str = text("published indices for comparison in the report", "none", INDICES)
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
-    engine: str = text(f"{ENGINE} --engine says", AUTO, (AUTO, EXECUTIVE))
+    engine: str = text(f"{ENGINE} --engine", AUTO, (AUTO, EXECUTIVE))
     recording: Recording = section(Recording, "content of the recording in addition to the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
     scatter: dict[str, object] = mapping(
@@ -216,7 +264,7 @@ class Scenario(AxesByMode):
 
     def validate(self, path: str) -> None:
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
+            raise ConfigError(f"name = {show(self.name)}: must consist of letters, digits and ' _ . -'")
         if (length := len(self.name.encode())) > _LONGEST_NAME:
             raise ConfigError(f"name = {show(self.name)}: {length} bytes: must be <= {_LONGEST_NAME}")
         if abs(self.substeps * self.time_ratio - self.samples_per_step) > ROUNDING * self.samples_per_step:
@@ -248,28 +296,35 @@ class Scenario(AxesByMode):
             for noun in ("actuator", "specimen"):
                 present = getattr(axis, noun) is not None
                 if present and self.rig is not None:
-                    raise ConfigError(f"axes.{name}.{noun}: must be left out, the rig has it for all axes")
+                    raise ConfigError(f"axes.{name}.{noun}: must be left out, because rig defines it for all axes")
                 if not present and needed:
-                    raise self._missing(name, noun, "or give rig for all axes")
+                    raise self._missing(name, noun, "or set rig for all axes")
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not self.port.cannot_be_built:
-                raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
+                raise ConfigError(
+                    f"port.type = {type(self.port).type_name!r}: its Params lacks {key}, which a port needs"
+                )
 
     def _validate_similitude(self) -> None:
-        """Check that all numbers of a rig pass through the setup; others would keep the specimen's scale."""
         for noun in ("rig", "semi_active"):
             passes = noun == "rig" and self.rig is not None and self.rig.to_scale
             if getattr(self, noun) is not None and self.scaled and not passes:
                 raise ConfigError(
-                    f"{noun}: its numbers would have to be of the structure and of the specimen at once: a "
-                    "specimen to scale (similitude) needs axes of their own, without control of further inputs"
+                    f"{noun}: cannot be used with a scale model (similitude), because its numbers do not pass "
+                    "through the "
+                    "setup; use axes with their own specimens"
                 )
         if (self.rig_file is None) != all(axis.rig_axis is None for axis in self.axes.values()):
-            raise ConfigError("rig_file: and the rig_axis of each axis come together, from a rig file (--rig)")
+            raise ConfigError(
+                "rig_file: must be set together with the rig_axis of each axis, by a rig file (--rig)"
+            )
         with_axis = [name for name, axis in self.axes.items() if axis.rig_axis]
         if with_axis and len(with_axis) < len(self.axes):
             without = ", ".join(name for name in self.axes if name not in with_axis)
-            raise ConfigError(f"axes: {without}: no rig_axis, which {', '.join(with_axis)} has; all or none")
+            raise ConfigError(
+                f"axes: {without}: rig_axis is missing, but {', '.join(with_axis)} has it; set it for all "
+                "axes or none"
+            )
         for name, axis in self.axes.items():
             if self.rig_file is not None and axis.rig_axis is not None:
                 path = f"axes.{name}.rig_axis"
@@ -290,11 +345,13 @@ class Scenario(AxesByMode):
     def model_of(self, axis: str, noun: str) -> OfParams:
         section: OfParams | None = getattr(self.axes[axis], noun)
         if section is None:
-            raise self._missing(axis, noun, "the port needs none, but the simulation does")
+            raise self._missing(axis, noun, "the simulation needs it")
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raise ConfigError if a component or part of ``section`` refuses this test; ``parts``: if known."""
+        """Raise ConfigError if a component or part of ``section`` refuses this test. ``parts`` saves their
+        computation.
+        """
         problems = Problems()
         for path, part, context in parts or self.parts():
             if path == section or path.startswith(f"{section}."):
@@ -351,7 +408,7 @@ class Scenario(AxesByMode):
 
     @property
     def samples_per_step(self) -> int:
-        """Servo samples n per integration step: ``substeps``, or more on a slower time axis."""
+        """Servo samples n per integration step: ``substeps``, multiplied by ``time_ratio``."""
         return round(self.substeps * self.time_ratio)
 
     @property
@@ -360,7 +417,7 @@ class Scenario(AxesByMode):
 
     @property
     def transport_samples(self) -> int:
-        """Samples until a Command takes effect: hops and port."""
+        """Number of samples, in hops and port, until a Command takes effect."""
         return self.hops.depth + self.port.transport_samples
 
     @property
@@ -400,7 +457,9 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run_id: str) -> str:
-        """Return the hash of scenario and run, with contents of named files, because paths differ by machine."""
+        """Return the hash of scenario and run. Named files count by content, because paths differ between
+        machines.
+        """
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run_id]
@@ -408,3 +467,29 @@ class Scenario(AxesByMode):
 
     def run_id(self) -> str:
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+
+
+SIMULATED, EMULATED = "simulated", "emulated"
+REAL_RIG = "REAL RIG"
+
+
+def axis_names(scenario: Scenario) -> dict[str, str]:
+    """Return the display names of the axes: ``north (story_1)`` if the rig file has another name."""
+    called = {name: axis.rig_axis.name if axis.rig_axis else name for name, axis in scenario.axes.items()}
+    return {name: name if title in ("", name) else f"{title} ({name})" for name, title in called.items()}
+
+
+def simulation(scenario: Scenario | RigFile) -> str:
+    """Return ``simulated``, ``emulated`` if a program replaces the rig, or an empty string for a real rig."""
+    port = scenario.port
+    if port.builds_axes:
+        return SIMULATED
+    return EMULATED if port.emulator or port.stand_in else ""
+
+
+def rig_kind(scenario: Scenario | RigFile) -> str:
+    return label(simulation(scenario))
+
+
+def label(simulation: str) -> str:
+    return simulation.upper() or REAL_RIG

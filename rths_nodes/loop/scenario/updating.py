@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Section ``updating``: copies of the specimen in the structure, and the estimation of their parameters.
 
-In ``shadow`` the test does not depend on the estimates. In ``used`` the copies follow them, on a simulated rig
-only.
+In mode ``shadow`` the test does not depend on the estimates. In mode ``used``, for simulated rigs only, the copies
+follow the estimates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rths_nodes.mechanics.updating.step import IDENTIFIED, LAWS, PERIOD, Setting
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Quantities recorded in addition to the parameters; the last is a number of ``WORDS`` in
+"""Quantities recorded in addition to the parameters. The last quantity is a number of ``WORDS`` in
 ``mechanics/updating/step.py``."""
 TOPIC = "updating_state"
 SHADOW, USED = MODES = ("shadow", "used")
@@ -37,13 +37,13 @@ class Updated:
 
     bounds: tuple[float, ...] = vector("bounds, lowest first, in its unit", more_than=0.0)
     initial: float | None = number(
-        "initial value for the specimen, in its unit; left out: the value of the copies, then the same in all; "
-        "each copy keeps its ratio to it",
+        "initial value for the specimen, in its unit; each copy keeps its ratio to this value; left out: the "
+        "value of the copies, which must then be the same",
         default=None,
         more_than=0.0,
     )
     uncertainty: float = number(
-        "standard deviation of the initial value, as part of it", default=0.3, more_than=0.0, at_most=1.0
+        "standard deviation of the initial value, relative to this value", default=0.3, more_than=0.0, at_most=1.0
     )
 
     def validate(self, path: str) -> None:
@@ -55,19 +55,17 @@ class Updated:
 
 @params
 class Leaves:
-    """Level on leaving the prior: largest deviation of an estimate from its initial value."""
+    """Level for leaving the prior: largest deviation of an estimate from its initial value."""
 
     deviations: float = number(
-        "standard deviations from the initial value beyond which it has left the prior", more_than=0.0
+        "number of standard deviations from the initial value at which an estimate leaves the prior", more_than=0.0
     )
-    then: str = text(
-        "tell: it is reported only; freeze: the copies keep their parameters from then to the end", "tell", THEN
-    )
+    then: str = text("tell: only report it; freeze: from then on the copies keep their parameters", "tell", THEN)
 
 
 @params
 class Updating:
-    """Model updating: parameters of copies of the specimen, estimated during the test."""
+    """Model updating: estimation, during the test, of the parameters of copies of the specimen."""
 
     of: tuple[str, ...] = texts(
         "restoring forces of the structure that are copies of the specimen, by name: stories of a shear_frame, x "
@@ -75,14 +73,16 @@ class Updating:
     )
     axis: str = text("axis of the copied specimen")
     law: str = text("unscented filter, or recursive least squares", "ukf", LAWS)
-    parameters: dict[str, Updated] = sections(Updated, "parameters that are updated, by name")
+    parameters: dict[str, Updated] = sections(Updated, "updated parameters, by name")
     noise: float = number("rms error of the measured force, including unmodelled parts", "N", more_than=0.0)
-    mode: str = text("shadow: estimated and recorded, no more; used: the copies follow", SHADOW, MODES)
-    leaves: Leaves | None = section(Leaves, "level on leaving the prior; none if left out", None)
+    mode: str = text("shadow: estimates are only recorded; used: the copies follow them", SHADOW, MODES)
+    leaves: Leaves | None = section(Leaves, "level for leaving the prior; left out: no level", None)
 
 
 class Copies:
-    """Copies of a scenario. ``learns``: specimen parameters; ``laws``: other parameters. Raises ConfigError."""
+    """Copies of a scenario. ``learns`` is the learning copy; ``laws`` are the parameters of the copied restoring
+    forces by name. Raises ConfigError.
+    """
 
     def __init__(self, scenario: AnyParams) -> None:
         section: Updating = scenario.updating
@@ -104,15 +104,16 @@ class Copies:
         self.learns = Copy(model, values, opened, PARAMETERS)
         if section.law == "rls" and not self.learns.linear:
             raise ConfigError(
-                f"{PLACE}.law = 'rls': the force of {model} is not linear in {', '.join(self.learns.names)}: "
-                "take ukf"
+                f"{PLACE}.law = 'rls': needs a force that is linear in {', '.join(self.learns.names)}; the "
+                f"force of {model} is not. "
+                "Use ukf"
             )
         self.axis = list(scenario.axes).index(section.axis)
         step = scenario.samples_per_step
         self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
-        """Sample of the first update, with a velocity and a simultaneous force."""
+        """Sample of the first update, for which a velocity and a simultaneous force are available."""
         prior = np.array([parameter.uncertainty for parameter in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
@@ -125,14 +126,14 @@ class Copies:
         for name, other in rest:
             if type_of(other) != type_of(first):
                 raise ConfigError(
-                    f"{PLACE}.of: {name} is {type_of(other)}, {one} {type_of(first)}: copies are of one model"
+                    f"{PLACE}.of: {name} is {type_of(other)}, but {one} is {type_of(first)}: all copies need "
+                    "the same model"
                 )
             for key in names:
                 if key not in free and getattr(first, key) != getattr(other, key):
                     raise ConfigError(
-                        f"{PLACE}.of: {key} of {one} is {show(getattr(first, key))}, of {name} "
-                        f"{show(getattr(other, key))}: copies of one specimen are alike, unless "
-                        f"{PARAMETERS}.{key} is there and has initial"
+                        f"{PLACE}.of: {key} of {one} is {show(getattr(first, key))}, but of {name} "
+                        f"{show(getattr(other, key))}: must be the same, unless {PARAMETERS}.{key}.initial is set"
                     )
 
     def followers(self) -> dict[str, Follower]:
@@ -147,11 +148,11 @@ class Copies:
         parameters = KINDS[self.learns.model].parameters
         for name in self.learns.names:
             if name not in parameters:
-                raise ConfigError(f"{path}: {name} is estimated only; copies follow: {', '.join(parameters)}")
+                raise ConfigError(f"{path}: copies cannot follow {name}, only {', '.join(parameters)}")
         integrator = scenario.integrator
         if not integrator.cannot_be_built and not registry.class_of("integrator", integrator).follows:
             raise ConfigError(
-                f"{path}: the integrator {type_of(integrator)} has restoring forces that stay as they are; take "
+                f"{path}: the integrator {type_of(integrator)} cannot change its restoring forces; use "
                 "central_difference, cr, explicit_newmark or kr_alpha"
             )
 
@@ -176,7 +177,7 @@ def _laws(section: Updating, defaults: Mapping[str, OfParams]) -> dict[str, OfPa
             f"{PLACE}.of: must name at least one restoring force; known: {', '.join(defaults) or 'none'}"
         )
     if len(set(section.of)) < len(section.of):
-        raise ConfigError(f"{PLACE}.of: {', '.join(section.of)}: each copy once")
+        raise ConfigError(f"{PLACE}.of: {', '.join(section.of)}: list each copy once")
     laws = {}
     for name in section.of:
         if name not in defaults:
@@ -184,7 +185,7 @@ def _laws(section: Updating, defaults: Mapping[str, OfParams]) -> dict[str, OfPa
         law = defaults[name]
         if type_of(law) not in KINDS:
             raise ConfigError(
-                f"{PLACE}.of: {name} is {type_of(law)}, of which no copies are updated; known: {', '.join(KINDS)}"
+                f"{PLACE}.of: {name} is {type_of(law)}, which cannot be updated; known: {', '.join(KINDS)}"
             )
         laws[name] = law
     return laws
@@ -195,17 +196,19 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
     if section.axis not in scenario.axes:
         raise unknown(f"{PLACE}.axis", "axis", section.axis, scenario.axes)
     if section.axis in scenario.force_axes:
-        raise ConfigError(f"{path}: its mode is force; copies learn from an axis that follows displacements")
+        raise ConfigError(
+            f"{path}: the mode of this axis is force; copies learn only from an axis that follows displacements"
+        )
     if scenario.rig is not None:
         raise ConfigError(
-            f"{path}: the axes of a rig move one specimen together; copies learn from one of its own"
+            f"{path}: rig couples all axes by one specimen; copies learn only from an axis with its own specimen"
         )
     if scenario.scaled:
-        raise ConfigError(f"{path}: copies have the scale of the structure, the specimen another (similitude)")
+        raise ConfigError(f"{path}: copies need a specimen in the scale of the structure (similitude = 1)")
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError for an impossible section. Recorded scenarios are not checked."""
+    """Raise ConfigError for an impossible section, except in a recorded scenario."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return
@@ -217,9 +220,9 @@ def check_updating(scenario: AnyParams) -> None:
 TROUBLE = {
     "flagged": "flagged",
     "not_finite": "not finite",
-    "too_fast": "faster than the axis can move",
-    "dead": "with a force that stood still while the specimen moved",
-    "spikes": "with a force that was not to be expected",
+    "too_fast": "faster than the limit of the axis",
+    "dead": "with a force that did not change while the specimen moved",
+    "spikes": "with an unexpected force",
 }
 
 
@@ -236,8 +239,8 @@ def learning_notes(numbers_of_copies: Data, scenario: AnyParams) -> list[str]:
         )
         notes.append(
             f"the model of the copies does not explain the specimen: first at {first * scenario.dt:.4g} s, in "
-            f"{share:.3g} % of the samples; there the copies returned towards their "
-            "initial values, and the estimates are not valid"
+            f"{share:.3g} % of the samples; the copies then returned towards "
+            "their initial values, and the estimates are not valid"
         )
     if (left := numbers.get("left_prior_sample")) and (level := scenario.updating.leaves):
         kept = "; from then on the copies kept their parameters" if level.then == FREEZE else ""
@@ -252,7 +255,7 @@ def learning_notes(numbers_of_copies: Data, scenario: AnyParams) -> list[str]:
     trouble = [
         f"{numbers[name]:.0f} {trouble_text}" for name, trouble_text in TROUBLE.items() if numbers.get(name)
     ]
-    notes += [f"copies learnt nothing from samples: {', '.join(trouble)}"] if trouble else []
+    notes += [f"copies learnt nothing from these samples: {', '.join(trouble)}"] if trouble else []
     return notes
 
 

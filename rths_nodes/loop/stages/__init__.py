@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages of the loop, independent of ROS, hosted in one process or in nodes.
+"""Stages of the loop, independent of ROS. One process hosts them all, or each node hosts one.
 
     NumericalStage   ground motion, structure, integrator            Measurement i n -> Target i + 1
     CommandStage     ramp, setup, compensator                        Target, Measurement k -> Command k + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rigs with one node per axis: conditions, and the scenario, port, limits and safe stop of one axis."""
+"""Rigs with one node per axis: conditions, and scenario, port, limits and safe stop of one axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import evolved
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Command, Measurement, by_force
@@ -22,39 +21,39 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 
 
 def check_layout(scenario: Scenario) -> None:
-    """Raise ConfigError for a rig that does not support one node per axis."""
     if scenario.rig is not None:
-        raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
+        raise ConfigError("rig: couples its axes; actuator_nodes must be one")
     if scenario.port.one_node:
         kind = type(scenario.port).type_name
-        raise ConfigError(f"port.type = {kind!r}: has all axes in one datagram; actuator_nodes must be one")
+        raise ConfigError(f"port.type = {kind!r}: its datagrams contain all axes; actuator_nodes must be one")
     if scenario.port.watchdog is not None:
         raise ConfigError(
-            f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis "
+            f"port.watchdog = {scenario.port.watchdog:g} s: needs a rig with one actuator node; a node per axis "
             "stops its axis by itself"
         )
     for name, axis in scenario.axes.items():
         control = axis.force_control
         if control is not None and by_controller(axis) and control.law.column is not None:
             raise ConfigError(
-                f"axes.{name}.force_control.law.column: is for a rig with one actuator node; the simulated "
-                "controller of an axis with a node of its own sees no drift of another one"
+                f"axes.{name}.force_control.law.column: needs a rig with one actuator node; the simulated "
+                "controller of a single axis does not know the drift of another axis"
             )
         for noun in ("sensors", "output"):
             if (other := getattr(axis, noun).cabled_to) not in (None, name):
                 raise ConfigError(
-                    f"axes.{name}.{noun}.cabled_to = {show(other)}: is for a rig with one actuator node; a node "
-                    "per axis reaches its own axis only"
+                    f"axes.{name}.{noun}.cabled_to = {show(other)}: needs a rig with one actuator node; a node "
+                    "per axis reaches only its own axis"
                 )
         if axis.sensors.second is not None:
             raise ConfigError(
-                f"axes.{name}.sensors.second: is an auxiliary channel, for a rig with one actuator node; axes "
-                "with a node each have none"
+                f"axes.{name}.sensors.second: needs a rig with one actuator node; a node per axis has no "
+                "auxiliary "
+                "channels"
             )
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
-                f"axes.{name}: must be ASCII letters, digits and single _, not a digit first, to name the "
-                "namespace of its node"
+                f"axes.{name}: must be ASCII letters, digits and single _, and not begin with a digit, because "
+                "the namespace of its node has this name"
             )
 
 
@@ -63,7 +62,7 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
     mine = scenario.axes[axis]
-    if mine.mode == FORCE and not by_controller(mine):  # the actuator node closes its force loop
+    if mine.mode == FORCE and not by_controller(mine):  # the actuator node closes the force loop of this axis
         mine = evolved(mine, mode=DISPLACEMENT, load=None, force_control=None)
     return evolved(scenario, axes={axis: mine})
 
@@ -73,22 +72,27 @@ def takes_force(scenario: Scenario, axis: str) -> bool:
 
 
 class AxisStage:
-    """One axis of the rig with its own ``port``, limits and safe stop. Arrays are ``(1,)``.
+    """One ``axis`` of a rig with its own port, which ``wrap`` wraps, limits and safe stop. Arrays are ``(1,)``.
 
     The state of the test belongs to the rig. This stage follows the rig's Commands, and stops by itself if
     necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is the reason why the
-    axis no longer follows, or empty.
+    axis no longer follows, or an empty string.
 
     Commands count all ticks of the rig, including pauses. If the controller of the axis closes a force loop, some
-    Commands are in N. A force axis that stops by itself holds its position; in other stops the rig decides whether
+    Commands are in N. A force axis that stops by itself holds its position. In other stops the rig decides whether
     the axis keeps its force until rest.
     """
 
-    def __init__(self, port: Port, limits: dict[str, Limits], dt: float) -> None:
-        self.port = port
+    def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
+        mine = alone(scenario, axis)
+        limits, dt = mine.limits, mine.dt
+        if mine.hops.depth:  # with hops, errors refer to past samples, which only the rig knows
+            limits = {axis: evolved(limits[axis], tracking_error=None)}
+        self.port = wrap(Assembly(mine).port)
         self.trip = ""
         self.out_of_sequence = False
-        """True if a Command is missing. The rig has continued without this axis and cannot control it any more."""
+        """True if a Command is missing. The rig has then continued without this axis and can no longer control it.
+        """
         self._loaded = any(limit.of_force for limit in limits.values())
         self._check = LimitCheck(limits, dt)
         self._stop = SafeStop(limits, dt)
@@ -98,22 +102,13 @@ class AxisStage:
         self._mode = self._mode_before = b""
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
 
-    @classmethod
-    def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
-        """Return the stage of an axis; ``wrap`` wraps its port. Raises ConfigError."""
-        mine = alone(scenario, axis)
-        limits = mine.limits
-        if mine.hops.depth:  # with hops, errors refer to past samples, which only the rig knows
-            limits = {axis: evolved(limits[axis], tracking_error=None)}
-        return cls(wrap(Assembly(mine).port), limits, mine.dt)
-
     @property
     def sample(self) -> int:
         return self._next - 1
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds its position, or if its last Command, in m, did not move it."""
+        """True if the axis holds its position, or if its last Command, in m, did not move the axis."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -132,7 +127,7 @@ class AxisStage:
     def follow(self, command: Command) -> Measurement | None:
         """Return Measurement k for Command k, or None for a repeated Command. Command 0 causes no motion.
 
-        After a missing number the axis stops by itself, and its Measurements continue its own count.
+        If a Command is missing, the axis stops by itself, and its Measurements continue their own count.
         """
         if command.sample < self._next:
             return None
@@ -151,7 +146,9 @@ class AxisStage:
         if self.trip:
             return self.stop_alone()
         measured = self._tick(command)
-        stopping = command.flags & FLAG_TRIPPED  # the rig stops all axes together: no measurement ends this stop
+        stopping = (
+            command.flags & FLAG_TRIPPED
+        )  # the rig stops all axes together, so that no measurement ends this stop
         reason = self._check.measurement(measured, command.target.tolist(), command.control_mode)
         if not stopping and (reason := reason or self.port.partial_stop):
             self.stop(reason)

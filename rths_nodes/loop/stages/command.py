@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands from Targets by ramp, setup and compensator: Target, Measurement k -> Command k + 1.
 
-A force axis is held at the start of the test, then controlled by force, and possibly held again. Its target is
-defined by the scenario (``loop/scenario/loads.py``). Its command equals the target, because only the force
-controller knows the actuator's delay and compliance. Exception: an actuator with a vertical load inclines with the
-drift of the coupled axis; this drift is in the Target.
-
-:class:`DueCommands` matches Commands received by the rig to ticks.
+A force axis is held at the start of the test, then controlled by force, and possibly held again. The scenario
+defines its target (``loop/scenario/loads.py``). The command of a force axis equals the target, because only the
+force controller knows the delay and compliance of the actuator. Exception: an actuator with a vertical load
+inclines with the drift of the coupled axis, which is in the Target.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +23,7 @@ from rths_nodes.core.arithmetic import is_finite
 from rths_nodes.core.control import Rows, rows_of
 from rths_nodes.core.errors import ComponentError
 from rths_nodes.core.parameters import type_of
-from rths_nodes.core.protocols import Compensator, Ramp, Setup
+from rths_nodes.core.protocols import Compensator, Setup
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_AT_BOUND,
@@ -43,9 +41,8 @@ from rths_nodes.core.samples import (
     Target,
 )
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.loads import LoadHistory
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import MotionBridge
 from rths_nodes.loop.supervision.limits import OutgoingCommands
@@ -61,9 +58,9 @@ def in_time(step: float, half: float, x: float, before: float, a: float) -> floa
 class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
-    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term predicts as
-    ``central_difference`` does. ``step``: h in the rig's time, s. Targets up to number ``start``, of a soft start
-    or at rest, are unchanged.
+    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term predicts like
+    ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` belong to a soft
+    start, or are at rest, and are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -74,14 +71,14 @@ class InTime:
         self._before = before
 
     def of(self, target: Target) -> Target:
-        """Return the Target with corrected velocity. Call it for every Target, in order."""
+        """Return the Target with corrected velocity. Call this method for every Target, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
-            return target  # the limits refuse it
+            return target  # the limits refuse such a Target
         rows = zip(x, before, target.acceleration.tolist(), strict=True)
         velocity = np.array([in_time(step, half, *row) for row in rows])
-        return Target(  # positional arguments: `replace` is slower than everything else here
+        return Target(  # positional arguments, because `replace` takes longer than the rest of this method
             target.step,
             target.displacement,
             velocity,
@@ -96,40 +93,30 @@ class InTime:
 
 
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
-"""Flags of samples in which a compensator must not adapt."""
+"""Flags of samples during which a compensator must not adapt."""
 PATIENCE = 0.6
-"""Fraction of a sample to wait for a Target in real time, from the Measurement on. The rest is for the answer
-and transport."""
+"""Fraction of a sample, from the Measurement on, to wait for a Target in real time. The rest of the sample is for
+the Command and its transport."""
 
 
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host calls :meth:`assume_realtime`, and :meth:`bridge` instead of :meth:`next` unless
-    :meth:`ready`. ``bridged``: samples with a late Target; ``dropped``: repeated Targets.
+    A real-time host calls :meth:`assume_realtime`. It calls :meth:`bridge` instead of :meth:`next` unless
+    :meth:`ready`. ``bridged``: number of samples with a late Target; ``dropped``: number of repeated Targets.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        ramp: Ramp,
-        setup: Setup,
-        compensator: Compensator,
-        state_names: Sequence[str],
-        n_interface: int | None = None,
-        late_velocity: bool = False,
-    ) -> None:
-        """``n_interface``: degrees of freedom of a Target for the setup, by default all.
-
-        ``late_velocity``: velocities of the integrator's Targets are late and are corrected.
-        """
+    def __init__(self, assembly: Assembly) -> None:
+        # not the setup of the numerical stage: a search that starts at the last solution must not depend on the
+        # order of poses, which differs between hosts
+        self.setup: Setup = assembly.fresh("setup")
+        scenario, names = assembly.scenario, assembly.names
         n_axes = len(scenario.moved_axes)
         self.substeps = scenario.samples_per_step
         self.samples = scenario.samples
-        self.ramp = ramp
-        self.setup = setup
-        self.compensator, self.state = compensator, compensator.state
-        self.state_names = tuple(state_names)
+        self.ramp = assembly.ramp
+        self.compensator, self.state = assembly.compensator, assembly.compensator.state
+        self.state_names = names.state
         self.bridged = self.dropped = 0
         self._longest = scenario.bridge.longest(scenario.dt)
         self._pauses = scenario.bridge.pauses
@@ -143,30 +130,20 @@ class CommandStage:
         self._targets: deque[Target] = deque()
         self._next_step = self._followed = 0
         self._ahead = 0
-        self._n_interface = n_interface
+        self._n_interface = None if names.interface == names.observed else len(names.interface)
         step = self.substeps * scenario.dt
-        self._in_time = InTime(step, scenario.soft_start_steps) if late_velocity else None
+        self._in_time = InTime(step, scenario.soft_start_steps) if assembly.late_velocity else None
         self.ready_to: float = -1
         """Last Command whose Target is available; infinite after the last Target."""
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
-        self._bounds = bounds_of(compensator)
+        self._bounds = bounds_of(self.compensator)
         self._finite = True
         self._named = {
             family: f"{family}.type = {type_of(params)!r}"
             for family, params in (("ramp", scenario.ramp), ("compensator", scenario.compensator))
         }
-
-    @classmethod
-    def of(cls, assembly: Assembly) -> Self:
-        # own setup: a search that starts at the last solution must not depend on the order of poses in the
-        # numerical stage, which differs between hosts
-        setup = assembly.fresh("setup")
-        names = assembly.names
-        n_interface = None if names.interface == names.observed else len(names.interface)
-        parts = assembly.ramp, setup, assembly.compensator
-        return cls(assembly.scenario, *parts, names.state, n_interface, assembly.late_velocity)
 
     def open(self) -> None:
         self.compensator.open()
@@ -179,7 +156,7 @@ class CommandStage:
         self._ahead = self.ramp.predicted
 
     def target(self, target: Target) -> None:
-        """Receive the next Target. Raises ValueError if one is missing."""
+        """Receive the next Target. Raises ValueError if a Target is missing."""
         if target.step < self._next_step:
             self.dropped += 1
             return
@@ -234,10 +211,10 @@ class CommandStage:
         return self._command(sample, measured, 0)
 
     def bridge(self, measured: Measurement) -> Command | None:
-        """Return :meth:`next` for a late Target: continue the motion of the last Target, and flag the Command.
+        """Continue the motion of the last Target, because the next Target is late; return the flagged Command.
 
-        Also return None after ``bridge.max_bridge``. The rig counts bridged samples itself, and then trips or
-        pauses.
+        Return None after ``bridge.max_bridge``, and in the cases in which :meth:`next` returns None. The rig
+        counts bridged samples itself, and then trips or pauses.
         """
         sample = measured.sample + 1
         if measured.flags & FLAG_TRIPPED or sample > self.samples:
@@ -251,14 +228,13 @@ class CommandStage:
         return self._command(sample, measured, FLAG_BRIDGED)
 
     def _follow(self, step: int) -> None:
-        """Pass every available Target up to ``step`` to the ramp: one per step, more after late Targets."""
         while self._targets and self._targets[0].step <= step:
             target = self._targets.popleft()
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self._followed = target.step
             rows = rows_of(target)
             if not self._bridge.follow(target.step, rows):
-                # the limits detect it at once, even if the ramp ignores this value
+                # with NaN, the limits trip at once, even if the ramp ignores the original value
                 self._finite = False
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
                 rows = rows_of(target)
@@ -289,7 +265,6 @@ class CommandStage:
         return Command(sample, target, command, self._auxiliary, flags, modes)
 
     def _blame(self, family: str, name: str, values: Sequence[float]) -> None:
-        """Raise ComponentError for an output of a component that is not finite although its input is finite."""
         for value in values:
             if not math.isfinite(value):
                 raise ComponentError(f"{self._named[family]}: {name} = {value}: must be finite")
@@ -323,7 +298,7 @@ def _first_of(target: Target, count: int) -> Target:
 
 
 class ForceTargets:
-    """Targets of the force axes of ``axes``, after the first ``n_moved``; ``dt`` s."""
+    """Targets of the force axes, which follow the first ``n_moved`` of all ``axes``; ``dt`` in s."""
 
     def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
         self._n, self._dt = n_moved, dt
@@ -331,7 +306,10 @@ class ForceTargets:
         self._moved = bytes([MODE_DISPLACEMENT]) * n_moved
 
     def step(self, sample: int, measured: Measurement, aimed: Sequence[float]) -> tuple[Array, bytes]:
-        """Return targets ``(n_force,)``, m or N, of ``sample``, and all modes; ``aimed``: other targets, m."""
+        """Return the targets ``(n_force,)`` (m or N) of ``sample``, and the modes of all axes.
+
+        ``aimed`` are the targets of the other axes, m.
+        """
         n = self._n
         time = sample * self._dt
         rows = zip(
@@ -360,16 +338,16 @@ class _Row:
         self.controlled = False
 
     def upright(self, aimed: Sequence[float]) -> float:
-        """Return the vertical fraction of the force for the other axes' targets ``aimed`` (m)."""
         if self._inclined is None:
             return 1.0
         axis, length = self._inclined
         return vertical_share(aimed[axis], length)
 
     def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
-        """Return the target at ``time``, s, from the command, measured ``displacement`` (m) and ``force`` (N).
+        """Return the target at ``time`` (s) from the ``applied`` command, measured ``displacement`` (m) and
+        ``force`` (N).
 
-        ``share``: fraction of the force that is the load.
+        ``share`` is the load as a fraction of the force.
         """
         if self._from < time <= self._to:
             if not self.controlled:
@@ -385,7 +363,7 @@ class _Row:
 
 
 class DueCommands:
-    """Sorts received Commands of a ``rig``. With hops, Commands arrive before their tick."""
+    """Assigns the Commands that a ``rig`` receives to its ticks. With hops, Commands arrive before their tick."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -393,7 +371,6 @@ class DueCommands:
 
     @property
     def number(self) -> int:
-        """Number of the next tick's Command; numbers up to 0 have no Command."""
         return self._rig.sample + 1 + (self._rig.pause.coming is not None) - self._depth
 
     @property
@@ -401,15 +378,15 @@ class DueCommands:
         return bool(self._kept)
 
     def kept(self) -> Command | None:
-        """Return the next tick's Command, if it was received earlier; with hops, the first ticks hold the start.
+        """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start.
 
-        A pause takes no other Command until its sample has ended.
+        During a pause no further Command is used until the sample has ended.
         """
         if not self._depth or self._rig.pause.coming is not None:
             return None
         number, kept = self.number, self._kept
         if number <= 0:
-            assert self._rig.under_way.start is not None  # true after Measurement 0
+            assert self._rig.under_way.start is not None  # set by Measurement 0
             return replace(self._rig.under_way.start, sample=number)
         while kept and kept[0].sample <= number:
             command = kept.pop(0)
@@ -419,7 +396,9 @@ class DueCommands:
         return None
 
     def arrived(self, command: Command) -> Command | None:
-        """Return ``command`` if the next tick needs it; a late one is counted, an impossible one trips the rig."""
+        """Return ``command`` if the next tick needs it. A late Command is counted, an impossible one trips the
+        rig.
+        """
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
         if early == 0 and not (self._depth and waits):

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensors that do not follow the motion: a frozen displacement trips the test, a frozen force is reported.
 
-While its target travels by D in one direction, a displacement has to change by a tenth of D, in any direction: a
-compensator with too much lead moves an axis against its target. Over longer windows neither this lead nor a delay
-matters, and the displacement has to change in the direction of its target. A force is frozen if its change is
-within noise and resolution, while the measured displacement travels far enough in both directions for a change ten
-times larger. D is derived from resolution, noise, lost motion and stroke.
+While its target travels by D in one direction, a displacement has to change by a tenth of D. The direction of this
+change does not matter, because a compensator with too much lead moves an axis against its target. Over longer
+windows neither this lead nor a delay matters, and the displacement has to change in the direction of its target. A
+force is frozen if its change is within noise and resolution, although the displacement travels far enough in both
+directions for a change ten times larger. D is derived from resolution, noise, lost motion and stroke.
 
 In each window of LATE_S the command stays between its minimum l and its maximum h. If l exceeds an earlier h by D,
-an actuator with a delay below LATE_S has risen since. Its sensor has to show STUCK of this rise; falls are judged
-likewise. Identical readings alone are no evidence. :class:`OneWay` judges one measurement, also in guided motions.
+an actuator with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of this rise.
+Falls are judged likewise. Identical readings alone are no evidence. :class:`OneWay` judges one measurement, also
+in guided motions.
 """
 
 from __future__ import annotations
@@ -25,34 +26,35 @@ from rths_nodes.core import registry
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 LATE_S = 0.1
-"""Longest delay of an actuator without transport and the delay from the small move, s."""
+"""Longest delay of an actuator, without transport and without the delay from the small move, s."""
 FINE_BLOCKS = 8
-"""Blocks in LATE_S for judging guided motions."""
+"""Number of blocks in LATE_S for judging guided motions."""
 STUCK = 0.1
-"""Fraction of its travel below which a channel does not follow the rig."""
+"""Fraction of its expected change below which a channel does not follow the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Travel D in steps of the resolution, and in multiples of the noise. A load cell that shows less is dead if
+"""Travel D in steps of the resolution, and in multiples of the rms noise. A load cell that shows less is dead if
 more than D / STUCK was expected."""
 TWICE = 2.0
-"""Travel D in multiples of lost motion and static error."""
+"""Travel D in multiples of the lost motion."""
 LEAST_TRAVEL = 5e-4
 """Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""Blocks in LATE_S, and largest number of samples judged in a block."""
+"""Number of blocks in LATE_S, and largest number of samples judged in a block."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Smallest slope of a displacement over its target without doubt, and its window in multiples of LATE_S."""
+"""Smallest slope of displacement versus target that causes no doubt, and its window in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""Blocks combined to check for a wrong sign, then combined blocks by which an axis may be late and early."""
+"""Number of blocks combined to detect a wrong sign, and numbers of combined blocks by which an axis may be late
+and early."""
 
 
 def least_travel(
     steps: Sequence[float], noise: Sequence[float], lost_motion: float, stroke: float
 ) -> tuple[float, float]:
-    """Return D (m) and the smallest force change above noise (N), from resolution and noise of both sensors."""
+    """Return D (m) and the smallest force change above noise (N). ``steps``: resolutions of both sensors."""
     seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
     return max(seen, TWICE * lost_motion, LEAST_TRAVEL * stroke), felt
 
@@ -65,10 +67,11 @@ class Travel(NamedTuple):
 
 
 class OneWay:
-    """Check that a measurement shows a travel ``way`` of its command; ``block``: samples per block.
+    """Check that a measurement shows a travel ``way`` of its command, in blocks of ``block`` samples.
 
-    It has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in any
-    direction. It may be ``late`` or ``early`` by these numbers of blocks, and is judged ``early`` blocks later.
+    The measurement has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in
+    any direction. It may be ``late`` or ``early`` by these numbers of blocks, and is judged ``early`` blocks
+    later.
     """
 
     def __init__(
@@ -78,13 +81,11 @@ class OneWay:
         self._lows, self._highs = deque[float](maxlen=late + early), deque[float](maxlen=late + early)
         self._shown: deque[float] = deque(maxlen=1 + early)
         self._marks: list[list[float]] = [[], []]
-        """End of an earlier window for upward and downward travel, with the sign of the direction.
+        """State at the end of an earlier window, for upward and downward travel, with the sign of the direction.
 
-        Highest command of the window, reading at that time, lowest and highest reading since.
-        """
+        Highest command of the window, reading at that time, and lowest and highest reading since."""
         self._silent = [False, False]
         self._span = [0.0, 0.0]
-        """Lowest and highest reading since the first missing travel."""
         self._empty()
 
     def _empty(self) -> None:
@@ -97,7 +98,7 @@ class OneWay:
 
     @property
     def both_ways(self) -> bool:
-        """True if travels both upwards and downwards have been missing since the last shown travel."""
+        """True if upward and downward travels have been missing since a travel was last shown."""
         return all(self._silent)
 
     @property
@@ -105,7 +106,7 @@ class OneWay:
         return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
-        """Add a sample; return the missing travel, if any."""
+        """Add a sample; return a missing travel of the command and the part shown by the sensor, or None."""
         self._samples += 1
         self._sum += measured
         self._low, self._high = min(self._low, command), max(self._high, command)
@@ -116,7 +117,6 @@ class OneWay:
         return self.block(low, high, shown)
 
     def block(self, low: float, high: float, shown: float) -> Travel | None:
-        """Add a block: range ``low`` to ``high`` of its command and mean measurement ``shown``."""
         self._lows.append(low)
         self._highs.append(high)
         self._shown.append(shown)
@@ -169,7 +169,6 @@ class _Axis:
         self.stiffness = _stiffness(axis)
         expected = force if force is not None else max(self.stiffness * way, felt / STUCK)
         self.felt, self.travel = felt, expected / self.stiffness if self.stiffness > 0.0 else math.inf
-        """Required change of the force (N), and travel (m) in which it is expected."""
         self.pushed = OneWay(expected, block, felt, late=BLOCKS) if self.stiffness > 0.0 else None
 
     def stuck(self, target: list[float], moved: list[float]) -> str:
@@ -183,9 +182,9 @@ class _Axis:
         if travel is None:
             return ""
         return (
-            f"axes.{self.name}: the displacement does not move with its target: it has changed by "
-            f"{1e3 * travel.shown:.3f} mm where the target went {1e3 * travel.gone:.3f} mm one way: the actuator "
-            "does not follow, or the displacement sensor is wrong"
+            f"axes.{self.name}: the displacement does not move with its target. The displacement has changed by "
+            f"{1e3 * travel.shown:.3f} mm, the target by {1e3 * travel.gone:.3f} mm in one direction, so that the "
+            "actuator does not follow or the displacement sensor is wrong"
         )
 
     def frozen(self, moved: list[float], force: list[float]) -> bool:
@@ -197,10 +196,10 @@ class _Axis:
 
 
 class FrozenSensors:
-    """Checks sensors of ``axes`` that follow displacements; force axes are excluded.
+    """Checks the sensors of ``axes`` that follow displacements; force axes are excluded.
 
-    ``breach``: reason why the test must end; ``forces``: sample of a report, by axis. ``way`` (m) and ``force``
-    (N) replace the derived travels.
+    ``breach`` is the reason why the test must end. ``forces`` maps an axis to the sample of a report. ``way`` (m)
+    and ``force`` (N) replace the derived travels.
     """
 
     def __init__(
@@ -235,10 +234,10 @@ class FrozenSensors:
         values.clear()
 
     def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
-        """Return whether the rules have to judge samples ``(n, n_axes)`` m, N of a simulator in order.
+        """Return whether samples ``(n, n_axes)`` m, N of a simulator have to be judged in order.
 
-        Its sensors do not freeze, but a sensor may have the wrong sign, an actuator may be too slow, or a specimen
-        may have no force.
+        Sensors of a simulator do not freeze. But a sensor can have the wrong sign, an actuator can be too slow,
+        and a specimen can lack a force.
         """
         if len(target) < self._fewest:
             return False
@@ -262,7 +261,9 @@ class FrozenSensors:
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness (N/m) of a specimen for small motion; 0 if unknown: its force is not checked."""
+    """Return the stiffness (N/m) of a specimen for small motion; 0 if it is unknown, so that its force is not
+    checked.
+    """
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:
@@ -276,7 +277,7 @@ def _stiffness(axis: Axis) -> float:
 
 def frozen_words(axis: str, sample: int) -> str:
     return (
-        f"axes.{axis}: the force does not move with the displacement, by sample {sample}: is the load cell dead?"
+        f"axes.{axis}: up to sample {sample} the force does not change with the displacement; check the load cell"
     )
 
 

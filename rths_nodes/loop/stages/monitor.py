@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairing of the loop's messages by number, in order, for the monitor."""
+"""Input of the monitor: the messages of the loop, paired by number and in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from rths_nodes.loop.supervision.monitor import Monitor
 
 
 class LoadTracking:
-    """Largest and rms error of force axes, after the first ``n_moved`` axes, while their mode is force.
+    """Largest and rms error of the force axes (all except the first ``n_moved`` axes) while they are in force
+    mode.
 
     Errors are target minus measured force. Percentages refer to the largest target. Soft starts are included.
     """
@@ -39,10 +40,8 @@ class LoadTracking:
     def __init__(self, axes: Sequence[str], n_moved: int) -> None:
         self._axes, self._n = axes, n_moved
         self._sums = [(0, 0.0, 0.0, 0.0)] * len(axes)
-        """Samples, largest error and target (N), sum of squared errors (N^2), by axis."""
 
     def add(self, target: Sequence[float], force: Sequence[float], modes: bytes) -> None:
-        """Add a sample of all axes: target (m or N), measured force (N) and modes (empty if unknown)."""
         if not modes:
             return
         n = self._n
@@ -54,7 +53,6 @@ class LoadTracking:
                 self._sums[index] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Return the indices by axis and name; NaN without force control."""
         return {
             axis: {
                 "max_force_error_n": largest if samples else math.nan,
@@ -72,10 +70,11 @@ class MonitorStage:
     def __init__(
         self, scenario: Scenario, n_dof: int, reference_energy: float, spread: bool = False, live: bool = False
     ) -> None:
-        """``n_dof``: degrees of freedom in a Target; ``reference_energy`` (J): scale of the energy error.
+        """``n_dof`` is the number of degrees of freedom in a Target, ``reference_energy`` (J) the scale of energy
+        errors.
 
         With ``spread``, :meth:`spare` processes a chunk of the delay; otherwise the last sample of the chunk does.
-        ``live``: collect curves.
+        With ``live``, curves are collected.
         """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
@@ -108,14 +107,14 @@ class MonitorStage:
         return self.monitor.sample
 
     def target(self, target: Target) -> None:
-        """Receive the next Target; Target i applies from sample (i - 1) n + 1 on."""
         self._known = sample = target.step * self.substeps
         self.monitor.energy.target(target, sample - self.substeps)
 
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
-        """Continue after ``sample``, which the monitor has processed; return False if a sensor was frozen before.
+        """Continue after ``sample``, up to which the monitor has processed the test.
 
-        ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``.
+        ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a sensor was
+        frozen.
         """
         self._known = self._last_command = sample
         columns = (values[:: self._stride].tolist() for values in (target, moved, force))
@@ -125,13 +124,12 @@ class MonitorStage:
         return not self.sensors.breach
 
     def command(self, command: Command) -> None:
-        """Receive the next Command; drop a repeated Command."""
         if command.sample > self._last_command:
             self._last_command = command.sample
             self._commands.append(command)
 
     def measurement(self, measured: Measurement) -> None:
-        """Receive the next Measurement; feed the monitor if its Command and Target have been received."""
+        """Receive a Measurement; feed the monitor once Command and Target of the sample are available."""
         sample, commands = measured.sample, self._commands
         if not (commands and 0 < sample <= self._known) or self._measured or measured.flags & FLAG_TRIPPED:
             if self._measured:
@@ -168,15 +166,15 @@ class MonitorStage:
 
     def work(self) -> None:
         waiting, self._measured = self._measured, deque()
-        while waiting and not self._measured:  # an incomplete sample waits again
+        while waiting and not self._measured:  # an incomplete sample is queued again
             self.measurement(waiting.popleft())
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Feed a sample without Command (sample 0 or safe stop); return False if incomplete.
+        """Feed a sample without a Command (sample 0 or safe stop); return False if the sample is incomplete.
 
         The target of sample 0 is the applied command. The last Target before a safe stop belongs to the last
-        driven sample.
+        sample with a Command.
         """
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
@@ -215,9 +213,9 @@ class MonitorStage:
         self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """Return a substitute for the lost Command of this sample, flagged as a later Command with ``flags``.
+        """Return a substitute for the lost Command of this sample, with the ``flags`` of a later Command.
 
-        Its target continues along a straight line; a load is held.
+        The target continues along a straight line; a load is held.
         """
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
@@ -232,7 +230,7 @@ class MonitorStage:
 
     @property
     def late(self) -> LateData:
-        """Late periods according to the messages, which do not show ticks missed by the rig's clock."""
+        """Late periods in the messages. Ticks that the rig's clock missed are unknown here."""
         return self._late(self._bridged)
 
     @property

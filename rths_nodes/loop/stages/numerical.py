@@ -7,7 +7,7 @@ Extrapolation of the measured force over its delay (``force_lead``):
 
 p is the delay of the force in samples, n the number of samples in an integration step. The difference of only two
 samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2), 2.9 for p = 1.5. An integrator that holds
-the force during its step uses it half a step late on average; p includes this delay for such integrators only.
+the force during its step uses the force half a step late on average. For such integrators p includes this delay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import add
-from typing import NamedTuple
 
 import numpy as np
 
@@ -51,26 +50,21 @@ from rths_nodes.numerical.observation import Energies
 class ForceLead:
     """Extrapolates the forces of the axes by ``samples``, along their slope over the last ``span`` samples.
 
-    After a bridged or slowed sample, the slope is kept until a whole span has been measured again.
+    After a bridged or slowed sample, the last slope is used until a complete span has been measured again.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
         self._samples, self._span = samples, span
         ages = np.arange(span, -1, -1.0)
         middle = ages - ages.mean()
-        # slope of a fitted line, oldest sample first, times the extrapolation
-        self._weights: list[float] = (-samples * middle / (middle @ middle)).tolist()
+        # weights of the last forces, oldest first: slope of a fitted line, times the extrapolation
+        self.slope: list[float] = (-samples * middle / (middle @ middle)).tolist()
         self._n_axes = n_axes
         self.reset()
 
-    @property
-    def slope(self) -> list[float]:
-        """Weights of the last ``span + 1`` forces, oldest first, in the correction of the last force."""
-        return self._weights
-
     def reset(self) -> None:
         rest = [0.0] * self._n_axes
-        # plain floats: one value per sample, few axes
+        # plain floats are faster for one value per sample and few axes
         self._forces = deque([rest] * (self._span + 1), maxlen=self._span + 1)
         self._resting = 0
         self._change = rest
@@ -78,11 +72,10 @@ class ForceLead:
     @property
     def weights(self) -> Array:
         """Weights of the present force, the force one sample ago, and so on, ``(span + 1,)``."""
-        weights: Array = np.array(self._weights[::-1]) + np.eye(self._span + 1)[0]
+        weights: Array = np.array(self.slope[::-1]) + np.eye(self._span + 1)[0]
         return weights
 
     def extend(self, forces: Iterable[Sequence[float]]) -> None:
-        """Add earlier forces ``(n_axes,)`` N of samples that were neither bridged nor slowed."""
         self._forces.extend(map(list, forces))
 
     def add(self, measured: Measurement) -> None:
@@ -93,10 +86,8 @@ class ForceLead:
             self._resting -= 1
 
     def now(self) -> Sequence[float]:
-        """Return the forces ``(n_axes,)`` N extrapolated to the time of the last Measurement."""
         if not self._resting:
-            weights = self._weights
-            self._change = [dot(weights, axis) for axis in zip(*self._forces, strict=True)]
+            self._change = [dot(self.slope, axis) for axis in zip(*self._forces, strict=True)]
         return list(map(add, self._forces[-1], self._change))
 
 
@@ -111,14 +102,14 @@ COUNTED = {
 
 
 class NumericalStage:
-    """Numerical substructure: computes Targets from the forces of the axes.
+    """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
 
-    Its parts come from an ``assembly``, including the controller of auxiliary inputs if ``controlled``. A Target
-    has the observed degrees of freedom and, unless these are the whole model, the model's energies. Raises
-    ConfigError if a part cannot be built, or for a soft start beyond the reach of the setup.
+    These include the controller of auxiliary inputs if ``controlled``. A Target has the observed degrees of
+    freedom and, unless these are the complete model, the energies of the model. Raises ConfigError if a part
+    cannot be built, or for a soft start that the setup cannot reach.
 
-    The stage never waits for an external integrator. While the next Target is computed, it is ``pending``, and a
-    host polls :meth:`answer`.
+    The stage never waits for an external integrator. While an integrator computes the next Target, the Target is
+    ``pending``, and the host polls :meth:`answer`.
     """
 
     def __init__(self, assembly: Assembly, controlled: bool = True) -> None:
@@ -153,14 +144,14 @@ class NumericalStage:
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         assert scenario.soft_start is not None
-        # a nonlinear setup: the unit must be correct at full amplitude
+        # of a nonlinear setup, the unit must be correct at full amplitude
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
         unit = np.append(
             unit, np.zeros(len(self._nothing) - len(unit))
         )  # observed degrees of freedom stay at rest
         if not np.isfinite(unit).all():
-            raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: lies beyond the reach of the setup")
+            raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: the setup cannot reach this position")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
         x, v, a = (np.outer(values, unit) for values in motion)
         rest, auxiliary = self._nothing, self._auxiliary
@@ -174,16 +165,19 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return a text on missing external parts since :meth:`open`. Raises ConfigError if one will not come."""
+        """Return a text on external parts still missing since :meth:`open`. Raises ConfigError if a part will
+        not come.
+        """
         return self.integrator.missing()
 
     def numbers(self) -> Data:
-        """Return the integrator's results for the recording, in addition to its Targets, nested by name."""
         results = self.integrator.numbers()
         return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample, after the Target was published; return number and values, or None."""
+        """Learn from the due sample, once the Target has been published. Return number and values of the sample,
+        or None.
+        """
         return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
@@ -198,18 +192,17 @@ class NumericalStage:
         return target
 
     def resume(self, step: int, forces: Sequence[Sequence[float]]) -> None:
-        """Continue after Target ``step``; ``forces`` (N) of the axes in the last samples are for the lead."""
         self._index = step
         if self._lead is not None:
             self._lead.extend(forces)
 
     def next(self, measured: Measurement) -> Target | None:
-        """Return the next Target if ``measured`` belongs to the current sample and the test continues, else None.
+        """Return the next Target if ``measured`` begins a step and the test continues, else None.
 
-        Also return None while the Target is ``pending``; :meth:`answer` then returns it.
+        Also return None while the Target is ``pending``; :meth:`answer` then returns the Target.
         """
         if measured.flags & FLAG_TRIPPED:
-            self.pending = False  # no longer needed
+            self.pending = False  # the pending Target is no longer needed
             return None
         if self._lead is not None:
             self._lead.add(measured)
@@ -242,9 +235,9 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target; None if the integrator is not ready, unless the host can ``wait``.
+        """Return the pending Target. If the integrator is not ready, wait or, without ``wait``, return None.
 
-        Raises IntegratorError if the integrator fails; then no Target is pending.
+        Raises IntegratorError if the integrator fails. No Target is pending then.
         """
         if not self.pending:
             return None
@@ -268,7 +261,6 @@ class NumericalStage:
         return target
 
     def _target(self, external: Array, before: Array) -> Target:
-        """Return the Target with the ``external`` force of the last step, from the position ``before``."""
         solver, ratio, restoring = self.integrator, self._ratio, self.integrator.restoring_force
         moved: Sequence[Array] = (
             solver.displacement,
@@ -295,20 +287,12 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
     return ForceLead(samples, step, len(scenario.axes))
 
 
-class Pair(NamedTuple):
-    """Displacement (m) and force (N) at the same time."""
-
-    displacement: float
-    force: float
-    flagged: bool
-
-
 class Learning:
     """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
 
     Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes through the force's filter. The velocity is the central difference, so a pair is used one
-    period later.
+    displacement passes through the filter of the force. The velocity is a central difference, so that a pair is
+    used one period later.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -321,8 +305,8 @@ class Learning:
         self._begun = False
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
-        """Displacements during the delay of the force."""
-        self._pairs: deque[Pair] = deque(maxlen=3)
+        self._pairs: deque[tuple[float, float, bool]] = deque(maxlen=3)
+        """Displacements (m) and simultaneous forces (N), each with true if the pair is unusable."""
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
         self._followers = copies.followers() if copies.section.mode == USED else {}
@@ -332,7 +316,6 @@ class Learning:
         self._at_bound = [False for _ in self.copy.names]
 
     def follow(self, integrator: Integrator) -> None:
-        """Pass newly released parameters to the integrator's copies, unless in shadow mode."""
         if self._state is None or self._state.released is self._followed:
             return
         self._followed = self._state.released
@@ -341,10 +324,10 @@ class Learning:
             integrator.renew(name, copy.change(shares))
 
     def add(self, measured: Measurement) -> None:
-        """Add a sample. Each ``every``-th sample forms a pair, and completes the previous pair for learning."""
+        """Add a sample. One sample in ``every`` starts a new pair and completes the previous pair for learning."""
         x, bad = float(measured.displacement[self._axis]), measured.flags & UNUSABLE != 0
         if self._filter is not None:
-            if not math.isfinite(x):  # it would stay in the filter
+            if not math.isfinite(x):  # a value that is not finite would stay in the filter
                 x, bad = (self._line[-1][0] if self._line else 0.0), True
             else:
                 if not self._begun:
@@ -356,13 +339,11 @@ class Learning:
             return
         earlier, flagged = self._line[0]
         pairs = self._pairs
-        pairs.append(Pair(earlier, float(measured.force[self._axis]), bad or flagged))
+        pairs.append((earlier, float(measured.force[self._axis]), bad or flagged))
         if len(pairs) > 1:
-            middle = pairs[-2]
-            velocity = (pairs[-1].displacement - pairs[0].displacement) / (
-                (len(pairs) - 1) * self._settings.period
-            )
-            self._due = measured.sample, Sample(middle.displacement, velocity, middle.force, middle.flagged)
+            displacement, force, unusable = pairs[-2]
+            velocity = (pairs[-1][0] - pairs[0][0]) / ((len(pairs) - 1) * self._settings.period)
+            self._due = measured.sample, Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
         """Learn from the complete pair; return number and values of its sample, or None."""

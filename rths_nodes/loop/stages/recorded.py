@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded Measurements and Targets instead of the rig and the integrator, to test a single node."""
+"""Recorded Measurements and Targets in place of the rig and the integrator, for testing a single node."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 
 class RecordedPort(Port):
-    """A port that answers every Command with the recorded Measurement of its sample.
+    """Port that answers every Command with the recorded Measurement of its sample.
 
-    The scenario's ``port`` is never opened and only names the channels. ``targets`` replace the integrator; if
-    empty, the integrator computes them. After the last Measurement, which is repeated, the port is ``exhausted``.
+    The scenario's ``port`` only names the channels and is never opened. ``targets`` replace the integrator;
+    without ``targets`` the integrator computes them. The last Measurement is repeated; the port is then
+    ``exhausted``.
     """
 
     external, simulated = False, True
@@ -63,8 +64,6 @@ class RecordedPort(Port):
 
 
 class RecordedTargets(NumericalStage):
-    """A numerical substructure that publishes recorded ``targets``, one per ``substeps`` samples."""
-
     external = True
     learning = None
     pending = False

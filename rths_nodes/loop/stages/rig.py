@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
+from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
@@ -24,7 +24,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.laboratory.ports.common import set_trigger
 from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams
+from rths_nodes.loop.supervision.bridges import BridgeCount
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.hops import UnderWay
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
@@ -38,49 +38,42 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 class RigStage:
     """The rig at its ``port``: sends Commands within the limits, otherwise commands of the safe stop.
 
-    ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig and
-    the ``quantities`` of their expressions, ``dt`` s, ``samples`` of the test, ``depth`` of hops. ``bridged``
-    counts samples without their Target or Command, ``slowed`` samples while the rig leaves a ``pause``,
-    ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on, ``refused`` if the last
-    Command was beyond a limit.
+    ``bridged`` counts samples without their Target or Command, ``slowed`` samples while the rig leaves a
+    ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on. ``refused`` is
+    true if the last Command exceeded a limit.
 
     The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; all other users
-    get tared values.
+    get tared values. Raises ConfigError for a real rig that is not armed, and for impossible numbers.
     """
 
     ahead = 0
-    """Samples by which a rig with its own loop may be ahead in lockstep."""
+    """Number of samples by which a rig with its own loop may be ahead in lockstep."""
 
-    def __init__(
-        self,
-        port: Port,
-        limits: dict[str, Limits],
-        bridge: BridgeParams,
-        dt: float,
-        samples: int,
-        handover: Handover | None = None,
-        levels: Mapping[str, Level] | None = None,
-        groups: Sequence[int] = (),
-        depth: int = 0,
-        quantities: Mapping[str, object] | None = None,
-    ) -> None:
-        self.port, self.under_way = port, UnderWay(depth)
-        self._handover = handover
-        tares = None if handover is None else handover.tares
+    def __init__(self, scenario: Scenario, port: Port) -> None:
+        check_armed(port)
+        judgement.refuse(scenario, port.simulated)
+        limits, bridge, dt, groups = scenario.limits, scenario.bridge, scenario.dt, scenario.stop_groups
+        levels = scenario.levels
+        if levels.quantities:
+            scenario.check_fit("levels")
+        acting = levels.in_effect(port.simulated, scenario.servo_rate)
+        self.port, self.under_way = port, UnderWay(scenario.hops.depth)
+        self._handover: Handover | None = port.handover
+        tares = None if self._handover is None else self._handover.tares
         self.machine = TestMachine()
         self.sample = 0
         self._open = False
         self.ticks = self.slowed = self.bridged = self.late_commands = 0
         self.stopping = self.refused = False
         self.stop_request: StopRequest | None = None
-        self._samples = samples
+        self._samples = scenario.samples
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
-        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels, quantities)
+        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, acting, levels.quantities)
         self._stop = SafeStop(limits, dt, tares, groups)
         self._bridges = BridgeCount(bridge, dt)
         self.late = self._bridges.late
         self.timing: Data = {}
-        """Timing of a rig with its own loop; if empty, the node measures the timing."""
+        """Timing of a rig with its own loop. If this is empty, the node measures the timing."""
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._n_moved = sum(not limit.of_force for limit in limits.values())
@@ -98,25 +91,11 @@ class RigStage:
         self._unfit = ""
         self._sampled = True
 
-    @classmethod
-    def of(cls, scenario: Scenario, port: Port) -> RigStage:
-        check_armed(port)
-        judgement.refuse(scenario, port.simulated)
-        limits, dt = scenario.limits, scenario.dt
-        handover: Handover | None = port.handover
-        groups = scenario.stop_groups
-        if scenario.levels.quantities:
-            scenario.check_fit("levels")
-        levels = scenario.levels.in_effect(port.simulated, scenario.servo_rate)
-        arguments = port, limits, scenario.bridge, dt, scenario.samples, handover, levels, groups
-        return cls(*arguments, scenario.hops.depth, scenario.levels.quantities)
-
     @property
     def failure(self) -> str:
         return self.port.failure
 
     def close(self) -> None:
-        """Close the port if it is open; may be called again."""
         if self._open:
             self._open = False
             self.port.close()
@@ -131,7 +110,7 @@ class RigStage:
 
     @property
     def pause_counts(self) -> dict[str, float]:
-        """Counts of slowed samples and pauses, and added time (s); empty if pauses are impossible."""
+        """Numbers of slowed samples and pauses, and added time (s); empty if pauses are impossible."""
         if not (self.pause.allowed or self.pause.count):
             return {}
         return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -143,20 +122,21 @@ class RigStage:
         return true
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the port, move a simulator to its start; ``pacer``: see :meth:`Port.open`. Raises ConfigError."""
+        """Open the port and move a simulator to its start. For ``pacer`` see :meth:`Port.open`. Raises
+        ConfigError.
+        """
         open_port(self.port, self._bridges.counting(pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
             self.machine.to(state)
 
     def begin(self) -> None:
-        """Start the test: request Measurement 0, which :meth:`complete` returns once the port is ready."""
         self.machine.to(State.RUNNING)
         self.port.begin()
         set_trigger(self.port, True)
 
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
-        """Start the test; return Measurement 0 of a port that has it at once.
+        """Start the test; return Measurement 0, which the port must have at once.
 
         With the commands ``sent`` (m) of ``sample``, the test continues after this sample.
         """
@@ -169,33 +149,33 @@ class RigStage:
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a safe stop at ``sample`` or, if that has passed, now; only the first request counts."""
+        """Request a safe stop at ``sample``, or now if ``sample`` has passed. Only the first request counts."""
         self.stop_request = self.stop_request or StopRequest(reason, sample)
 
     def hold(self, reason: str) -> None:
-        """Request a safe stop for the operator, which does not count as a trip."""
+        """Request a safe stop for the operator. Such a stop does not count as a trip."""
         if not self.ended:
             self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
 
     def settle(self) -> None:
-        """Trip a finished test whose stop was requested too late, after the monitor's last judgement."""
+        """Trip a finished test for which the monitor's last judgement requested a stop too late."""
         if self.machine.state is State.FINISHED and self.stop_request is not None:
             self.machine.to(State.TRIPPED, f"sample {self.sample}: {self.stop_request.reason}")
 
     def late_command(self, command: Command) -> None:
-        """Count a late Command. It is not sent, but the bridge continues from it."""
+        """Count a late Command. The Command is not sent, but the bridge continues from it."""
         self.late_commands += 1
         self._bridge.heard(self.under_way.at_its_tick(command))
 
     def tick(self, command: Command | None, late: bool = False) -> Measurement | None:
-        """Run both halves of a tick, :meth:`begin_tick` and :meth:`complete`, for a port that is ready at once."""
         self.begin_tick(command, late)
         return self.complete()
 
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
-        """Run the first half of a tick: send the command if permitted, otherwise the safe stop's command.
+        """Run the first half of a tick: send the command if it is permitted, otherwise the command of the safe
+        stop.
 
-        Without a command the rig trips. If the command is only ``late``, it is bridged, or the rig pauses.
+        Without a command the rig trips. If the command is only ``late``, the rig bridges the command or pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
@@ -220,7 +200,7 @@ class RigStage:
         self._driven_before, self._driving = self._driving, command
 
     def complete(self) -> Measurement | None:
-        """Run the second half of a tick, once the port is ready: measure, check. Return None without a sample."""
+        """Run the second half of a tick once the port is ready: measure and check. Return None during a pause."""
         shown = self._shown = self.port.read()
         measured = self._measured = shown if self._handover is None else self._handover.presented(shown)
         command = self._driving
@@ -257,8 +237,7 @@ class RigStage:
                 if self._handover is not None and self.pause.rests:
                     self._handover.rest(sample - 1, shown.force.tolist())
                 return None
-            # no Target, a late Target, or data replaced by the port: nothing to learn from
-            # this sample
+            # not for learning: the Target is missing or late, or the port has replaced data
             measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
             self.bridged += (bridged := measured.flags & FLAG_BRIDGED > 0)
             if bridged or self._bridges.watches:
@@ -284,7 +263,6 @@ class RigStage:
             self._bridges.end()
 
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
-        """Return the Command that drives the rig, extrapolated if late."""
         if (self.pause.allowed or self.pause.active) and self._stands_still(command, late):
             return self._paused(command, sample)
         if command is None and not late:
@@ -304,12 +282,13 @@ class RigStage:
             self._bridges.add(missing)
         elif self._bridges.in_a_row:
             self._bridges.end()
-        if command.flags & FLAG_TRIPPED:  # only the rig may set it, because axes do not check such Commands
+        if (
+            command.flags & FLAG_TRIPPED
+        ):  # only the rig may set this flag, because axes do not check Commands with it
             command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         return command
 
     def _stands_still(self, command: Command | None, late: bool) -> bool:
-        """Return whether this tick belongs to a pause, which replaces bridging beyond its limit."""
         pause, driving = self.pause, self._driving
         if driving is None or not (late or command is not None):
             return pause.active
@@ -353,7 +332,6 @@ class RigStage:
         return beyond
 
     def _begin_stop(self, reason: str, sample: int, breach: Breach | None = None) -> None:
-        """Begin the safe stop for ``reason`` or, if empty, for the exceeded level."""
         if breach is not None:
             if breach.action == HOLD and not reason:
                 self.stop_request = self.stop_request or StopRequest(breach.reason, end=State.HELD)
@@ -361,7 +339,7 @@ class RigStage:
                 self.port.drop_heartbeat()
             reason = reason or breach.reason
         if self.stop_request is not None and self.port.interlock:
-            reason = self.stop_request.reason  # the request names the cause, the interlock only the effect
+            reason = self.stop_request.reason  # the request names the cause; the open interlock is only the effect
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
         set_trigger(self.port, False)
@@ -380,10 +358,10 @@ class RigStage:
 
 
 def check_armed(port: Port) -> None:
-    """Raise ConfigError for a ``port`` to real actuators, unless an operator armed it."""
+    """Raise ConfigError for a ``port`` to real actuators that no operator has armed."""
     if not (port.simulated or port.armed):
         raise ConfigError(
-            f"{port.label}: is not a simulator: only an operator may arm it: rths test (doc/procedure.md)"
+            f"{port.label}: is not a simulator; only an operator can arm it, with rths test (doc/procedure.md)"
         )
 
 

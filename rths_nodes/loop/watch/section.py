@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Section ``watch`` of a rig file: sensors, expectations and pulse of a watcher on another computer.
 
-Criteria have no defaults. Times are bounded, so that the pulse ends within 50 ms.
+Criteria have no defaults. Their times are bounded, so that the pulse ends within 50 ms.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from rths_nodes.core.parameters import integer, number, params, section, section
 from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence`` and ``delay``, s. The pulse ends at most 50 ms after a cause."""
+"""Largest ``late``, ``silence`` and ``delay``, s. The pulse ends at most 50 ms after a limit is exceeded."""
 TOLD_HZ = 200.0
-"""Default rate of state messages of the test, Hz."""
+"""Default rate of the test's state messages, Hz."""
 LEAST_TOLD = 6.0
-"""Messages that must fit into ``late``; all except one may be lost."""
+"""Number of messages that must fit into ``late``. All except one of them may be lost."""
 
 
 @params
 class Tolerance:
-    """Largest difference between the test's and the watcher's values of an axis."""
+    """Largest difference between the values of the test and of the watcher for an axis."""
 
     displacement: float = number("tolerance of measured displacements", "m", more_than=0.0)
     force: float = number("tolerance of measured forces", "N", more_than=0.0)
@@ -34,37 +34,38 @@ class Tolerance:
 
 @params
 class WatchLimits:
-    """Limits of an axis as seen by the watcher; they hold in every state."""
+    """Limits of an axis for the values of the watcher, in every state."""
 
     displacement: float = number("largest magnitude", "m", more_than=0.0, at_most=100.0)
     velocity: float = number("largest magnitude", "m/s", more_than=0.0, at_most=1e3)
     velocity_over: float = number(
-        "time over which a velocity is taken from two displacements: noise is in it",
+        "time between the two displacements, with noise, from which a velocity is computed",
         "s",
         more_than=0.0,
         at_most=LONGEST_S,
     )
     force: float = number("largest magnitude", "N", more_than=0.0, at_most=1e9)
-    persistence: int = integer("samples in a row beyond a limit that end the pulse", "samples", at_least=1)
+    persistence: int = integer(
+        "number of consecutive samples beyond a limit after which the pulse ends", "samples", at_least=1
+    )
 
 
 @params
 class WatchedAxis:
     """The watcher's own sensors of one axis, and the expected values."""
 
-    displacement: DisplacementChannel = section(DisplacementChannel, "its own displacement sensor")
-    force: ForceChannel = section(ForceChannel, "its own load cell")
+    displacement: DisplacementChannel = section(DisplacementChannel, "displacement sensor of the watcher")
+    force: ForceChannel = section(ForceChannel, "load cell of the watcher")
     tolerance: Tolerance = section(Tolerance, "largest differences from the test")
     limits: WatchLimits = section(WatchLimits, "limits of the watcher")
     rest: float = number(
-        "an axis that moves by more than that, by its own sensor, does not rest: above noise, relaxation, and "
-        "the lag of an actuator whose command is at rest",
+        "largest motion of an axis at rest, by the watcher's sensor: above noise, relaxation, and the lag of "
+        "an actuator whose command is at rest",
         "m",
         more_than=0.0,
     )
 
     def validate(self, path: str) -> None:
-        """Refuse limits beyond a sensor's range, and bounds of rest within its resolution."""
         for key, channel, unit in (("displacement", self.displacement, "m"), ("force", self.force, "N")):
             limit, end = getattr(self.limits, key), channel.range_si
             if limit >= end:
@@ -81,9 +82,9 @@ class WatchedAxis:
 
 @params
 class WatchSensors:
-    """The watcher's own sensors: it only receives their datagrams *state* (doc/udp.md)."""
+    """Sensors of the watcher, which only receives their datagrams *state* (doc/udp.md)."""
 
-    address: str = text("address of the data acquisition that sends them")
+    address: str = text("address of the data acquisition system that sends the samples")
     port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)
     rate: float = number("samples per second", "Hz", at_least=100.0, at_most=100e3)
     delay: float = number(
@@ -110,7 +111,7 @@ class WatchPulse:
 class WatchSection:
     """A watcher with its own sensors on another computer, and its pulse."""
 
-    sensors: WatchSensors = section(WatchSensors, "connection of its sensors")
+    sensors: WatchSensors = section(WatchSensors, "connection to the sensors of the watcher")
     pulse: WatchPulse = section(WatchPulse, "the pulse to the interlock")
     axes: dict[str, WatchedAxis] = sections(WatchedAxis, "all axes of the rig, by name")
     late: float = number(
@@ -120,7 +121,7 @@ class WatchSection:
         at_most=LONGEST_S,
     )
     silence: float = number(
-        "longest time without a sample of its own sensors", "s", more_than=0.0, at_most=LONGEST_S
+        "longest time without a sample of the watcher's sensors", "s", more_than=0.0, at_most=LONGEST_S
     )
     told: float = number("state messages of the test per second", "Hz", TOLD_HZ, at_least=50.0, at_most=1000.0)
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdict of a watcher: whether the rig, according to the watcher's own sensors, agrees with the test.
+"""Verdict of a watcher: whether the watcher's own sensors agree with the values that the test publishes.
 
 The verdict is deterministic, without clock, ROS or socket. Its inputs are own samples, messages of the test and
-the time of the watcher's clock. At the first disagreement it gives a permanent reason. Clocks of two computers
-differ, so stamps are not compared. With T = ``late`` and d = ``delay``, a message received at t was measured
-between t - T and t, and an own sample arrives up to d after its time. So there must be a time between t - T and t
-+ d, the same for all axes and quantities, at which own samples agree with the message within the tolerances.
+the time of the watcher's clock. At the first disagreement the watcher gives a permanent reason. Clocks of two
+computers differ, so that stamps are not compared. With T = ``late`` and d = ``delay``, a message received at t was
+measured between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between
+t - T and t + d, the same for all axes and quantities, at which own samples agree with the message within the
+tolerances.
 
-The pulse to an interlock is a small datagram, repeated while all values agree. It has 20 bytes, little-endian; the
-last 4 bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if it is intact,
-belongs to its session, and has an increased counter. An interlock opens after its timeout, and stays open until a
-person closes it.
+The pulse to an interlock is a datagram of 20 bytes, little-endian, repeated while all values agree. The last
+4 bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if it is intact, belongs
+to the receiver's session, and has an increased counter. An interlock opens after its timeout, and stays open until
+a person closes it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ from rths_nodes.loop.watch.section import WatchSection
 MOVING = frozenset(
     (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
 )
-"""States of a procedure in which the rig may move; in all other states it must rest."""
+"""States of a procedure in which the rig may move. In all other states the rig must rest."""
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
-"""States in which the counter of a rig may restart, because the port is opened."""
+"""States in which the counter of a rig can restart, because the port is opened."""
 SEEN_S = 0.25
-"""Time in which an axis that moves by more than ``rest`` counts as moving, s."""
+"""Time within which an axis must move by more than ``rest`` to count as moving, s."""
 PIECES = 10
-"""Number of parts of SEEN_S."""
 COUNTED_S = 1.0
 """Time over which the test's counter is compared with the watcher's clock, s."""
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
@@ -63,10 +63,10 @@ class Statement(NamedTuple):
 
 
 class Watch:
-    """Watcher of a rig defined by ``section``; ``servo_rate`` (Hz) of the rig's counter.
+    """Watcher of a rig that ``section`` defines; ``servo_rate`` (Hz) is the rate of the rig's counter.
 
-    ``ended``: reason why the pulse has ended, permanently, or empty. ``used``: largest fraction of the tolerances
-    used so far.
+    ``ended`` is the reason why the pulse has ended permanently, or an empty string. ``used`` is the largest
+    fraction of a tolerance that was used so far.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -87,26 +87,24 @@ class Watch:
         self._before: deque[Sample] = deque(maxlen=1 + max(self._over))
         self._begun_at = self._judged_at = math.nan
         self._waiting: deque[Statement] = deque()
-        """Messages that later own samples may match."""
         self._heard: Statement | None = None
         self._counted: deque[tuple[float, float]] = deque()
         """Arrival (s), and lead of the test's counter over the watcher's clock (s)."""
         self._lead = -math.inf
         self._state: State | None = None
         self._place: Numbers | None = None
-        """Position of the rig, from the watcher's sensors, while the rig must rest."""
         self._commanded: Numbers | None = None
         self._seen = Seen(len(axes))
 
     @property
     def ready(self) -> bool:
-        """True once the watcher's sensors have been received long enough for a comparison."""
+        """True once samples of the watcher's sensors cover enough time for a comparison."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 
     def sense(self, sample: Sample) -> None:
         if self._own and sample.counter <= self._own[-1].counter:
-            return  # repeated or late; without newer samples the sensors count as silent
+            return  # repeated or late samples do not count as signs of life
         if not self._own:
             self._begun_at = sample.at
         self._own.append(sample)
@@ -117,7 +115,10 @@ class Watch:
         for axis, (x, force) in enumerate(zip(sample.displacement, sample.force, strict=True)):
             end, most = self._ends[axis]
             if not abs(x) < end or not abs(force) < most:
-                self.end(f"its own sensors of {self.names[axis]} are at their end: {x:g} m, {force:g} N")
+                self.end(
+                    f"a sensor of the watcher for {self.names[axis]} is at the end of its range: {x:g} m, "
+                    f"{force:g} N"
+                )
         if (breach := acting(self._limits, self._judged(sample), sample.counter)) != NONE:
             self.end(self._rows[breach].words(math.nan))
         self._seen.add(sample)
@@ -136,7 +137,7 @@ class Watch:
         try:
             state = State(number)
         except ValueError:
-            self.end(f"the test says that it is in the state {number}, which there is not")
+            self.end(f"the test is in the state {number}, which does not exist")
             return
         if (state in MOVING) != (self._state in MOVING) or self._state is None:
             self._place = self._commanded = None
@@ -160,13 +161,13 @@ class Watch:
         last = self._heard
         if last is not None and statement.counter == last.counter:
             if statement[2:4] != last[2:4]:
-                self.end(f"the test says two things of its sample {statement.counter}")
+                self.end(f"the test published different values for its sample {statement.counter}")
             return  # repeated message
         if last is not None and statement.counter < last.counter:
-            self.end(f"the counter of the test goes back, from {last.counter} to {statement.counter}")
+            self.end(f"the counter of the test decreased from {last.counter} to {statement.counter}")
             return
         if last is not None and statement.at - last.at > self._late:
-            self._counted.clear()  # the test was silent at rest, or the pulse has ended
+            self._counted.clear()  # the test sent nothing at rest, or the pulse has ended
         self._heard = statement
         self._count(statement)
         self._waiting.append(statement)
@@ -176,7 +177,7 @@ class Watch:
     def _count(self, statement: Statement) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer sends late and catches up, at most to the largest earlier lead.
+        A busy test computer sends late and then catches up, at most to its largest earlier lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -204,36 +205,36 @@ class Watch:
         for axis, (now, then) in enumerate(zip(statement.command, self._commanded, strict=True)):
             if abs(now - then) > self._tolerances[axis][2]:
                 self.end(
-                    f"the test says {self._stated} and commands {self.names[axis]} from {then:g} m to {now:g} m"
+                    f"in the state {self._stated} the test commands {self.names[axis]} from {then:g} m to "
+                    f"{now:g} m"
                 )
 
     @property
     def _stated(self) -> str:
-        return "nothing" if self._state is None else self._state.name
+        return "unknown" if self._state is None else self._state.name
 
     def end(self, reason: str) -> None:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Return the reason why the pulse has ended by ``now`` (s), or empty."""
-        stood_still = now - self._judged_at
+        """Return the reason why the pulse has ended by ``now`` (s), or an empty string."""
+        suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
             return self.ended
-        if stood_still > self._silence:
-            self.end(f"the watcher itself stood still for {1e3 * stood_still:.0f} ms")
+        if suspended > self._silence:
+            self.end(f"the watcher itself was suspended for {1e3 * suspended:.0f} ms")
         elif (silent := now - self._own[-1].at) > self._silence:
             self.end(f"its own sensors are silent for {1e3 * silent:.0f} ms")
         while self._waiting and self._waiting[0].at + self._delay <= now and not self.ended:
             if self._waiting[0].at - self._late < self._begun_at:
-                self._waiting.popleft()  # from before the first own sample
+                self._waiting.popleft()  # measured before the first own sample
                 continue
             self._compare(self._waiting.popleft())
         self._rests(now)
         return self.ended
 
     def _compare(self, statement: Statement) -> None:
-        """Find the time at which ``statement`` is closest to the watcher's samples."""
         begin, end = statement.at - self._late, statement.at + self._delay
         best, worst = math.inf, ("", "", 0.0)
         before: Sample | None = None
@@ -248,10 +249,9 @@ class Watch:
             return
         axis, quantity, off = worst
         unit = dict(QUANTITIES).get(quantity, "")
-        self.end(f"{axis}: what the test says of its {quantity} is off by {off:.4g} {unit}, {best:.2g} tolerances")
+        self.end(f"{axis}: the {quantity} published by the test is off by {off:.4g} {unit}, {best:.2g} tolerances")
 
     def _share(self, statement: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
-        """Return the largest fraction of a tolerance used by ``statement`` between samples, and its quantity."""
         most, largest = 0.0, ("", "", 0.0)
         for axis, tolerances in enumerate(self._tolerances):
             x = one.displacement[axis], other.displacement[axis]
@@ -268,7 +268,6 @@ class Watch:
         return most, largest
 
     def _rests(self, now: float) -> None:
-        """End the pulse if the rig moves in a state of rest, or without messages."""
         newest = self._own[-1].displacement
         moving = self._state in MOVING
         silent = now - self._heard.at if self._heard is not None else math.inf
@@ -277,7 +276,7 @@ class Watch:
             return
         if self._place is None:
             self._place = newest
-        why = f"the test says {self._stated}"
+        why = f"the state of the test is {self._stated}"
         if moving:
             why = "the test is silent" + (f" for {1e3 * silent:.0f} ms" if math.isfinite(silent) else "")
         gone = [abs(x - position) for x, position in zip(newest, self._place, strict=True)]
@@ -327,7 +326,7 @@ def _rows(section: WatchSection) -> list[Row]:
             "force (N)": axis.limits.force,
         }
         for quantity, bound in limits.items():
-            text = f": {quantity} beyond its own limit, {{1:g}}"
+            text = f": {quantity} exceeds the watcher's limit, {{1:g}}"
             rows.append(Row(name, len(rows), -bound, bound, axis.limits.persistence, text=text))
     return rows
 
@@ -341,17 +340,14 @@ LAYOUT = {
     "session": ("I", "number of the watcher's session, not 0; random at each start"),
     "counter": ("I", "of the pulses, from 1"),
 }
-"""Fields before the checksum: name -> type (as in ``struct``), meaning."""
+"""Fields before the checksum: name -> type (as in ``struct``) and meaning."""
 BODY = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 CHECKSUM = struct.Struct("<I")
 SIZE = BODY.size + CHECKSUM.size
 PER_S = 1e4
-"""Units of the field period per second."""
 
 
 class Pulses:
-    """Datagrams of one session, every ``period`` s."""
-
     def __init__(self, period: float) -> None:
         self._period = round(period * PER_S)
         self._session = secrets.randbelow(2**32 - 1) + 1
@@ -364,9 +360,9 @@ class Pulses:
 
 
 class PulseEar:
-    """Receiver of the pulses; ``closed`` while they arrive within ``patience`` (s), from the first pulse on.
+    """Receiver of the pulses; ``closed`` while pulses arrive within ``patience`` (s), from the first pulse on.
 
-    After a timeout it opens permanently.
+    After a timeout the receiver opens permanently.
     """
 
     def __init__(self, patience: float) -> None:

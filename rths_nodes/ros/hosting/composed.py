@@ -183,7 +183,7 @@ class ComposedTest:
         if role == ACTUATOR:
             options |= {"prepare": self._prepare, "handed": self._handed}
         if isinstance(self._handed, FollowedPort):
-            options |= {"rig": FollowedRig.of, "follows": True}
+            options |= {"rig": FollowedRig, "follows": True}
             options |= {"numerical": self._handed.numerical, "commands": self._handed.commands}
         elif isinstance(self._handed, RecordedPort) and (targets := self._handed.targets):
             options |= {"numerical": lambda assembly: RecordedTargets(targets, assembly.scenario.samples_per_step)}

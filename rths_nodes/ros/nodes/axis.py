@@ -40,7 +40,7 @@ class AxisNode(RthsNode):
         if axis not in scenario.axes:
             axes = ", ".join(scenario.axes)
             raise ConfigError(f"namespace = {self.location.namespace}: must end with the name of an axis: {axes}")
-        self.stage = AxisStage.of(scenario, axis, self.interposer.port)
+        self.stage = AxisStage(scenario, axis, self.interposer.port)
         self.stage.connect()
         self._pacer = None if self.settings.lockstep else Pacer(scenario.dt, 0, self.clock)
         self._patience = round(scenario.port.longest_wait * 1e9) + LATER_NS

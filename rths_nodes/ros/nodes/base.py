@@ -33,8 +33,7 @@ from rths_nodes.loop.options import EXECUTIVE
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 from rths_nodes.loop.stages.axis import takes_force
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -136,8 +135,8 @@ class Host:
     handed: Port | None = None
     """Open port of a procedure, which replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
-    commands: Callable[[Assembly], CommandStage] = CommandStage.of
-    rig: Callable[[Scenario, Port], RigStage] = RigStage.of
+    commands: Callable[[Assembly], CommandStage] = CommandStage
+    rig: Callable[[Scenario, Port], RigStage] = RigStage
     """Functions that make the stages of integrator, compensator and actuator node."""
     follows: bool = False
     """True if these stages follow the executive."""

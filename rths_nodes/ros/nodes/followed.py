@@ -57,7 +57,7 @@ class FollowedPort(RecordedPort):
         return FollowedTargets(self.feed, assembly.scenario.samples_per_step)
 
     def commands(self, assembly: Assembly) -> FollowedCommands:
-        stage = FollowedCommands.of(assembly)
+        stage = FollowedCommands(assembly)
         stage.follow(self.feed)
         return stage
 

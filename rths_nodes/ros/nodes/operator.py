@@ -25,8 +25,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import rig_kind
+from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Live, LiveCurves, TestState, Trip
 from rths_nodes.msg import Measurement as MeasurementMessage

@@ -19,8 +19,7 @@ from rths_nodes.loop.procedure_record import (
     RungRecord,
 )
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import axis_names
+from rths_nodes.loop.scenario.schema import Scenario, axis_names
 
 WHEN = "2030-01-02T12:00:00+00:00"
 

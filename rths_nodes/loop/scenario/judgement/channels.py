@@ -13,33 +13,33 @@ from rths_nodes.laboratory.corrections import Corrections
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 PAUSES = 10.0
-"""Factor from the longest pause to the usual timeout of a rig."""
+"""Longest usual timeout of a rig, in multiples of the longest pause."""
 STEPS = 2.0
-"""Distance of the first command, in samples at the velocity limit."""
+"""Largest usual distance of the first command, in samples at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of noise (rms) to range: impossible, and doubtful."""
+"""Ratios of rms noise to range from which noise is impossible, and doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
-"""Port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
+"""Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
-"""Factor between units that are easily confused: N and kN, mm and m."""
+"""Factor between units that are easily confused, such as N and kN, or mm and m."""
 BITS = range(15, 25)
-"""Bits of converters. No converter has their full-scale numbers divided by 1000 (32.768, 65.536 ...)."""
+"""Numbers of bits of converters. No converter has one of these full scales divided by 1000 (32.768, 65.536 ...).
+"""
 EXACT = 1e-3
-"""Relative tolerance of the full-scale counts."""
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the limit that it monitors: doubtful, and beyond its linearity."""
+"""Ratios of a sensor's range to the monitored limit from which the range is doubtful, and the limit within
+linearity."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
-"""Age beyond which no sensor counts as calibrated, not even an emulated one."""
+"""Age from which no sensor counts as calibrated, not even an emulated sensor."""
 LARGE_FRICTION = 0.2
-"""Ratio of friction to the force limit from which the friction is doubtful."""
 LARGEST_LENGTH = 200.0
-"""Largest length scale of a specimen, or its inverse."""
+"""Largest length scale of a specimen, and largest inverse of a length scale."""
 OFF_FORCE = 100.0
-"""Largest ratio of the force scale to the square of the length scale, or its inverse."""
+"""Largest ratio of the force scale to the square of the length scale, and largest inverse of this ratio."""
 HARDLY_KNOWN = 0.3
-"""Relative uncertainty of a stiffness beyond which nearly every specimen would pass."""
+"""Relative uncertainty of a stiffness above which nearly every specimen would pass."""
 
 
 def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:
@@ -61,14 +61,18 @@ def _noises(seen: Seen) -> Iterator[tuple[str, float, float, str]]:
                 yield f"{path}.sensors.{noun}_noise_rms", getattr(axis.sensors, f"{noun}_noise_rms"), end, unit
 
 
-@rule(REFUSED, "`noise_rms` of a sensor < a third of its `range`", "such a sensor shows nothing")
+@rule(REFUSED, "`noise_rms` of a sensor < a third of its `range`", "the noise hides the signal")
 def noise_covers_range(seen: Seen) -> Iterator[Found]:
     for path, noise, end, unit in _noises(seen):
         if noise >= COVERED * end:
             yield Found(path, f"{noise:g} {unit}", f"must be < {COVERED * end:.4g} {unit}, a third of the range")
 
 
-@rule(CAUTION, "`noise_rms` of a sensor up to a thirtieth of its `range`", "is it a peak, or in another unit?")
+@rule(
+    CAUTION,
+    "`noise_rms` of a sensor up to a thirtieth of its `range`",
+    "check that it is an rms value, and its unit",
+)
 def noise_is_large(seen: Seen) -> Iterator[Found]:
     for path, noise, end, unit in _noises(seen):
         if NOISY * end < noise < COVERED * end:
@@ -76,13 +80,11 @@ def noise_is_large(seen: Seen) -> Iterator[Found]:
 
 
 def _converts_units(scale: float) -> bool:
-    """True if the scale is a power of ten: a change of unit (kN for N), without a converter."""
     exponent = math.log10(scale)
     return abs(exponent - round(exponent)) < EXACT
 
 
 def _of_other_unit(number: float) -> bool:
-    """True if ``number``, at the end of a channel's range, is a converter's full scale divided by 1000."""
     counts = THOUSAND * number
     return number < SMALLEST_SIGNAL or any(abs(counts / 2.0**bits - 1.0) < EXACT for bits in BITS)
 
@@ -90,7 +92,7 @@ def _of_other_unit(number: float) -> bool:
 @rule(
     REFUSED,
     "`range` / `scale` of a channel >= 0.1 and no power of two over 1000, where `scale` is no power of ten",
-    "`scale` is in a unit that is 1000 times smaller than `unit`: state it in `unit`",
+    "`scale` is in a unit 1000 times smaller than `unit`; convert it to `unit`",
 )
 def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
@@ -121,7 +123,7 @@ def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
 @rule(
     REFUSED,
     "`range` of displacement and force less than 500 times the limit of `stroke` and `force`",
-    "the limit is within the error of the sensor: are range and limit in the same unit?",
+    "the limit is within the error of the sensor; check the units of range and limit",
     real=True,
 )
 def range_of_another_unit(seen: Seen) -> Iterator[Found]:
@@ -131,7 +133,7 @@ def range_of_another_unit(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`range` of displacement and force up to 100 times the limit of `stroke` and `force`",
-    "the sensor hardly shows the limit",
+    "the sensor hardly resolves the limit",
 )
 def range_is_large(seen: Seen) -> Iterator[Found]:
     return (finding for ratio, finding in _oversize(seen) if ratio > OVERSIZED)
@@ -140,13 +142,13 @@ def range_is_large(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`range` / `scale` of a channel 0.1 to 2^24, where `scale` is not 1",
-    "no converter ends there: are scale and range in the same unit?",
+    "no converter has this full scale; check the units of scale and range",
 )
 def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
         number = channel.range / channel.scale
         if not _converts_units(channel.scale) and _of_other_unit(number):
-            continue  # another rule refuses it
+            continue  # another rule refuses the scale
         if channel.scale != 1.0 and not SMALLEST_SIGNAL <= number <= LARGEST_SIGNAL:
             yield Found(
                 f"{path}.scale",
@@ -162,7 +164,7 @@ def _dated(seen: Seen) -> Iterator[tuple[str, date, str]]:
             yield f"{path}.calibrated", date.fromisoformat(channel.calibrated), channel.calibrated
 
 
-@rule(CAUTION, "`calibrated` is not after today", "either the date is wrong, or the clock of this computer")
+@rule(CAUTION, "`calibrated` is not after today", "the date or the clock of this computer is wrong")
 def calibrated_in_future(seen: Seen) -> Iterator[Found]:
     for path, day, shown in _dated(seen):
         if day > seen.today + A_DAY:
@@ -171,7 +173,7 @@ def calibrated_in_future(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`calibrated` within a year; ten years where nothing of steel moves",
+    "`calibrated` within a year; within ten years for a simulated or emulated rig",
     "sensors are calibrated once a year",
 )
 def calibrated_long_ago(seen: Seen) -> Iterator[Found]:
@@ -190,7 +192,7 @@ def calibration_expired(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`calibrated` of displacement and force is given",
+    "`calibrated` of displacement and force is set",
     "scale and sign of this sensor are not certified",
     real=True,
 )
@@ -216,7 +218,11 @@ def _friction(seen: Seen) -> Iterator[tuple[Found, float]]:
             )
 
 
-@rule(REFUSED, "`corrections.friction` < `limits.force`", "nothing would be left of what the load cell may show")
+@rule(
+    REFUSED,
+    "`corrections.friction` < `limits.force`",
+    "the correction exceeds the largest force that may be measured",
+)
 def friction_beyond_force(seen: Seen) -> Iterator[Found]:
     return (finding for finding, share in _friction(seen) if share >= 1.0)
 
@@ -224,7 +230,7 @@ def friction_beyond_force(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`corrections.friction` up to 20 % of `limits.force`",
-    "corrections are no small part of the load cell's range",
+    "the correction is a large part of the measured force",
 )
 def friction_is_large(seen: Seen) -> Iterator[Found]:
     return (finding for finding, share in _friction(seen) if LARGE_FRICTION < share < 1.0)
@@ -233,7 +239,7 @@ def friction_is_large(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`corrections.fixture_mass` x `limits.deceleration` < `limits.force`",
-    "in the safe stop its inertia alone breaks the limit of force",
+    "in a safe stop the inertia of the fixture alone exceeds the force limit",
 )
 def fixture_beyond_force(seen: Seen) -> Iterator[Found]:
     for path, corrections, limits in _corrections(seen):
@@ -253,7 +259,7 @@ def _similitudes(seen: Seen) -> Iterator[tuple[str, Similitude]]:
             yield f"{path}.rig_axis.similitude", axis.rig_axis.similitude
 
 
-@rule(CAUTION, "`similitude.length` 1/200 to 200", "no model is that small")
+@rule(CAUTION, "`similitude.length` 1/200 to 200", "specimens of this scale are unusual")
 def scale_of_length(seen: Seen) -> Iterator[Found]:
     for path, scale in _similitudes(seen):
         if not 1.0 / LARGEST_LENGTH <= scale.length <= LARGEST_LENGTH:
@@ -265,7 +271,7 @@ def scale_of_length(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`similitude.force` within 1/100 and 100 times `length`^2",
-    "forces of a model go with the square of its length, where the material is about the same",
+    "with the same material, forces scale with the square of the length",
 )
 def scale_of_force(seen: Seen) -> Iterator[Found]:
     for path, scale in _similitudes(seen):
@@ -277,7 +283,7 @@ def scale_of_force(seen: Seen) -> Iterator[Found]:
 
 
 @rule(
-    CAUTION, "`stiffness_known_to` up to 0.3", "nearly any specimen, or scale of a sensor, passes the small move"
+    CAUTION, "`stiffness_known_to` up to 0.3", "the small move accepts nearly every specimen and scale of a sensor"
 )
 def stiffness_hardly_known(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -288,8 +294,8 @@ def stiffness_hardly_known(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`servo_rate` of the rig file is given",
-    "a scenario with the rate of another controller is not refused",
+    "`servo_rate` of the rig file is set",
+    "a scenario with a wrong rate is then not refused",
     real=True,
 )
 def no_servo_rate(seen: Seen) -> Iterator[Found]:
@@ -312,7 +318,7 @@ def bridge_beyond_silence(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`silence` of the port < `longest_wait`, and < 10 `bridge.max_pause`",
-    "a rig that is dead is commanded for longer than a rig waits for commands",
+    "commands are sent to a dead rig for longer than a rig waits for commands",
 )
 def silence_is_long(seen: Seen) -> Iterator[Found]:
     silence, wait = parameter(seen.scenario.port, "silence"), parameter(seen.scenario.port, "longest_wait")
@@ -327,7 +333,7 @@ def silence_is_long(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`longest_wait` of the port up to 10 `bridge.max_pause`",
-    "a rig keeps waiting for a test computer that has gone",
+    "the rig waits too long for a test computer that has failed",
 )
 def wait_is_long(seen: Seen) -> Iterator[Found]:
     wait, pause = parameter(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause

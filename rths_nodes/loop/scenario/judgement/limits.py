@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the limits and levels of an axis and of the whole rig."""
+"""Rules about the limits and levels of an axis and of the complete rig."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from rths_nodes.core.declarations import drops_heartbeat
 from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, AxisQuantity, Disagreement, Level
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.laboratory.sensors import Sensors
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
+from rths_nodes.loop.scenario.schema import Axis
 
 SLACK = 4.0
-"""Largest ratio of velocity to sqrt(deceleration x stroke). At a ratio of 2, the axis can just stop within the
-stroke."""
+"""Largest usual ratio of velocity to sqrt(deceleration x stroke). An axis with a ratio of 2 can just stop within
+the stroke."""
 SHARPEST = 100.0
-"""Deceleration that is plausible for any rig, even with a slow axis, m/s^2."""
+"""Deceleration that is plausible for every rig, even with a slow axis, m/s^2."""
 HARDEST = 1e4
-"""Deceleration that no actuator reaches: a thousand times gravity, m/s^2."""
+"""Deceleration that no actuator reaches: about a thousand times gravity, m/s^2."""
 NEAR = 0.98
 """Largest usual limit as a fraction of the sensor's range."""
 OVERSHOOT = 1.5
-"""Largest ratio of measured to commanded velocity, including noise."""
+"""Largest usual ratio of measured to commanded velocity, including noise."""
 SLIGHT = 0.01
 """Fraction of the velocity limit that any motion reaches."""
 SIGMAS = 6.0
-"""Multiple of the rms noise that one sample in ten million exceeds."""
+"""Multiple of the rms noise that one sample in 500 million exceeds."""
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:
@@ -44,7 +44,7 @@ def _bounds(level: Level) -> Iterator[tuple[str, float]]:
 @rule(
     CAUTION,
     "`limits.velocity` up to 4 sqrt(`deceleration` x `stroke`)",
-    "the limit never acts before the stroke does",
+    "the limit of stroke always acts first",
 )
 def velocity_beyond_stroke(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -63,7 +63,7 @@ def velocity_beyond_stroke(seen: Seen) -> Iterator[Found]:
 @rule(
     REFUSED,
     "`limits.deceleration` up to 10 000 m/s^2",
-    "no actuator brakes so, and the way that is kept free for it is none",
+    "no actuator brakes this fast, so that the distance reserved for braking is too short",
 )
 def stop_of_no_actuator(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -75,7 +75,7 @@ def stop_of_no_actuator(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`limits.deceleration` up to `velocity` x `servo_rate`, or 100 m/s^2",
-    "the safe stop is a jump of the velocity, which no actuator follows",
+    "no actuator follows this jump of the velocity in a safe stop",
 )
 def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -96,7 +96,7 @@ def _errors(seen: Seen, key: str, limit: str, unit: str) -> Iterator[Found]:
             yield Found(f"{path}.limits.{key}", f"{value:g} {unit}", text)
 
 
-@rule(REFUSED, "`limits.tracking_error` up to `stroke`", "an axis that is off by its whole stroke does not follow")
+@rule(REFUSED, "`limits.tracking_error` up to `stroke`", "an axis with such an error does not follow")
 def tracking_error_beyond_stroke(seen: Seen) -> Iterator[Found]:
     return _errors(seen, "tracking_error", "stroke", "m")
 
@@ -104,7 +104,7 @@ def tracking_error_beyond_stroke(seen: Seen) -> Iterator[Found]:
 @rule(
     REFUSED,
     "`limits.force_error` up to `force`",
-    "a load that is off by the whole limit of force is not controlled",
+    "a load with such an error is not controlled",
 )
 def force_error_beyond_force(seen: Seen) -> Iterator[Found]:
     return _errors(seen, "force_error", "force", "N")
@@ -121,7 +121,7 @@ def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
 @rule(
     CAUTION,
     "`limits.stroke` and `force` up to 98 % of the `range` that shows them",
-    "a sensor that is saturated shows no more than that: the limit may never act",
+    "a saturated sensor shows no larger value, so that the limit may never act",
 )
 def limit_at_end_of_sensor(seen: Seen) -> Iterator[Found]:
     for path, channel, limit, end, unit in _ranges(seen):
@@ -144,7 +144,7 @@ def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
 @rule(
     REFUSED,
     "levels of rates, steps and errors: `minimum` <= 0 <= `maximum`",
-    "it is zero at rest, where the level would act",
+    "the quantity is zero at rest, where the level would act",
 )
 def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
     return (finding for name, finding in _broken(seen) if not QUANTITIES[name].at_rest)
@@ -153,7 +153,7 @@ def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "levels of force and displacement: `minimum` <= 0 <= `maximum`",
-    "at zero, untared, the level acts at once",
+    "the level acts at once at an untared reading of zero",
 )
 def level_broken_without_load(seen: Seen) -> Iterator[Found]:
     return (finding for name, finding in _broken(seen) if QUANTITIES[name].at_rest)
@@ -171,7 +171,9 @@ def level_only_told(seen: Seen) -> Iterator[Found]:
 
 
 @rule(
-    CAUTION, "`persistence` at the limit of velocity within the stroke", "the level acts after the test has ended"
+    CAUTION,
+    "`persistence` at the limit of velocity within the stroke",
+    "the axis can pass its stroke before the level acts",
 )
 def level_acts_late(seen: Seen) -> Iterator[Found]:
     for path, axis, _, level in _levels(seen):
@@ -195,7 +197,7 @@ def _noise(axis: Axis, quantity: AxisQuantity, rate: float) -> float:
     return max(SIGMAS * rms, step)
 
 
-@rule(CAUTION, "levels beyond noise (6 rms) and resolution of their quantity", "the level acts on noise")
+@rule(CAUTION, "levels above noise (6 rms) and resolution of their quantity", "the level acts on noise")
 def level_within_noise(seen: Seen) -> Iterator[Found]:
     for path, axis, name, level in _levels(seen):
         quantity = QUANTITIES[name]
@@ -210,7 +212,7 @@ def level_within_noise(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`levels.piston_velocity` between 1 % and 150 % of `limits.velocity`",
-    "below, every motion breaks the level; above, no command leads there",
+    "a lower level acts in every motion, a higher level never",
 )
 def piston_velocity_beside_limit(seen: Seen) -> Iterator[Found]:
     for path, axis, name, level in _levels(seen):
@@ -227,7 +229,7 @@ def piston_velocity_beside_limit(seen: Seen) -> Iterator[Found]:
 @rule(
     REFUSED,
     "`levels.command_step` up to `limits.velocity` / `servo_rate`",
-    "beyond, the limit of velocity stops the test in any case",
+    "the limit of velocity stops the test before a larger level acts",
 )
 def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
     for path, axis, name, level in _levels(seen):
@@ -237,7 +239,11 @@ def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
                 yield Found(f"{path}.{key}", f"{value:g} m", f"must be within +- {most:.4g} m")
 
 
-@rule(REFUSED, "`levels.bridge_length.maximum` up to `bridge.max_bridge`", "beyond, the test trips in any case")
+@rule(
+    REFUSED,
+    "`levels.bridge_length.maximum` up to `bridge.max_bridge`",
+    "the test trips before a larger level acts",
+)
 def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
     scenario = seen.scenario
     level, most = parameter(scenario.levels, "bridge_length"), scenario.bridge.longest(1.0 / scenario.servo_rate)
@@ -246,7 +252,7 @@ def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
         yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", text)
 
 
-@rule(REFUSED, "`levels.bridged_share.maximum` < 1", "no share is larger")
+@rule(REFUSED, "`levels.bridged_share.maximum` < 1", "a share is never larger")
 def share_of_all(seen: Seen) -> Iterator[Found]:
     level = parameter(seen.scenario.levels, "bridged_share")
     if level is not None and level.maximum is not None and level.maximum >= 1.0:
@@ -256,7 +262,7 @@ def share_of_all(seen: Seen) -> Iterator[Found]:
 @rule(
     REFUSED,
     "levels of disagreement up to the `range` of the second sensor",
-    "the second sensor cannot show that much",
+    "the second sensor cannot show larger values",
 )
 def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
     accuracy = seen.scenario.rig_file.auxiliary if seen.scenario.rig_file is not None else {}
@@ -270,7 +276,11 @@ def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
                 yield Found(f"{path}.{key}", f"{value:g} {unit}", text)
 
 
-@rule(CAUTION, "`action: interlock` on a port with a heartbeat", "it stops as 'stop' does")
+@rule(
+    CAUTION,
+    "`action: interlock` on a port with a heartbeat",
+    "without a heartbeat, 'interlock' has the effect of 'stop'",
+)
 def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     port = seen.scenario.port
     component = registry.class_of("port", port) if port.has_heartbeat is None else None
@@ -285,8 +295,8 @@ def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
 
 @rule(
     REFUSED,
-    "`limits.tracking_error`, or `force_error`, is given",
-    "a rig that is no simulator runs only with a limit of the deviation between measurement and target",
+    "`limits.tracking_error`, or `force_error`, is set",
+    "a real rig needs a limit for the difference between measurement and target",
     real=True,
 )
 def error_not_bounded(seen: Seen) -> Iterator[Found]:
@@ -302,7 +312,7 @@ def error_not_bounded(seen: Seen) -> Iterator[Found]:
 @rule(
     REFUSED,
     "`force_control.largest_correction` x stiffness of its law up to `limits.force_error`",
-    "a load cell that drifts leads the axis further",
+    "a drifting load cell could move the axis further",
     real=True,
 )
 def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
@@ -322,8 +332,8 @@ def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "the controller's own switch from force to displacement was tried, where it closes a force loop",
-    "rths commission tries no force loop",
+    "the switch of a controller from its force loop to displacement was tested",
+    "rths commission does not test force loops",
     real=True,
 )
 def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
@@ -332,7 +342,7 @@ def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.force_control.closed_by",
                 "controller",
-                "it is untested that the rig holds this axis by itself, without commands and beyond its limits",
+                "it is untested whether the rig by itself holds this axis without commands and beyond its limits",
             )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about structure, specimen and excitation, and cautions of the components."""
+"""Rules about structure, specimen and excitation, and the cautions of components."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import ROUNDING
 from rths_nodes.core.validation import walk
-from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.loop.scenario.updating import SHADOW, USED
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
@@ -27,25 +26,22 @@ if TYPE_CHECKING:
     from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratios of two values for the same stiffness: doubtful, and impossible."""
+"""Ratios of two values for the same stiffness above which they are doubtful, and impossible."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
-"""Parameters of structures for the stiffness under test."""
+"""Parameters of structures and integrators with the stiffness under test."""
 STEPS = 10.0
-"""Integration steps that every integrator needs in the first period."""
 LONGEST_PERIOD = 20.0
 """Twice the period of the tallest towers and of isolated buildings, s."""
 UNLIKE = 10.0
-"""Ratio of two stiffnesses beyond which they cannot belong to one specimen."""
+"""Ratio above which two stiffnesses cannot belong to one specimen."""
 NO_FORCE = 1e-4
 """Fraction of the force limit below which the specimen force counts as zero."""
 STRONGEST = 15.0
-"""Ground acceleration from which a record is exceptional or has another unit, m/s^2."""
+"""Ground acceleration above which a record is exceptional or in another unit, m/s^2."""
 LARGEST = 64
-"""Largest number of degrees of freedom for which periods are computed."""
 
 
 def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
-    """Yield the ratio of a structure's stiffness, from mass and frequency, to its restoring force's stiffness."""
     structure = seen.scenario.structure
     mass, frequency = parameter(structure, "mass"), parameter(structure, "frequency")
     component = parameter(parameter(structure, "restoring_force"), "stiffness")
@@ -88,7 +84,7 @@ def _stated(seen: Seen) -> Iterator[tuple[str, str, Axis, float]]:
         tested = np.array(parameter(params, name), float) if assembly.structure is None else _under_test(assembly)
         moved, forces = (np.linalg.pinv(matrix) for matrix in transformation(assembly))
         stated = np.diag(forces @ tested @ moved)
-    except (ConfigError, ValueError, np.linalg.LinAlgError):  # the build refuses it later, with the reason
+    except (ConfigError, ValueError, np.linalg.LinAlgError):  # the build refuses the part later, with the reason
         return
     for axis, stiffness in zip(scenario.moved_axes, stated.tolist(), strict=True):
         if stiffness > ROUNDING * np.abs(tested).max():
@@ -104,7 +100,6 @@ def _under_test(assembly: Assembly) -> Array:
 
 
 def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
-    """Yield paths and values (N/m) of the stiffness of ``axis``'s specimen for small motion."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         yield f"{section}.rig_axis.stiffness", axis.rig_axis.stiffness
     if axis.specimen is None:
@@ -119,7 +114,7 @@ def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
 @rule(
     CAUTION,
     "initial stiffness of the specimen within twice the experimental stiffness of structure or integrator",
-    "the numerical part lacks another stiffness than the specimen has",
+    "the numerical part omits a stiffness other than the specimen's",
 )
 def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
     for section, path, axis, stated in _stated(seen):
@@ -134,14 +129,16 @@ def first_period(scenario: Scenario) -> float | None:
     """Return the longest period (s) of the structure including its tested part, or None."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
-    from rths_nodes.numerical.structures.damping import modes  # slow import of scipy, which a run does not need
+    from rths_nodes.numerical.structures.damping import (
+        modes,
+    )  # imports scipy, which is slow and not needed for a run
 
     try:
         built = registry.build("structure", scenario.structure)
         if is_sparse(built.mass) or len(built.mass) > LARGEST:
             return None
         omega, _ = modes(built.mass + built.experimental_mass, built.stiffness + built.experimental_stiffness)
-    except (ConfigError, np.linalg.LinAlgError):  # the build refuses it later, with the reason
+    except (ConfigError, np.linalg.LinAlgError):  # the build refuses the structure later, with the reason
         return None
     return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
 
@@ -149,7 +146,7 @@ def first_period(scenario: Scenario) -> float | None:
 @rule(
     CAUTION,
     "first period of the structure at least 10 integration steps, and up to `duration`, or 20 s",
-    "are mass and stiffness in kg and N/m?",
+    "check that mass and stiffness are in kg and N/m",
 )
 def period_of_structure(seen: Seen) -> Iterator[Found]:
     scenario, period = seen.scenario, first_period(seen.scenario)
@@ -181,7 +178,7 @@ def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
 @rule(
     CAUTION,
     "`specimen.stiffness` within ten times what rig file and integrator expect",
-    "one of them is of another specimen, or in another unit",
+    "one of the two is for another specimen, or in another unit",
 )
 def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
     for path, axis, stiffness, _ in _specimens(seen):
@@ -193,7 +190,7 @@ def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "a `kelvin_voigt` specimen has 1/10 000 of `limits.force` at the limits of stroke and velocity",
-    "such a specimen is not felt: is its stiffness in N/m?",
+    "the force of such a specimen is negligible; check that its stiffness is in N/m",
 )
 def specimen_without_force(seen: Seen) -> Iterator[Found]:
     for path, axis, stiffness, damping in _specimens(seen):
@@ -207,7 +204,7 @@ def specimen_without_force(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "`stiffness` x `small_move.displacement` up to ten times `small_move.force`",
-    "the small move is given up before it has shown anything",
+    "the small move is aborted before it yields a result",
 )
 def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -225,7 +222,7 @@ def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
 @rule(
     CAUTION,
     "peak of a record up to 15 m/s^2, unless `accept_any_peak`",
-    "hardly any earthquake had as much: is the unit right?",
+    "hardly any earthquake reached this value; check the unit",
 )
 def record_of_another_unit(seen: Seen) -> Iterator[Found]:
     for path, part in walk(seen.scenario):
@@ -242,7 +239,7 @@ def record_of_another_unit(seen: Seen) -> Iterator[Found]:
 @rule(
     REFUSED,
     "`updating.mode` is `shadow`",
-    "on a real rig, copies of the specimen learn without effect; copies that follow need a simulated rig",
+    "on a real rig copies of the specimen must not affect the test; they may on a simulated rig",
     real=True,
 )
 def copies_that_follow(seen: Seen) -> Iterator[Found]:

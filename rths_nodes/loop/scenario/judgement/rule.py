@@ -9,15 +9,14 @@ from datetime import date
 from typing import Any
 
 from rths_nodes.core.parameters import declared, is_params
-from rths_nodes.loop.scenario.axis import Axis
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 REFUSED, CAUTION = "refused", "caution"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule: the ``scenario``; ``simulated``: no real actuators; ``today``: date for calibrations."""
+    """Input of a rule. ``simulated``: no real actuators; ``today``: date for calibrations."""
 
     scenario: Scenario
     simulated: bool
@@ -30,7 +29,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Found:
-    """Number that violates a rule: ``place``, ``value`` with unit, and requirement."""
+    """Number that violates a rule, at ``place``, with its ``value`` and unit. ``words`` state the requirement."""
 
     place: str
     value: str
@@ -42,7 +41,7 @@ Look = Callable[[Seen], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: ``name``, required ``relation``, reason, function; ``real``: applies to a real rig only."""
+    """A rule: name, required ``relation``, reason and function. If ``real``, the rule is for real rigs only."""
 
     name: str
     weight: str
@@ -62,7 +61,7 @@ def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Result of a rule for one number: full name, for signatures, and text."""
+    """Result of a rule for one number: the full name, for signatures, and the text."""
 
     name: str
     words: str
