@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small moves of the axes: data of the rig, results of each move, findings on signs, sensors, cables and scales.
+"""Small moves of the axes: data of the rig, result of each move, findings on signs, sensors, cables and scales.
 
-Signs are correct if the displacement follows the command and the force increases with it. If the signs of
-displacement and command are both wrong, they cancel; the force shows this.
+The signs are correct if the displacement follows the command and the force increases with the displacement. Wrong
+signs of both displacement and command cancel, but the force shows them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rths_nodes.procedure.clearance import AT_REST, Offsets
 from rths_nodes.procedure.motions import Stand
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
-"""Reasons for an early end of a move: the displacement opposes the command, or exceeds it by far; another axis
-moves; nothing is measured; a force has changed by more than the rig file allows."""
+"""Reasons for an early end of a move: the displacement opposes the command; the displacement exceeds the command
+by far; another axis moves; no sensor responds; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
 """Number of standard deviations of a mean by which a value must differ to count as changed."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""Smallest significant change, as fractions of the travel and of the load cell's range."""
+"""Smallest significant changes, as fractions of the travel and of the load cell's range."""
 
 
 def section_of(rig: RigAxis | None, section: str) -> str:
@@ -40,7 +40,7 @@ def section_of(rig: RigAxis | None, section: str) -> str:
 class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
-    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion; ``ended`` is the reason of an
+    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion. ``ended`` is the reason of an
     early end.
     """
 
@@ -54,11 +54,13 @@ class AxisMove:
     last: Measurement | None = None
     """Measurement at an early end."""
     returning: list[tuple[float, float]] = field(default_factory=list)
-    """Command and displacement (m) of each sample of the way back and of the rest after it."""
+    """Command and displacement (m) of each sample of the return motion and of the rest after it."""
 
     @property
     def late(self) -> float:
-        """Lag of the displacement on the way back, samples: area between it and the command, over the travel."""
+        """Lag of the displacement in the return motion, samples: area between command and displacement, divided by
+        the travel.
+        """
         end, after = self.stands[-1], self.after
         assert after is not None
         gone, moved = (
@@ -75,7 +77,9 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, quantity: str, since: int = 0) -> Array:
-        """Return the change of displacement, force or auxiliary channels since a stage, along ``direction``."""
+        """Return the change of displacement, force or auxiliary channels after the rest ``since``, along
+        ``direction``.
+        """
         return np.asarray(
             self.direction * (getattr(self.stands[-1], quantity) - getattr(self.stands[since], quantity))
         )
@@ -83,7 +87,7 @@ class AxisMove:
 
 @dataclass(frozen=True)
 class Bands:
-    """Smallest detectable changes between two rests, ``(n_axes,)`` m and N, and the scatter of one sample."""
+    """Smallest detectable changes between two rests, ``(n_axes,)`` m and N, and the scatter of single samples."""
 
     displacement: Array
     force: Array
@@ -94,8 +98,8 @@ class Bands:
 class RigKnowledge:
     """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bound and range of force (N).
 
-    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels, or
-    None.
+    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels; an
+    axis without such a sensor has None.
     """
 
     names: tuple[str, ...]
@@ -114,7 +118,6 @@ class RigKnowledge:
 
     @classmethod
     def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:
-        """Return the data of a rig whose axes all have a small move. ``channels`` are the channels of the port."""
         axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
         moves = [axis.small_move for axis in axes if axis.small_move is not None]
         assert len(moves) == len(scenario.axes)
@@ -148,7 +151,6 @@ class RigKnowledge:
         )
 
     def bands(self, stand: Stand) -> Bands:
-        """Return the smallest changes that are detectable with the scatter of ``stand``."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
         displacement_step, force_step = self.steps
         return Bands(
@@ -159,7 +161,7 @@ class RigKnowledge:
 
 
 FROM = 2
-"""Index of the rest from which changes are compared, at half of the travel."""
+"""Index of the rest to which changes are compared; this rest is at half of the travel."""
 ALIKE = 0.03
 """Tolerated relative difference of two redundant sensors."""
 CERTAINTY = 3.0
@@ -167,7 +169,9 @@ CERTAINTY = 3.0
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness (N/m) of each axis with a completed move, per displacement of each axis."""
+    """Return the tangent stiffness (N/m) of each axis with a complete move, per displacement of each of these
+    axes.
+    """
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
     if not places:
@@ -188,7 +192,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
     for quantity, step in zip(("displacement", "force"), rig.steps, strict=True):
         change = abs(float(move.change(quantity, FROM)[i]))
         noise = CERTAINTY * math.sqrt(2.0 / stand.samples) * float(getattr(stand, f"{quantity}_scatter")[i])
-        # noise above a third of a step makes the mean finer than the step
+        # with noise above a third of the step, the mean is finer than the step
         coarse = (
             0.5 * float(step[i])
             if noise == 0.0 or getattr(stand, f"{quantity}_scatter")[i] < step[i] / 3.0
@@ -203,7 +207,6 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
 def judge_scales(
     rig: RigKnowledge, move: AxisMove, stiffness: float | None, bands: Bands, checks: AxisChecks
 ) -> None:
-    """Add the findings on the scales of an axis with a completed move to ``checks``."""
     name, axis = rig.names[move.index], rig.axes[move.index]
     for quantity, seconds, noun in (
         ("displacement", rig.second_displacement, "displacement sensor"),
@@ -261,7 +264,6 @@ def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, ch
 def _by_stiffness(
     rig: RigKnowledge, move: AxisMove, stiffness: float, expected: Expected, known_to: float, checks: AxisChecks
 ) -> None:
-    """Check the scales with a stiffness known within the relative tolerance ``known_to``."""
     name = rig.names[move.index]
     off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
     if abs(off) > known_to + unsure:
@@ -296,17 +298,19 @@ def _by_stiffness(
 
 
 FOLLOWS = 0.3
-"""Fraction of its command that an axis must move, after its lost motion."""
+"""Smallest ratio of displacement to command, without the lost motion, for an axis that follows."""
 CLOSELY = 0.1
-"""Relative deviation of a motion from its command that needs no remark."""
+"""Relative difference between displacement and command below which there is no remark."""
 BOTH_AFTER_HALF = 3
-"""Number of rests of a move beyond the first half of the travel."""
+"""Number of the rest of a move at half of the travel, counted from 1."""
 
 
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first``: rest before the moves; ``stopped``: reason of an early end."""
+    """Return the checks of each axis. ``first`` is the rest before the moves; ``stopped`` is the reason of an
+    early end.
+    """
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, checks)
@@ -483,7 +487,7 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChe
     i, name = move.index, rig.names[move.index]
     force, moved = float(move.change("force")[i]), float(move.change("displacement")[i])
     change = f"{force:.4g} N"
-    if not _seen_at_rest(move, bands):  # a dashpot has a force only in motion, in both directions
+    if not _seen_at_rest(move, bands):  # a dashpot has a force only in motion
         force = _under_way(move)
         change = f"{force:.4g} N under way"
         noise = SEEN * float(move.stands[0].force_scatter[i]) / np.sqrt(max(1, min(len(move.out), len(move.back))))
@@ -503,12 +507,14 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChe
 
 
 def _seen_at_rest(move: AxisMove, bands: Bands) -> bool:
-    """Return whether the force differs between the rests; not true for a dashpot without stiffness."""
+    """Return whether the force differs between the rests. A dashpot without stiffness has equal forces."""
     return bool(abs(move.change("force")[move.index]) > bands.force[move.index])
 
 
 def _under_way(move: AxisMove) -> float:
-    """Return half the difference of the mean forces out and back, which depends only on the rate."""
+    """Return half the difference between the mean forces of the outward and the return motion, which depends only
+    on the rate.
+    """
     out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
     return move.direction * 0.5 * (out - back)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
-Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero.
-It also counts forces from it if the operator has declared the specimen unloaded. Tares are bounded, relative to
-the active command of the controller if it can be read: a larger tare means that the zero of the sensor is wrong.
+Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
+and also forces if the operator has declared the specimen unloaded. Tares are bounded, relative to the active
+command of the controller if it can be read: a larger tare means that the zero of the sensor is wrong.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from rths_nodes.loop.supervision.handover import Tares
 LARGEST_TARE = 0.02
 """Largest tare, as a fraction of the channel's range."""
 AT_REST = 0.005
-"""Untared force that counts as a force at rest, as a fraction of the load cell's range."""
+"""Smallest untared force that counts as a force at rest, as a fraction of the load cell's range."""
 
 
 @dataclass(frozen=True)
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
-    ``active`` is the controller's active command, NaN if it cannot be read; ``held`` is the sent command.
-    ``unloaded`` is true if the operator has declared the specimen unloaded.
+    ``active`` is the active command of the controller, NaN if it cannot be read; ``held`` is the sent command.
+    ``unloaded`` is true if the operator has declared that the specimen is unloaded.
     """
 
     names: tuple[str, ...]
@@ -81,7 +81,7 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``.
+        """Return confirmed offsets. Raises ConfigError for a tare that exceeds the bounds of ``axes``.
 
         Also raises ConfigError for a channel without scatter, unless the rig is ``simulated``.
         """
@@ -151,7 +151,7 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """An item to sign for: ``name``, and ``words`` for people; ``axis`` and sensor ``channel`` of a scale."""
+    """An item to sign for: ``name``, and ``words`` for people. For a scale, ``axis`` and sensor ``channel``."""
 
     name: str
     words: str
@@ -160,14 +160,15 @@ class ToSign:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Names of the item in an answers file; the name of an axis means all its scales."""
+        """Names of the item in an answers file. The name of an axis means all scales of that axis."""
         return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
 
 
 class Clearance:
     """Findings of the checks in ``record`` on the ``axes`` of the rig, and signatures of the operator.
 
-    ``cautions`` concern values of scenario and rig file; a signature for them remains valid.
+    ``cautions`` concern values of scenario and rig file; a signature for a caution remains valid after a new
+    check.
     """
 
     def __init__(
@@ -186,7 +187,7 @@ class Clearance:
         self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
-        """Copy the signatures of an earlier test on the same rig: text of the item and person."""
+        """Copy signatures of earlier tests on the same rig; ``earlier`` has the persons by text of the item."""
         for caution in self.cautions:
             if caution.words in earlier and caution.words not in self._signed:
                 self._signed.add(caution.words)
@@ -197,7 +198,6 @@ class Clearance:
         return self._signed.intersection(caution.words for caution in self.cautions)
 
     def barred(self) -> str:
-        """Return why the rig must not move to the start, or an empty string."""
         checks = self._record.checks
         if not checks:
             return "the axes were not checked"
@@ -207,7 +207,6 @@ class Clearance:
         )
 
     def unsigned(self) -> list[str]:
-        """Return the names of items that are neither verified nor signed for."""
         return [item.name for item in self.wanting()]
 
     def wanting(self) -> list[ToSign]:
@@ -240,7 +239,6 @@ class Clearance:
         return meant
 
     def sign(self, item: str, by: str) -> None:
-        """Record that the operator signs for ``item``. Raises ConfigError if :meth:`meant` does."""
         meant = self.meant(item)
         self._signed.add(meant.words)
         self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rungs on the rig: arming, the port that a run gets, requests of the operator during the run, and its end."""
+"""Rungs on the rig: arming, the port of a run, requests of the operator during the run, and the end of a rung."""
 
 from __future__ import annotations
 
@@ -53,10 +53,9 @@ class Armed:
     code: Code
     inputs: dict[str, str]
     persons: tuple[str, ...] = ()
-    """Names of the operator and, with ``two_persons``, of the second person."""
 
     def changed(self, build: str) -> list[str]:
-        """Return texts on changes since arming; ``build`` is the current build of the receiver."""
+        """Return one text per change since arming; ``build`` is the current build of the receiver."""
         changes = [f"what computes the test has changed: {change}" for change in self.code.changed(build)]
         if armed_hash(self.scenario) != self.scenario_hash:
             changes.append("a file that the scenario names, or the program of its engine, has changed")
@@ -75,8 +74,8 @@ def arm(
 ) -> Armed:
     """Arm a rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
 
-    ``code`` is the code at the start of the test, ``build`` the receiver's current build. Raises ConfigError if
-    scenario, offsets, rig or code differ, and names the differences.
+    ``code`` is the code at the start of the test, ``build`` the current build of the receiver. Raises ConfigError
+    with all changes of scenario, offsets, rig and code.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
@@ -101,9 +100,10 @@ def arm(
 
 
 def program_of(scenario: Scenario) -> str:
-    """Return the identity of the executive's program for a rung: text, compiler, flags and binary.
+    """Return the identity of the executive's program for a rung: text, compiler, flags and binary; empty for other
+    engines.
 
-    Empty for the engine python. Raises ConfigError if the scenario cannot run with the executive.
+    Raises ConfigError if the scenario cannot run with the executive.
     """
     if scenario.engine != EXECUTIVE:
         return ""
@@ -113,12 +113,13 @@ def program_of(scenario: Scenario) -> str:
 
 
 def armed_hash(scenario: Scenario) -> str:
-    """Return the hash by which a rung of ``scenario`` is armed; it covers the program of its engine."""
+    """Return the hash by which a rung of ``scenario`` is armed; the hash covers the program of the scenario's
+    engine.
+    """
     return hash_of(scenario, program_of(scenario))
 
 
 def persons_arming(rung: str, scenario: Scenario, operator: str, second: str) -> tuple[str, ...]:
-    """Return the persons (one or two) who arm a ``rung``. Raises ConfigError if :func:`check_second` does."""
     if not two_persons(rung, scenario):
         return (operator,)
     check_second(operator, second)
@@ -126,12 +127,11 @@ def persons_arming(rung: str, scenario: Scenario, operator: str, second: str) ->
 
 
 def two_persons(rung: str, scenario: Scenario) -> bool:
-    """Return whether the rig file requires a second person to arm a ``rung`` of ``scenario``."""
     return rung == FULL and scenario.rig_file is not None and bool(scenario.rig_file.two_persons)
 
 
 def check_second(operator: str, second: str) -> None:
-    """Raise ConfigError unless ``second`` names another person than ``operator``, ignoring case and spaces."""
+    """Raise ConfigError unless ``second`` names a person other than ``operator``; case and spaces are ignored."""
     if not second.strip():
         raise ConfigError(f"second: empty: rung {FULL} needs the name of a second person (two_persons: true)")
     if _name(second) == _name(operator):
@@ -175,7 +175,7 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig; zero for external integrators."""
+    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig; zero with an external integrator."""
     external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
@@ -191,12 +191,13 @@ def file_hashes(scenario: Scenario) -> dict[str, str]:
 
 
 Forces = Callable[[list[float], list[float]], list[float]]
-"""Function from present and previous displacements (m), equal at first, to forces of all axes (N)."""
+"""Function that maps the present and the previous displacements (m) to the forces of all axes (N). At first, both
+displacements are equal."""
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Outcome of a run on the lent port (finished, held, tripped, failed, refused or interrupted), and reason."""
+    """Outcome of a run (finished, held, tripped, failed, refused or interrupted), and its reason."""
 
     outcome: str
     reason: str = ""
@@ -206,8 +207,8 @@ class RunOutcome:
 class RungUnderWay:
     """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended`` is true while the rung is held and can be resumed; ``stopped`` is why it must end, or empty.
-    Raises ConfigError if a model is missing.
+    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is the reason why the rung must
+    end, or an empty string. Raises ConfigError if a model is missing.
     """
 
     def __init__(
@@ -217,13 +218,13 @@ class RungUnderWay:
         self._resumed: ActUnderWay | None = None
         self._machine, self.following = machine, following
         self.port = port = _port_of(armed, drive, offsets)
-        if not isinstance(port, UnsentPort):  # an UnsentPort keeps the rig held
+        if not isinstance(port, UnsentPort):  # with an UnsentPort the rig is held
             port.handover.following = following.test
         port.handover.stopping = machine.brake
         port.handover.at_rest, port.handover.under_way = self._at_rest, self._under_way
 
     def hold(self, reason: str) -> None:
-        """Pause until :meth:`resume`; in real time, end the rung and hold instead."""
+        """Pause until :meth:`resume`. In real time, end the rung instead and hold the rig."""
         requests = self.port.handover.requests
         if self.armed.scenario.time_ratio == 1:
             requests.stop(reason)
@@ -242,7 +243,9 @@ class RungUnderWay:
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
-        """Enter the next state after the run; ``broken`` is why the port has failed."""
+        """Enter the state that follows the run; ``broken`` is the reason why the port has failed, or an empty
+        string.
+        """
         machine = self._machine
         with machine.lock:
             self.suspended = False
@@ -256,7 +259,6 @@ class RungUnderWay:
                 machine.to(State.HELD, reason or "the rung has ended")
 
     def held(self, names: Sequence[str]) -> list[str]:
-        """Return a text for each hold, with the forces before and after it."""
         remarks = []
         for hold in self.port.handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)
@@ -289,7 +291,6 @@ def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
 
 
 def _forces_of(scenario: Scenario) -> Forces:
-    """Return the function that maps measured displacements to the forces of specimens or coupled rig."""
     dt = scenario.dt
     if scenario.rig is None:
         models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
@@ -319,8 +320,8 @@ class RungPort(PortBefore):
     """Armed port of ``drive`` for one run, with ``tares`` as its zero; ``given_back`` is true after the run.
 
     The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
-    nothing. Measurements are untared, because limits apply to them; the ``handover`` contains the zero of the
-    test.
+    nothing. Measurements are untared, because limits apply to untared values; the ``handover`` contains the zero
+    of the test.
     """
 
     armed = True
@@ -338,7 +339,7 @@ class RungPort(PortBefore):
         self._true: Measurement | None = None
         self._opened = self._lost = ""
         self.begins: Callable[[], None] = lambda: None
-        """Called when the run begins to drive the rig."""
+        """Callback, called when the run begins to drive the rig."""
 
     @property
     def counter_at_start(self) -> int | None:
@@ -348,20 +349,20 @@ class RungPort(PortBefore):
         self._pacer = pacer
 
     def arm_watchdog(self) -> None:
-        """Do nothing: the procedure has armed the watchdog."""
+        """Do nothing: the procedure has already armed the watchdog."""
 
     def disarm_watchdog(self) -> None:
         self.release()
 
     def safe(self) -> None:
-        """Release the port: the procedure brakes and holds."""
+        """Release the port: the procedure brakes and holds the rig."""
         self.release()
 
     def close(self) -> None:
         self.release()
 
     def release(self) -> None:
-        """Return the port to the procedure. May be called again. Thread-safe."""
+        """Return the port to the procedure. Thread-safe; further calls do nothing."""
         with self._turn:
             if self.given_back or not self._begun:
                 self.given_back = True
@@ -373,12 +374,14 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Reason why the rig does not follow, or once did not, which ends the run; or empty."""
+        """Reason of the first fault of the rig during this run, which ends the run; an empty string without a
+        fault.
+        """
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 
     def begin(self) -> None:
-        """Let the run drive the rig; its Measurement 0 is the last Measurement of the procedure."""
+        """Let the run drive the rig; Measurement 0 of the run is the last Measurement of the procedure."""
         if self.given_back:
             raise PortError("the port of a rung serves one run, which has ended")
         drive = self._drive
@@ -412,7 +415,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that does not follow, or once did not, else None."""
+        """Return the command for a rig that does not follow, or did not earlier in this run; else None."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
@@ -440,7 +443,6 @@ class RungPort(PortBefore):
         return replace(self._measured, sample=self._measured.sample - self._zero)
 
     def _presented(self, shown: Measurement) -> Measurement:
-        """Convert the untared ``shown`` to the coordinates of the test."""
         tares = self.handover.tares
         exact = self._ticked and equal(shown.command, self._last)
         return replace(
@@ -466,7 +468,9 @@ class RungPort(PortBefore):
 
 
 class ComputedForcePort(RungPort):
-    """Rung (d): models of the specimens compute the ``forces`` of the axes from measurements of the rig."""
+    """Port of rung (d): models of the specimens compute the ``forces`` of the axes from the measured
+    displacements.
+    """
 
     def __init__(self, drive: RigDrive, tares: Tares, forces: Forces) -> None:
         super().__init__(drive, tares)
@@ -481,11 +485,11 @@ class ComputedForcePort(RungPort):
         return replace(tared, force=np.array(self._forces(now, before)))
 
     def truth(self) -> None:
-        """Return None: the specimen is not part of the rig."""
+        """Return None: the rig has no true state of the computed specimen."""
 
 
 class UnsentPort(RungPort):
-    """Rung (c): the run drives the simulator ``answers``, while the rig is held and monitored."""
+    """Port of rung (c): the run drives the simulator ``answers``, while the rig is held and monitored."""
 
     def __init__(self, drive: RigDrive, tares: Tares, answers: Port) -> None:
         none = Tares.none(len(tares.command))
@@ -494,7 +498,6 @@ class UnsentPort(RungPort):
         self._found = ""
 
     def begin(self) -> None:
-        """Let the run drive its simulator, while the rig continues to tick."""
         super().begin()
         self._answers.open(None)
         self._answers.begin()
@@ -509,7 +512,9 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """Return the simulator's Measurement with the rig's state, and the rig's channels if the names differ."""
+        """Return the simulator's Measurement with the state of the rig, and with the channels of the rig if the
+        names differ.
+        """
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)
@@ -530,7 +535,7 @@ class UnsentPort(RungPort):
 
     @property
     def interlock(self) -> str:
-        """Reason why the held rig does not follow or has a fault, or empty."""
+        """Reason why the held rig does not follow or has a fault, or an empty string."""
         return super().interlock or self._found
 
     def truth(self) -> Measurement | None:

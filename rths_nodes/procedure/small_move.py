@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guarded small moves of the axes in turn, to check signs, scales, sensors and cables.
 
-An axis moves out in three stages, rests after each stage, and returns. The first stage, a quarter of the travel,
-shows whether the correct axis moves, and in which direction. The move ends early if the displacement opposes the
-command or runs away, if another axis moves, or if a force changes by more than the rig file allows. ``checks.py``
-interprets the results.
+An axis moves out in three stages, rests after each stage, and returns. The first stage shows whether the correct
+axis moves, and in which direction. The move ends early if the displacement opposes the command or runs away, if
+another axis moves, or if a force changes by more than the rig file allows. ``checks.py`` interprets the results.
 
 The scenario's own specimens make the same moves and give the expected stiffness, because a rate-dependent specimen
-is not as stiff as its parameters state. A wrong scale shows as the ratio of measured to expected stiffness. The
+is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale. The
 ``experimental_stiffness`` of an integrator is compared in the same way.
 
-If the controller closes a force loop, a small force follows, before a test uses the loop. The axis is held; its
-loop takes over at the measured force, which must move nothing. It applies a force, rests, and removes the force;
-the axis is held again. This verifies sign and scale of commands in N, that the controller accepts them, and that
-both changes of mode are bumpless. Other axes rest.
+If the controller closes a force loop, a small force follows. The loop of a held axis takes over at the measured
+force, applies a force, rests, and removes the force; then the axis is held again. This verifies sign and scale of
+commands in N, that the controller accepts them, and that both changes of mode are bumpless.
 """
 
 from __future__ import annotations
@@ -56,18 +54,19 @@ from rths_nodes.procedure.motions import GENTLE, GuidedMotion, QuasiStatic, Stan
 STAGES = (0.25, 0.5, 1.0)
 """Fractions of the travel at which the axis rests."""
 CAUTION = 0.1
-"""Tolerated error of the displacement in motion, as a fraction of the travel."""
+"""Largest accepted error of the displacement in motion, as a fraction of the travel."""
 LOUDEST = 8.0
-"""Largest deviation of a sample, relative to the sensor's scatter."""
+"""Largest deviation of one sample, as a multiple of the sensor's scatter."""
 OTHER = 0.3
-"""Tolerated motion of another axis, as a fraction of the travel: actuators of one specimen are coupled."""
+"""Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because actuators of one
+specimen are coupled."""
 BARS_ALL = (SWAPPED, FORCE, AWAY)
 """Findings after which no other axis is moved, because it is uncertain which axis moves."""
 STILL = (1e-3, 1e-5)
-"""Change within a window that counts as rest, as fractions of the travel and of the load cell's range."""
+"""Largest changes between windows that count as rest, as fractions of the travel and of the load cell's range."""
 
 LEAST, MOST = 0.67, 1.5
-"""Bounds of the ratio of measured to expected stiffness; outside them a signature is required."""
+"""Bounds of the ratio of measured to expected stiffness. A ratio outside these bounds requires a signature."""
 SURE = 0.2
 """Relative uncertainty above which a stiffness is not compared."""
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
@@ -85,7 +84,6 @@ class SmallMoves:
     first: Stand | None = None
 
     def run(self) -> Steps[None]:
-        """Move all axes in turn."""
         limits, rig = self.scenario.limits, self.rig
         still = STILL[0] * rig.way, STILL[1] * rig.force_range
         walk = QuasiStatic.of(self.scenario, self.command, still)
@@ -98,7 +96,6 @@ class SmallMoves:
                 return
 
     def _direction(self, index: int) -> float:
-        """Return the direction away from the nearer end of the stroke."""
         stroke = list(self.scenario.limits.values())[index].stroke
         position = max(float(self.measured.displacement[index]), float(self.command[index]))
         return -1.0 if position + (1.0 + CAUTION) * self.rig.way[index] > stroke else 1.0
@@ -126,7 +123,9 @@ class SmallMoves:
 
     @staticmethod
     def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        """Return the guard of the way back: only limits and slow_error end it, because it leads to the start."""
+        """Return the guard of the return motion, which only limits and ``slow_error`` end, because it leads to the
+        start.
+        """
 
         def listen(measured: Measurement) -> str:
             forces.append(measured.force)
@@ -135,7 +134,6 @@ class SmallMoves:
         return listen
 
     def look(self, sent: Array, measured: Measurement) -> None:
-        """Process each sample, also at rest."""
         move = self.done[-1] if self.done else None
         if move is not None and move.back and move.after is None:
             move.returning.append((float(sent[move.index]), float(measured.displacement[move.index])))
@@ -167,7 +165,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
-    """Return why the move must end after the rest at the fraction ``share`` of its travel, or empty."""
+    """Return why the move must end after the rest at the fraction ``share`` of its travel, or an empty string."""
     i, way = move.index, share * rig.way[move.index]
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -199,7 +197,7 @@ class _Specimens(Rig):
 def compare(
     scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], checks: Mapping[str, AxisChecks]
 ) -> None:
-    """Write the ratio of measured to expected stiffness of each axis into ``checks``."""
+    """Write the ratios of measured to expected stiffness of each axis into ``checks``."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
         name, axis_checks = rig.names[move.index], checks[rig.names[move.index]]
@@ -244,7 +242,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     bounded = replace(rig, force_bound=np.full(len(rig.names), np.inf), steps=(np.zeros_like(rig.way),) * 2)
     moves = _driven(model, scenario, bounded)
     matrices = stiffnesses(bounded, moves)
-    # a change below the rig's resolution is no stiffness: the force depends only on motion
+    # a force below the resolution of the rig depends only on motion and gives no stiffness
     seen = {
         index: row[index]
         for index, row in matrices.items()
@@ -271,7 +269,6 @@ def _model(scenario: Scenario) -> object:
 
 
 def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]:
-    """Return the moves of the ``model``, driven step by step."""
     zero, inputs = np.zeros(len(rig.names)), np.zeros(len(model.auxiliary_inputs))
     measured = Measurement(0, zero, np.array(model.force, float), zero)
     moves = SmallMoves(scenario, rig, zero, measured)
@@ -290,15 +287,17 @@ def _declared(scenario: Scenario) -> dict[str, float]:
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
     diagonal = np.diagonal(np.asarray(matrix, float)).tolist()
-    scales = [axis.length / axis.force for axis in scenario.similitude]  # from structure to specimen
+    scales = [
+        axis.length / axis.force for axis in scenario.similitude
+    ]  # convert stiffnesses of the structure to the specimen
     rows = zip(scenario.axes, diagonal, scales, strict=False)
     return {name: value * scale for name, value, scale in rows if value > 0.0}
 
 
 SAME_FORCE = 0.03
-"""Tolerated relative difference of measured and commanded force, which checks the scale of commands in N."""
+"""Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2
-"""Tolerated force in the wrong direction during the trial, as a fraction of the force, and tolerated excess
+"""Largest accepted force in the wrong direction, as a fraction of the small force, and largest accepted excess
 travel, as a fraction of the small move."""
 
 
@@ -317,9 +316,11 @@ class Pressed:
 
 
 class SmallForces:
-    """Applies small forces to the axes of ``scenario`` whose loop the controller closes, from ``command`` m.
+    """Applies small forces to the axes of ``scenario`` whose force loop the controller closes, starting at
+    ``command`` m.
 
-    ``modes`` are the control modes of the last command of :meth:`run`, one byte per axis; empty: displacement.
+    ``modes`` are the control modes of the last command of :meth:`run`, one byte per axis; empty bytes mean
+    displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
@@ -333,7 +334,6 @@ class SmallForces:
         return [index for index, axis in enumerate(scenario.axes.values()) if by_controller(axis)]
 
     def run(self) -> Steps[None]:
-        """Test the axes in turn, until a trial ends early."""
         for index, axis in enumerate(self._axes):
             small = None if axis.rig_axis is None else axis.rig_axis.small_move
             if not by_controller(axis) or small is None or small.press is None:
@@ -389,7 +389,9 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m: an axis in N counts as at its position; ``shift`` (m) is its sensor's offset."""
+        """Return ``sent`` in m. An axis in N counts as being at its position; ``shift`` (m) is the offset of its
+        sensor.
+        """
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)
@@ -402,7 +404,7 @@ def judge_forces(
     expected: Sequence[int],
     checks: Mapping[str, AxisChecks],
 ) -> None:
-    """Write verdicts on the force loops of ``expected`` axes into ``checks``; ``stopped``: why the drive ended."""
+    """Write verdicts on the force loops of ``expected`` axes into ``checks``; ``stopped`` is a reason or empty."""
     done = {move.index: move for move in moves}
     for index in expected:
         axis_checks, name = checks[rig.names[index]], rig.names[index]
@@ -416,7 +418,6 @@ def judge_forces(
 
 
 def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
-    """Return why the force loop of an axis is wrong, or empty."""
     if stopped:
         return f"the small force was stopped: {stopped}"
     if move.ended == AGAINST:

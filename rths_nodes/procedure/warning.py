@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warning before motion: a digital output of the rig (horn or lamp) is on for some seconds before each motion.
 
-The seconds count as samples of the rig, which is held by its ticks, both in lockstep and in real time.
+The seconds are counted in samples of the rig, which the drive holds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from rths_nodes.procedure.machine import ActRefused, stopped_by_operator
 from rths_nodes.procedure.motions import GuidedMotion, hold
 
 LOOK_S = 0.01
-"""Interval at which a stop is polled during the warning of a held rung, s."""
+"""Polling interval of a stop during the warning of a held rung, s."""
 
 
 def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
-    """Return the warning output that the rig file names, or None. Raises ConfigError if ``port`` has none."""
+    """Return the warning output that the rig file names, or None. Raises ConfigError if ``port`` has no such
+    output.
+    """
     section = scenario.rig_file.warning if scenario.rig_file is not None else None
     if section is not None and not port.can_warn:
         raise ConfigError(
@@ -39,8 +41,7 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
 class MotionWarning:
     """Warning output of the rig of ``drive``, as declared in the rig file of ``scenario``.
 
-    ``left`` is the time until the motion may begin, s; 0 without a warning. Raises ConfigError if the port has no
-    warning output.
+    ``left`` is the time until the motion may begin, s. Raises ConfigError if the port has no warning output.
     """
 
     def __init__(self, drive: RigDrive, scenario: Scenario, clock: Clock) -> None:
@@ -50,7 +51,7 @@ class MotionWarning:
         self._on, self._start = False, EMPTY
 
     def check(self) -> None:
-        """Check the far end of the open port. Raises ConfigError if it has no warning output."""
+        """Raise ConfigError if the far end of the open port has no warning output."""
         warning_of(self._scenario, self._drive.port)
 
     @property
@@ -59,18 +60,18 @@ class MotionWarning:
 
     @property
     def text(self) -> str:
-        """Name of the output and whole seconds left; empty without a warning."""
+        """Name of the output and whole seconds left; an empty string without a warning."""
         if self._section is None or not self.left:
             return ""
         return f"{self._section.output} is on: motion in {math.ceil(self.left)} s"
 
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
-        """Switch the output on before ``act``, and wait for its duration; the caller switches it :meth:`off`.
+        """Switch the output on before ``act``, and wait for its duration. The caller switches it :meth:`off`.
 
-        The drive holds the rig if ``held``; otherwise a rung holds it, and the clock counts. Raises ActRefused
+        If ``held``, the drive holds the rig; otherwise a rung holds it, and the clock counts. Raises ActRefused
         once ``stopped`` returns a reason, and if the rig can no longer be held.
         """
-        assert self._section is not None  # the output is wired
+        assert self._section is not None  # callers check ``wired``
         if self._on:
             raise ActRefused(f"{act}: another motion begins: {self._section.output} is on")
         self._on, self._start = True, self._drive.command
@@ -88,13 +89,13 @@ class MotionWarning:
             self.left = 0.0
 
     def off(self) -> None:
-        """Switch the output off; may be called again."""
+        """Switch the output off. May be called again."""
         if self._on:
             self._on = False
             self._drive.port.warn(False)
 
     def look(self) -> None:
-        """Switch the output off once the command has changed; called with each Measurement."""
+        """Switch the output off once the command has changed. Call this with each Measurement."""
         if self._on and not np.array_equal(self._drive.command, self._start):
             self.off()
 

@@ -118,7 +118,7 @@ class Saboteur:
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``; exit if the process must die there."""
+        """Return the number of ticks to freeze at tick ``sample``. Exit if the process must die at this tick."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planted faults of an emulated receiver or rig. They are not reported, so that commissioning must detect them."""
+"""Planted faults of an emulated receiver or rig. They are not reported: commissioning must detect them."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """The faults ``kinds``. Raises ConfigError for an unknown fault, and for swapped axes of a rig
-    with one axis.
-    """
+    """The faults ``kinds``. Raises ConfigError for an unknown fault, and for swapped axes of a rig with one."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections of a page: a front process accepts them, handles stops, and passes all others to the page's process.
 
-The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches:
-otherwise another user could fill the kernel's queue. A socket pair carries connections as open files, and events
-on stops as JSON.
+The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches,
+because another user could otherwise fill the kernel's queue. A socket pair carries connections as open files, and
+reports on stops as JSON.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Behind:
             self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
-        """Return ``stop``, extended so that the page lists each outcome as an event."""
+        """Return a function that calls ``stop`` and reports the outcome to the page, which lists it."""
 
         async def stop_and_tell(kind: str, reason: str) -> str:
             try:
@@ -99,8 +99,8 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve connections from the socket with descriptor ``end`` until the front ends; ``note`` is called with
-    events.
+    """Serve connections from the socket with descriptor ``end`` until the front ends; call ``note`` with its
+    reports.
     """
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
@@ -131,9 +131,9 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
 
 AT_ONCE = 64
-"""Number of connections accepted before pending stops continue."""
+"""Number of connections that are accepted before pending stops continue."""
 WAITING = 400
-"""Largest number of connections with incomplete requests; a further one closes the oldest."""
+"""Maximum number of connections with incomplete requests. A further connection closes the oldest."""
 PART_S = 0.01
 """Polling interval of an incomplete request, s."""
 LOOKS = 500
@@ -141,7 +141,7 @@ LOOKS = 500
 FULL_S = 0.01
 """Pause if no file descriptor is free, s."""
 LONGEST = LARGEST_HEAD + LARGEST_BODY
-"""Largest request, bytes."""
+"""Maximum size of a request, bytes."""
 
 
 class Front:

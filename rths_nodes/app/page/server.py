@@ -37,13 +37,13 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
 MOST = 50
-"""Largest number of recordings listed."""
+"""Maximum number of listed recordings."""
 LARGEST_REPORT = 64 << 20
-"""Largest report, bytes."""
+"""Maximum size of a report, bytes."""
 
 
 class Shelf:
-    """Lists the recordings in ``folder``, read again at each request; does not follow links in it."""
+    """Lists the recordings in ``folder``, read again at each request. Links in the folder are not followed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -103,13 +103,13 @@ INTERVAL_S = 0.1
 ASK_S = 0.4
 """Polling interval of the procedure's possible acts, s."""
 LOST_S = 0.2
-"""Interval of checks for a lost leading page, s."""
+"""Interval of checks whether the leading page is lost, s."""
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Largest number of clients, and the number of them reserved for this computer."""
+"""Maximum number of clients, and the number of them that are reserved for this computer."""
 THREADS = 64
-"""Largest number of pending acts."""
+"""Maximum number of pending acts."""
 LONGEST_NAME = 64
 FILES = {
     "/": ("index.html", "text/html"),
@@ -135,7 +135,7 @@ class Watched(Protocol):
 class PageServer:
     """Serves the situation of ``watched`` at ``address``.
 
-    ``stop_from_anywhere``: clients on other machines may stop. ``operating`` leads the procedure.
+    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` leads the procedure.
     """
 
     def __init__(

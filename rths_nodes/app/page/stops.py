@@ -4,7 +4,7 @@
     POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
     GET  /stop  ``reaches``: whether a stop reaches a rig
 
-The right to stop is checked first; no limiter counts stops.
+The right to stop is checked first. Stops are not limited in number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rths_nodes.ros.names import STOPS
 
 BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD, LARGEST_BODY = 8192, 4096
-"""Largest head and body of a request, bytes."""
+"""Maximum sizes of head and body of a request, bytes."""
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
 """Service of each kind of stop; the last name is from version 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
@@ -44,8 +44,8 @@ def is_complete(received: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StopServer:
-    """Handles requests for ``address`` with ``stop`` and ``reaches``; ``open_to_others`` allows any computer to
-    stop.
+    """Handles requests for ``address`` with ``stop`` and ``reaches``. If ``open_to_others``, any computer may stop
+    the rig.
     """
 
     stop: Stop

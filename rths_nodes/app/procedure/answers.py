@@ -27,9 +27,9 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Largest length of a test id, which names the folder of the test, characters."""
+"""Maximum length of a test id, which is the name of the folder of the test, characters."""
 REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
-"""Refusal of rung h and the key ``iteration`` of version 0.9.0."""
+"""Message that refuses rung h and the key ``iteration``, which version 0.9.0 had."""
 
 MOVING = ("check", "position", "run", "unload")
 """Keys of the acts that move the rig."""
@@ -38,14 +38,14 @@ YES, NO = "y", "n"
 
 @params
 class Motion:
-    """Answer to whether an act may move the rig."""
+    """Answer to the question whether an act may move the rig."""
 
     moves: str = text("y: this act may move the simulated or emulated rig; n: it is not done", choices=(YES, NO))
 
 
 @params
 class Answers:
-    """Operator's answers before and during a test. None or empty: the file does not contain this answer."""
+    """Operator's answers before and during a test. An answer that is None or empty is missing in the file."""
 
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
     test_id: str | None = text("names the test, and its folder; left out: scenario and time", None)
@@ -91,7 +91,7 @@ class Answers:
     notes: tuple[str, ...] = texts("words of the operator for the report")
 
     def moves(self, act: str) -> bool | None:
-        """Return whether ``act`` may move the rig; None if there is no answer."""
+        """Return whether ``act`` may move the rig, or None without an answer."""
         answer: Motion | None = {name: getattr(self, name) for name in MOVING}.get(act)
         return None if answer is None else answer.moves == YES
 
@@ -133,9 +133,7 @@ def check_id(name: str) -> None:
 
 
 def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
-    """Return the names of rungs. Raises ConfigError unless each occurs once and all are in the order of the
-    ladder.
-    """
+    """Return the names of rungs. Raises ConfigError unless each occurs once, in the order of the ladder."""
     rungs = tuple(names)
     for name in rungs:
         if name not in RUNGS:
@@ -178,7 +176,6 @@ def _answers_of(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def needed(planned: Iterable[str]) -> list[str]:
-    """Return the keys of the answers that a test of the ``planned`` rungs needs."""
     rungs = [RUNGS[name] for name in planned]
     names = {rung.name for rung in rungs}
     keys = ["operator", "specimen"]
@@ -194,7 +191,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return the missing answers of the planned rungs, each key with its meaning, or only keys in ``only``."""
+    """Return the missing answers of the planned rungs, each key with its meaning; ``only`` selects keys."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     problems = []
     for key in needed(planned):
@@ -212,7 +209,6 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
 
 
 def template(planned: Iterable[str] = ALL) -> str:
-    """Return the text of an answers file to be completed, with the meaning of each key."""
     lines = ["# Answers of the operator: rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
     rungs = tuple(planned)
     keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["second"] * (FULL in rungs)}

@@ -2,8 +2,7 @@
 """Test led over the operator socket, while the terminal only observes.
 
 Over ROS, every node may observe and bring the rig to rest. Other acts must come over the socket, from a process of
-the user who runs the test (``operator_socket.py``). They are valid for the state and the count of stops that the
-sender saw.
+the user who runs the test (``operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -40,11 +39,12 @@ INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
 PAGE_LEFT = "the page's process, by which the rung was armed, is silent"
 PAGE_SILENT_S = 2.5
-"""Silence of this test's page after which its armed rung is disarmed, s; the page polls every 0.4 s."""
+"""Time without a request of this test's page after which its armed rung is disarmed, s; the page polls every 0.4
+s."""
 LOOK_S = 0.05
 """Polling interval of the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
-"""States in which the rig's state is not published, because its port is closed or a run has its own topics."""
+"""States in which the rig's state is not published, because the port is closed or a run has its own topics."""
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
@@ -105,9 +105,7 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``. Stops are recorded only during an act or while armed, so that a flood does not
-        fill the record.
-        """
+        """Stop the rig for ``by``. To bound the record, a stop is recorded only during an act or while armed."""
         session = self._runner.session
         if session.at_work:
             self._runner.do("stop", by, ANYBODY, reason=reason)
@@ -120,7 +118,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Answer a request of a process. The answer contains failures; unexpected ones are also printed."""
+        """Answer a request of a process. The answer contains failures; unexpected failures are also printed."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()
@@ -134,15 +132,13 @@ class Served:
         return replace(self.situation(), done=done, result=result, reason=reason)
 
     def stop_for(self, peer: Credentials) -> None:
-        """Stop the act of a process that has disconnected before its end, for example because its terminal was
-        closed.
-        """
+        """Stop the act of a process that has disconnected before the end of the act."""
         with suppress(ConfigError):
             self._runner.do("stop", peer.name, self._way(peer), reason=PROGRAM_LEFT)
 
     def disarm_if_page_silent(self) -> None:
-        """Disarm a rung armed by this test's page if the page's process no longer polls, for example because it is
-        suspended.
+        """Disarm a rung that this test's page armed, if the page's process no longer polls, for example because it
+        is suspended.
         """
         if self.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
             return
@@ -154,7 +150,6 @@ class Served:
         return PAGE if self._page and self._page in (peer.process, _parent(peer.process)) else SOCKET
 
     def situation(self) -> Answer:
-        """Return the possible acts and the data that an operator needs for them."""
         runner, seen = self._runner, self._runner.session.seen
         rung, taken = runner.next_rung, runner.session.taken or runner.session.offsets
         possible, wanting = runner.session.possible(), runner.session.clearance.wanting()
@@ -195,7 +190,7 @@ class Served:
         request = replace(request, values=tuple(map(printable, request.values)))
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
-        if ACTS[name].anybody:  # such acts are never refused for a mistake in the request
+        if ACTS[name].anybody:  # a mistake in the request must not prevent a stop
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
             return self._runner.do(name, by, self._way(peer), reason=reason)
         arguments = _arguments(request)
@@ -266,7 +261,7 @@ def _value(act: str, name: str, text: str) -> object:
 
 
 class Attendant:
-    """Serves a test in ``namespace`` to its end; a signal stops the rig and ends the test.
+    """Serves a test in ``namespace`` to its end. A signal stops the rig and ends the test.
 
     ``page`` and ``told_hz`` are as in :class:`Served`. Raises ConfigError if an operator node exists already.
     """
@@ -294,7 +289,6 @@ class Attendant:
         runner.watch.changed = self._changed
 
     def run(self) -> ExitCode:
-        """Serve until the test is finished; then leave the rig safe and write the record."""
         failed = ""
         with stop_signals_handled(self._signal):
             try:

@@ -21,16 +21,16 @@ from rths_nodes.loop.supervision.limits import Row, acting, table
 
 INDICATE, TRIP = "indicate", "trip"
 NEVER = -1.0
-"""Energy error (J) that every error exceeds."""
+"""Energy error (J) that is smaller than every error, so that no error is within it."""
 ROUNDED = 0.999
-"""Fraction of a bound that is safe for another order of summation."""
+"""Fraction of a bound within which a sum in another order is also within the bound."""
 SPAN = 32
-"""Samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
+"""Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 
 
 @params
 class MonitorParams:
-    """Limits on the indices of the whole rig; omitted limits are off."""
+    """Limits on the indices of the test. A limit that is omitted is off."""
 
     longest_delay: float = number(
         "largest delay, of either sign, that is searched for", "s", 0.1, more_than=0.0, at_most=1.0
@@ -88,7 +88,7 @@ class MonitorParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a limit relative to an amplitude that may be zero, and a trip by a missing corridor."""
+        """Refuse a limit relative to an amplitude that may be zero, and a trip without a corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
                 f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it, for the "
@@ -99,7 +99,8 @@ class MonitorParams:
 
 
 class Steepest:
-    """Largest slope of a tracking indicator over the last ``SPAN`` samples of ``dt`` s; 0 before that.
+    """Largest slope of a tracking indicator over the last ``SPAN`` samples of ``dt`` s; 0 during the first
+    samples.
 
     The slope is pi f X^2 sin(phi) for a sine of frequency f and amplitude X with the lag phi. The relative slope
     is divided by the square of the largest target so far, at least ``smallest`` m; it is 0 if ``smallest`` is
@@ -111,7 +112,9 @@ class Steepest:
         self._last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
 
     def step(self, indicators: list[float], reach: list[float]) -> tuple[float, float]:
-        """Add a sample of all axes: tracking indicators (m^2), largest targets (m); return m^2/s and 1/s."""
+        """Add a sample of all axes: tracking indicators (m^2), largest targets (m). Return both slopes, in m^2/s
+        and 1/s.
+        """
         before, self._missing = self._last[0], self._missing - 1
         self._last.append(indicators)
         if self._missing > 0:
@@ -126,11 +129,11 @@ class Steepest:
 
 
 class Monitor:
-    """All indices of a test and their limits, as rows of values over all axes.
+    """All indices of a test and their limits, in rows with the values of all axes.
 
-    It receives every Target, and every sample in order (sample 0 first), and returns the ``metrics`` at the end.
-    ``names``: names of the axes. ``breach``: first sample at which a limit was exceeded, and the reason. Samples
-    of the soft start do not count: indices, their chunks and slopes begin with the test itself.
+    The monitor receives every Target, and every sample in order, and returns the ``metrics`` at the end.
+    ``breach`` is the first sample at which a limit was exceeded, with the reason. Indices, their chunks and slopes
+    begin after the soft start.
     """
 
     def __init__(
@@ -211,7 +214,7 @@ class Monitor:
         if self._percent is not None:
             self.energy.take(tracking.sample)
             percent = self.energy.running_percent(tracking.energy_error)
-            values[0] = percent if percent == percent else 0.0  # undefined without energy
+            values[0] = percent if percent == percent else 0.0  # NaN: undefined without energy
         if self._steepest is not None:
             values[1:3] = self._steepest.step(tracking.indicator, tracking.reach)
         if (index := acting(self._limits, values, 0)) >= 0:
@@ -221,7 +224,7 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
-        """Return the indices of energy errors ``(n,)`` J that may exceed the limit for some input energy."""
+        """Return the positions of the energy errors ``(n,)`` J that may exceed the limit for some input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:

@@ -2,8 +2,8 @@
 """Evaluation of a trial: verdict rows, and comparison of measured stops with the stated stops.
 
 An axis moves with constant velocity v when its commands end. ``since`` is the last sample that the far end
-received. After it the axis may continue at v, and then brakes: with the deceleration a it comes to rest after n =
-ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
+received. Afterwards the axis may continue at v, and then brakes: with the deceleration a it comes to rest after n
+= ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rths_nodes.loop.commissioning import FAILED, PASSED, CommissioningRow
 SPARE = 1
 """Tolerance of a stop, samples, because a stop begins and ends within a sample."""
 ROUNDED = 0.25
-"""Fraction of the first change by braking that is not detectable."""
+"""Fraction of the first change by braking that cannot be detected."""
 
 
 def judged(
@@ -35,7 +35,7 @@ def resolved(value: float, step: float, unit: str) -> str:
 
 
 def rest_words(samples: int, way: float, dt: float, step: float) -> str:
-    """Return as text that an axis rests after ``samples`` and ``way`` m; ``step`` is the resolution, m."""
+    """Return the statement that an axis rests after ``samples`` and ``way`` m; ``step`` is the resolution, m."""
     return (
         f"rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
     )
@@ -47,7 +47,7 @@ def resolution_of(dt: float, step: float) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """An axis in motion: it is at ``place`` (m) in the sample ``since``, with ``velocity`` (m/s)."""
+    """State of an axis in motion: ``place`` (m) at the sample ``since``, and ``velocity`` (m/s)."""
 
     since: int
     place: float
@@ -56,7 +56,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop of an axis: samples from ``since`` to the first braking sample and to rest (or None), distance (m)."""
+    """Stop of an axis: distance (m), and number of samples after ``since`` until it brakes and until it rests, or
+    None.
+    """
 
     first: int | None
     rest: int | None
@@ -64,7 +66,6 @@ class Stop:
 
 
 def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
-    """Return the number of samples that braking from ``velocity`` (m/s) takes."""
     return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
 
 
@@ -77,7 +78,9 @@ def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> flo
 def stop_of(
     line: Line, samples: Sequence[int], active: Array, deceleration: float, dt: float, step: float
 ) -> Stop:
-    """Return the stop in commands ``active`` ``(n,)`` m at ``samples`` after ``line``; ``step``: resolution, m."""
+    """Return the stop in commands ``active`` ``(n,)`` m at ``samples`` after ``line``; ``step`` is the resolution,
+    m.
+    """
     seen = ROUNDED * deceleration * dt**2 + step
     numbers = np.asarray(samples) - line.since
     behind = numbers > 0
@@ -90,7 +93,9 @@ def stop_of(
     first = int(numbers[braking[0]]) if len(braking) else None
     moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
     last = int(numbers[moving[-1]]) if len(moving) else 0
-    slowest = deceleration * dt**2 + step  # a receiver may end with the sample in which the axis comes to rest
+    slowest = (
+        deceleration * dt**2 + step
+    )  # the last sample of a receiver may be the first at rest
     rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
     rest = last + 1 if first is not None and rested else None
     return Stop(first, rest, float(sign * (places[-1] - line.place)))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials of the stops of the far end: closed session, killed test computer, pulled cable.
 
-A process that drives the rig is killed by SIGKILL. This process shares its socket and receives the states while
-the far end brakes. For a port without a listener, a new session measures where the rig rests.
+The commissioning process shares the socket of the process that it kills, and receives the states while the far end
+brakes. For a port without a listener, a new session measures where the rig rests.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 STEADY = 16
-"""Samples of constant velocity before a motion is aborted."""
+"""Number of samples of constant velocity before a motion is aborted."""
 KILLS = 3
-"""Attempts to kill a process during its steady motion."""
+"""Maximum number of attempts to kill a process during its steady motion."""
 TOLD = 2
-"""Tolerated samples from the watchdog to a state that reports the end of the session."""
+"""Largest accepted number of samples from the watchdog to a state that reports the end of the session."""
 LISTENED_S = 1.0
 """Time without a state after which no further state is expected, s."""
 STANDS = 12
@@ -71,17 +71,19 @@ Rows = list[CommissioningRow]
 
 
 def closed(bench: Bench) -> Rows:
-    """Close the session while all axes move, slowly and then fast, so that the far end brakes at once."""
+    """Close the session while all axes move, slowly and then fast. The far end must brake at once."""
     return _at_both_speeds(bench, CLOSED, _closed)
 
 
 def killed(bench: Bench) -> Rows:
-    """Kill the driving process while all axes move, slowly and then fast, so that the far end brakes by itself."""
+    """Kill the driving process while all axes move, slowly and then fast. The far end must brake by itself."""
     return _at_both_speeds(bench, KILLED, _killed)
 
 
 def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
-    """Return the rows of a stop that resolves the deceleration; if it passes, also from the highest speed."""
+    """Return the rows of a stop from a speed that resolves the deceleration and, if they pass, from the highest
+    speed.
+    """
     rows = attempt(bench, False)
     if any(row.verdict == FAILED for row in rows):
         bench.fast = None
@@ -132,7 +134,7 @@ def _run_up(rig: FreeRig, dash: Dash) -> Array:
 def _killed(bench: Bench, fast: bool) -> Rows:
     for _ in range(KILLS):
         with bench.opened() as rig:
-            stated = rig.stated()  # at home: the process to be killed asks for no clearance
+            stated = rig.stated()  # moves home: the process to be killed cannot ask for clearance
         dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
         bench.operator.ready(moves(bench, dash, words), moves=True)
@@ -142,7 +144,6 @@ def _killed(bench: Bench, fast: bool) -> Rows:
 
 
 def _killed_once(bench: Bench, dash: Dash) -> Rows:
-    """Return the rows of one killed process, or no rows if it was not killed in steady motion."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
     arguments = theirs, bench.scenario.data(), bench.realtime, dash
@@ -174,7 +175,7 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
 def _session_over(
     bench: Bench, states: list[ReportedState], since: int, dash: Dash, stated: FarEnd
 ) -> CommissioningRow:
-    """Check that the session has ended; otherwise the rig would follow the next command from any sender."""
+    """Check that the session has ended, because the rig would otherwise follow commands of any sender."""
     stopped = [state for state in states if state.stopped]
     took = stopped[0].measured.sample - since if stopped else None
     measured = (
@@ -193,7 +194,6 @@ def _session_over(
 
 
 def _opened(pipe: Connection) -> tuple[FarEnd, Listener | None]:
-    """Return limits and listener of the other process's session. Raises ConfigError if it was not opened."""
     pipe.send("open")
     answer = _received(pipe)
     if isinstance(answer, str):
@@ -212,7 +212,7 @@ def _received(pipe: Connection) -> Any:
 
 
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
-    """Open a session and move along ``dash`` in the process to be killed; in real time until it is killed.
+    """Open a session and move along ``dash``, in the process to be killed.
 
     In lockstep, time stops without commands, and the process waits to be killed.
     """
@@ -239,7 +239,7 @@ def _drive(rig: FreeRig, pipe: Connection, dash: Dash) -> None:
             pipe.send((before, start))
             while not rig.realtime:
                 pipe.recv()
-    while not pipe.poll():  # ends with the other process
+    while not pipe.poll():  # until the other process kills this one
         rig.tick()
 
 
@@ -293,7 +293,6 @@ def _stop_rows(
     stated: FarEnd,
     bridged: int,
 ) -> Rows:
-    """Return the rows of a stop by axis; ``place`` ``(n_axes,)`` m is the command in the sample ``since``."""
     samples = [state.measured.sample for state in states]
     shape = len(states), len(bench.names)
     active = np.array([state.measured.command for state in states]).reshape(shape)
@@ -315,7 +314,8 @@ def _stop_rows(
 def by_place(
     bench: Bench, cause: str, sent: Array, velocity: Array, stated: FarEnd, bridged: int, suffix: str = ""
 ) -> Rows:
-    """Check, for a port without a listener, that the rig rests within its motion ``sent`` and a stopping distance.
+    """Check, for a port without a listener, that the rig rests within its motion ``sent`` plus a stopping
+    distance.
 
     ``sent`` ``(n, n_axes)`` m are commands that include both ends of the motion, at up to ``velocity`` m/s.
     """
@@ -338,7 +338,7 @@ def by_place(
 
 
 def cable(bench: Bench) -> Rows:
-    """Let the operator pull and reconnect the cable while all axes move slowly; both ends must stop."""
+    """Let the operator pull and reconnect the cable while all axes move slowly. Both ends must stop."""
     with bench.opened() as rig:
         stated, ear, slow, velocity = rig.stated(), rig.port.ear, slowest(bench, rig), rig.velocity
         words = "pull the network cable of the rig while they move, for three seconds or more"
@@ -358,7 +358,6 @@ def cable(bench: Bench) -> Rows:
 
 
 def _until_silent(bench: Bench, rig: FreeRig) -> str:
-    """Move to and fro until the rig is silent, and return the reason; empty on timeout."""
     try:
         for row in to_and_fro(rig, bench.patience):
             if row.stopped:
@@ -377,7 +376,6 @@ def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
 
 
 def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], stated: FarEnd) -> Rows:
-    """Check where the far end rests, relative to the last command that it received."""
     if not states:
         return [judged(CABLE, "the rig", "reports its state again", "it reports nothing", False)]
     last = states[-1]
@@ -400,7 +398,7 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
 
 
 def slowest(bench: Bench, rig: FreeRig) -> str:
-    """Return the speed of a slow motion of all axes, as text: the slowest axis, relative to its limit."""
+    """Return the speed of the axis that is slowest in a slow motion, relative to its limit, as text."""
     most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
     index = int(np.argmin(rig.velocity / most))
     return bench.speed(index, float(rig.velocity[index]))

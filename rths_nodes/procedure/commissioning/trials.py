@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of a commissioning: measuring functions, and the table :data:`TRIALS`, which lists them in order.
+"""Trials of a commissioning: measuring functions, and the table :data:`TRIALS` of all trials in order.
 
 A new trial takes a function that returns rows, and a row of the table.
 """
@@ -87,9 +87,9 @@ from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
 FOLLOWS = 0.2
-"""Tolerance at rest, and of the motion of other axes, as a fraction of the small move."""
+"""Largest accepted error at rest and motion of other axes, as a fraction of the small move."""
 BEYOND_VELOCITY = 1.05
-"""Velocity of a step that exceeds the velocity limit, relative to this limit."""
+"""Ratio of the velocity of a step to the velocity limit, which the step exceeds."""
 BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
 """Distance of a command beyond the stroke: fraction of the stroke, and largest distance, m."""
 ROUNDING = 1e-3
@@ -104,9 +104,10 @@ STOP_SPARE = 2
 WATCHED_S = 1.0
 """Time to observe the rig after the interlock is closed or the pressure has returned, s."""
 STILL = 0.1
-"""Fraction of the small move that counts as no motion."""
+"""Largest motion that counts as no motion, as a fraction of the small move."""
 OFF = 0.5
-"""Lag of an axis without pressure, as a fraction of the small move, if the rig does not report pressure."""
+"""Lag above which an axis counts as without pressure, as a fraction of the small move, if the rig does not report
+pressure."""
 SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
@@ -114,13 +115,13 @@ SIMULATED = {
 """Models of each axis for the computed rung: no specimen, and a default actuator if the rig file has none."""
 STOPPED_BY_OPERATOR = "then they are stopped by the operator's stop"
 ATTEMPTS = 10
-"""Attempts of a trial in which the operator acts too early."""
+"""Maximum number of attempts at a trial in which the operator acts too early."""
 HERTZ = 0.1
-"""Frequency of a motion that is never run and only completes the scenario and its start, Hz."""
+"""Frequency of a motion that only completes the scenario and its start and is never run, Hz."""
 
 
 def signs(bench: Bench) -> Rows:
-    """Move each axis out and back by its small move; check that only this axis moves, in the right direction."""
+    """Move each axis out and back by its small move. Only this axis may move, in the right direction."""
     with bench.opened() as rig:
         bench.clear(rig, f"one axis after the other goes out and back: {bench.ways(rig.way, rig.velocity)}")
         return [_moved(bench, rig, index) for index in range(len(bench.names))]
@@ -169,7 +170,7 @@ def _mean(rows: Sequence[Row]) -> Array:
 
 
 def limits(bench: Bench) -> Rows:
-    """Command slightly beyond the stated limits, which the far end must enforce."""
+    """Send commands slightly beyond the stated limits, which the far end must enforce."""
     with bench.opened() as rig:
         stated = rig.stated()
         rows = []
@@ -199,7 +200,7 @@ def limits(bench: Bench) -> Rows:
 
 
 def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
-    """Command one step that is so small that only a velocity limit delays the axis."""
+    """Send one step that is so small that only a velocity limit delays the axis."""
     start, since = rig.command, len(rig.rows) - 1
     goal = start.copy()
     goal[index] += step
@@ -246,7 +247,7 @@ def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) ->
 
 
 def stops(bench: Bench) -> Rows:
-    """Stop a motion by the operator's stop of a test, and disarm a rung."""
+    """Stop motions with the operator's stop command of a test, and disarm a rung."""
     rig = bench.rig()
     words = (
         f"every axis goes out and back, and is stopped by the operator's stop: {bench.ways(rig.way, rig.velocity)}"
@@ -267,11 +268,11 @@ def stops(bench: Bench) -> Rows:
 
 
 def fast_stop(bench: Bench) -> Rows:
-    """Stop the fastest motion by the operator's stop of a test."""
+    """Stop the fastest motion with the operator's stop command of a test."""
     if (dash := bench.fast) is None:
         return [untried_fast(STOPPED)]
     with bench.opened() as rig:
-        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # at home
+        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # after the motion home
     statement = f"every axis goes out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
     bench.operator.ready(statement, moves=True)
     steady: list[int] = []
@@ -305,7 +306,9 @@ def _beyond(way: Array, far: Array) -> bool:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes and sign: a load cell without a specimen seems dead; signs and cables are already checked."""
+    """Check the axes and sign for all items. A load cell without a specimen seems dead; signs and cables are
+    already checked.
+    """
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -313,7 +316,7 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """``port`` that calls for a stop in ``state`` once ``due`` returns true for the travel ``(n_axes,)`` m."""
+    """``port`` that stops the session in ``state`` once ``due`` returns true for the travel ``(n_axes,)`` m."""
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
         super().__init__(port)
@@ -321,7 +324,7 @@ class Watched(PortBefore):
         self._start: Array | None = None
         self._last: Array | None = None
         self.commands: list[Array] = []
-        """The two commands before the stop, and all commands after it."""
+        """The last two commands before the stop, and all commands after the stop."""
 
     def write(self, command: Command) -> None:
         self._port.write(command)
@@ -390,7 +393,7 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop by the ``commands`` ``(n, n_axes)`` m: two before it and all after it."""
+    """Check the operator's stop by the ``commands`` ``(n, n_axes)`` m: two before the stop and all after it."""
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
     if len(commands) >= 2:
@@ -412,7 +415,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array) -> Commi
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
-    assert session.offsets is not None  # confirmed before
+    assert session.offsets is not None  # ``_session`` confirms them
     session.arm("c", bench.scenario, armed_hash(bench.scenario), session.offsets.hash)
     session.stop("the commissioning stops it")
     runs = session.possible()["run"] == ""
@@ -422,7 +425,6 @@ def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
 
 
 def interlock(bench: Bench) -> Rows:
-    """Let the operator open and close the interlock while all axes move slowly."""
     with bench.opened() as rig:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "open the interlock while they move"))
@@ -433,12 +435,11 @@ def interlock(bench: Bench) -> Rows:
             rig.tick(rig.rows[-1].active)
         rows = [_held(bench, rig, since, reason, slow)]
         bench.operator.meanwhile("close the interlock again", lambda: rig.tick(rig.rows[-1].active))
-        # a displaced controller returns to its command; the operator has been instructed
+        # a displaced axis may return to its command
         return [*rows, _returned(bench, rig, INTERLOCK, "closed", len(rig.rows), led=True)]
 
 
 def pressure(bench: Bench) -> Rows:
-    """Let the operator switch the pressure off and on while all axes move slowly; the rig must stay in place."""
     with bench.opened() as rig:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
@@ -463,7 +464,6 @@ def _until(bench: Bench, rig: FreeRig, seen: Callable[[Row], bool]) -> bool:
 
 
 def _without_pressure(rig: FreeRig, row: Row) -> bool:
-    """Return whether pressure is missing: the rig reports it, or axes do not follow."""
     if row.hydraulics != HYDRAULICS_NOT_TOLD:
         return row.hydraulics == HYDRAULICS_OFF
     first = rig.rows[0]
@@ -472,7 +472,6 @@ def _without_pressure(rig: FreeRig, row: Row) -> bool:
 
 
 def _measured_command(rig: FreeRig) -> Array:
-    """Return the positions of the axes as a command, based on their travel since the session began."""
     first = rig.rows[0]
     return np.asarray(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement)
 
@@ -492,7 +491,6 @@ def _held(bench: Bench, rig: FreeRig, since: int, reason: str, slow: str) -> Com
 
 
 def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led: bool) -> CommissioningRow:
-    """Check whether axes move after row ``since``; if ``led``, they may move to their commands."""
     before = rig.rows[min(since, len(rig.rows) - 1)]
     for _ in range(rig.samples(WATCHED_S)):
         rig.tick(rig.rows[-1].active if led else None)
@@ -511,7 +509,6 @@ def _unseen(bench: Bench, cause: str, what: str, stated: str, speed: str) -> Com
 
 
 def witnessed(bench: Bench) -> Rows:
-    """Ask both persons to confirm statements that no program can measure."""
     ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in bench.scenario.limits.items())
     bounds = ", ".join(
         f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN"
@@ -530,7 +527,9 @@ def witnessed(bench: Bench) -> Rows:
 
 
 def calibrations(bench: Bench) -> Rows:
-    """List the calibration certificates of all sensors; an expired certificate must be signed for, or fails."""
+    """List the calibration certificates of all sensors. An expired certificate fails unless both persons sign for
+    it.
+    """
     today = date.today()
     rows = []
     for name, axis in bench.scenario.axes.items():
@@ -556,7 +555,9 @@ def calibrations(bench: Bench) -> Rows:
 
 
 class Trial(NamedTuple):
-    """A row of the table of trials: function, causes of its rows, action, requirement, and what it proves."""
+    """Row of the table: function, causes of its rows, action, requirement, and the statement that the trial
+    proves.
+    """
 
     run: Callable[[Bench], Rows]
     causes: tuple[str, ...]
@@ -647,11 +648,10 @@ TRIALS: dict[str, Trial] = {
         "statement of the rig file, not measured",
     ),
 }
-"""Trials by name, in order. The signs are first, because all other trials depend on them."""
+"""Trials by name, in order. The signs come first, because all other trials depend on them."""
 
 
 def proofs() -> dict[str, str]:
-    """Return what the trials of each cause prove, as printed on the sheet."""
     texts: dict[str, list[str]] = {}
     for trial in TRIALS.values():
         for cause in trial.causes:
@@ -703,7 +703,7 @@ def commission(
     trials: Mapping[str, Trial] = TRIALS,
     report: Callable[[CommissioningRow], None] = lambda row: None,
 ) -> Rows:
-    """Run all ``trials`` and report each row; abort on a wrong sign, or on an axis that is not free."""
+    """Run all ``trials`` and report each row. Abort after a wrong sign, or if an axis is not free."""
     rows: Rows = []
     for name, trial in trials.items():
         try:
