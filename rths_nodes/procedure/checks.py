@@ -240,22 +240,19 @@ def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, ch
     )
     noise = CERTAINTY * math.sqrt(2.0 / move.stands[-1].samples) * math.hypot(*scatter)
     unit = "m" if quantity == "displacement" else "N"
-    text = (
-        f"{path}: the second {noun} changes by {other:.4g} {unit} where the first one changes by "
-        f"{change:.4g} {unit}"
-    )
+    text = f"{path}: the second {noun} changes by {other:.4g} {unit}, and the first one by {change:.4g} {unit}"
     if abs(other) <= noise or abs(change) <= noise:
         if abs(change) <= noise:
             return NOT_VERIFIED
-        checks.findings.append(f"{text}: it is dead, or measures something else")
+        checks.findings.append(f"{text}: the second one is dead, or measures something else")
         return NOT_VERIFIED
     if change * other < 0.0:
-        checks.findings.append(f"{text}: the sign of one of them is wrong")
+        checks.findings.append(f"{text}: one of them has the wrong sign")
         return NOT_VERIFIED
     if abs(change / other - 1.0) > ALIKE + noise / min(abs(change), abs(other)):
         checks.findings.append(
-            f"{text}: they differ by {change / other - 1.0:+.1%}, and may by {ALIKE:.0%}: the scale of one of "
-            "them is wrong"
+            f"{text}: one of them has a wrong scale, because they differ by {change / other - 1.0:+.1%} and may "
+            f"differ by {ALIKE:.0%}"
         )
         return WRONG
     return VERIFIED
@@ -268,7 +265,7 @@ def _by_stiffness(
     off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
     if abs(off) > known_to + unsure:
         text = (
-            f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} from the "
+            f"axes.{name}: the stiffness is {stiffness:.4g} N/m, {off:+.1%} from the "
             f"{expected.stiffness:.4g} N/m {expected.basis}"
         )
         if checks.displacement_scale == VERIFIED:
@@ -285,12 +282,12 @@ def _by_stiffness(
             )
     elif not expected.independent:
         checks.remarks.append(
-            f"axes.{name}: the stiffness is as cyclic tests have shown it, with the same sensors: their scales "
-            "have not changed since; it verifies none"
+            f"axes.{name}: the stiffness agrees with cyclic tests that used the same sensors, so their scales "
+            "have not changed since; it verifies no scale"
         )
     elif known_to > VERIFYING or unsure > VERIFYING:
-        why = f"is known to {known_to:.0%} only" if known_to > VERIFYING else f"was found to {unsure:.1%} only"
-        checks.remarks.append(f"axes.{name}: the stiffness {why}: it verifies no scale")
+        why = f"is known only to {known_to:.0%}" if known_to > VERIFYING else f"was measured only to {unsure:.1%}"
+        checks.remarks.append(f"axes.{name}: the stiffness {why}, so it verifies no scale")
     else:
         for quantity in ("displacement", "force"):
             if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
@@ -340,7 +337,7 @@ def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, check
         elif index not in moved:
             last = rig.names[moved[-1]] if moved else name
             checks[name].findings.append(
-                f"axes.{name}: was not moved, because the small move has ended at axes.{last}"
+                f"axes.{name}: the axis was not moved, because the small move has ended at axes.{last}"
             )
 
 
@@ -353,8 +350,8 @@ def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> 
         change = float(first.force[index] - offsets.force[index])
         if abs(change) > AT_REST * rig.force_range[index] + noise[index]:
             checks[name].findings.append(
-                f"axes.{name}: the force has changed by {change:.4g} N since the offsets were taken, and nothing "
-                "has moved: the load cell drifts, or the specimen does not rest; take the offsets again"
+                f"axes.{name}: the force has changed by {change:.4g} N since the offsets were taken, although "
+                "nothing has moved. The load cell drifts, or the specimen does not rest: take the offsets again"
             )
 
 
@@ -372,22 +369,23 @@ def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> 
     if move.ended == AGAINST:
         axis_checks.displacement_sign = WRONG
         axis_checks.findings.append(
-            f"axes.{name}: wrong sign of displacement: it moves by {_mm(moved[i])} where its command went "
-            f"{_mm(gone)} the other way. {_which_sign(float(force[i]), seen)}"
+            f"axes.{name}: wrong sign of displacement, which changes by {_mm(moved[i])} while the command changes "
+            f"by {_mm(gone)}. {_which_sign(float(force[i]), seen)}"
         )
     elif move.ended == AWAY:
         axis_checks.displacement_scale = WRONG
         axis_checks.findings.append(
-            f"axes.{name}: it moves by {_mm(moved[i])} where its command went by {_mm(gone)}: the scale of "
-            "displacement or of command is wrong, or the controller is unstable"
+            f"axes.{name}: the axis moves by {_mm(moved[i])} while its command changes by {_mm(gone)}: the scale "
+            "of displacement or of command is wrong, or the controller is unstable"
         )
     elif move.ended == FORCE:
         changes = np.abs(end.force - move.stands[0].force)
         other = int(np.argmax(changes / rig.force_bound))
         axis_checks.findings.append(
-            f"axes.{name}: the small move was given up after {_mm(gone)}: the force of axes.{rig.names[other]} "
-            f"has changed by {changes[other]:.4g} N, and may by {rig.force_bound[other]:.4g} N (small_move.force)"
-            ": the scale of command or force is wrong, something is in the way, or the specimen is stiffer"
+            f"axes.{name}: the small move was given up after {_mm(gone)}, because the force of "
+            f"axes.{rig.names[other]} has changed by {changes[other]:.4g} N and may change by "
+            f"{rig.force_bound[other]:.4g} N (small_move.force). The scale of command or force is wrong, "
+            "something is in the way, or the specimen is stiffer"
         )
     elif move.ended == SWAPPED:
         _swapped(rig, move, moved, gone, checks)
@@ -400,10 +398,12 @@ def _which_sign(force: float, seen: bool) -> str:
         return "The sign of displacement or of command is wrong, in the rig file or in the controller"
     if force > 0.0:
         return (
-            "The force rises with the command, as it should: look at the sign of displacement (or at the signs of "
+            "The force rises with the command, which is correct: check the sign of displacement (or the signs of "
             "both command and force)"
         )
-    return "The force runs the other way, too: look at the sign of command (or at the signs of both sensors)"
+    return (
+        "The force also changes in the wrong direction: check the sign of command (or the signs of both sensors)"
+    )
 
 
 def _swapped(
@@ -414,9 +414,9 @@ def _swapped(
     beside[move.index] = 0.0
     other = rig.names[int(np.argmax(beside))]
     finding = (
-        f"axes.{name} and axes.{other} are swapped: with the command of axes.{name} at {_mm(gone)}, the sensors "
-        f"of axes.{other} show {_mm(moved[int(np.argmax(beside))])}, its own {_mm(moved[move.index])}: the "
-        "cables of the commands or of the sensors are swapped, or the axes have another order in the rig file"
+        f"axes.{name} and axes.{other} are swapped: at the command {_mm(gone)} of axes.{name}, axes.{other} moves "
+        f"by {_mm(moved[int(np.argmax(beside))])} and axes.{name} by {_mm(moved[move.index])}. The cables of the "
+        "commands or of the sensors are swapped, or the axes have another order in the rig file"
     )
     for axis_name in (name, other):
         checks[axis_name].findings.append(finding)
@@ -428,15 +428,15 @@ def _dead(
     i, name = move.index, rig.names[move.index]
     if seen:
         checks.findings.append(
-            f"axes.{name}: dead displacement sensor: it shows nothing where the command went by {_mm(gone)} and "
-            f"the force has changed by {force[i]:.4g} N"
+            f"axes.{name}: dead displacement sensor, which shows no change while the command changes by "
+            f"{_mm(gone)} and the force by {force[i]:.4g} N"
         )
         return
-    still = " The displacement does not even scatter" if not move.stands[0].displacement_scatter[i] else ""
+    still = ". The displacement signal has no noise" if not move.stands[0].displacement_scatter[i] else ""
     checks.findings.append(
-        f"axes.{name}: nothing moves: neither displacement nor force has changed where the command went by "
-        f"{_mm(gone)}: the displacement sensor is dead, the actuator does not follow (no pressure, wrong mode), "
-        f"or lost motion is larger than that.{still}"
+        f"axes.{name}: nothing moves, neither displacement nor force, while the command changes by {_mm(gone)}: "
+        "the displacement sensor is dead, the actuator does not follow (no pressure, wrong mode), or the lost "
+        f"motion is larger than this change{still}"
     )
 
 
@@ -460,27 +460,29 @@ def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     ratio = float(move.change("displacement", BOTH_AFTER_HALF - 1)[i]) / half
     if ratio < FOLLOWS:
         checks.findings.append(
-            f"axes.{name}: it moves by {ratio:.0%} of its command: lost motion, a loop that is too weak, or the "
-            "scale of displacement or command is wrong"
+            f"axes.{name}: the axis moves by {ratio:.0%} of its command: it has lost motion, its loop is too "
+            "weak, or the scale of displacement or command is wrong"
         )
         return
     checks.displacement_sign = VERIFIED
     if abs(ratio - 1.0) > CLOSELY:
         checks.remarks.append(
-            f"axes.{name}: it moves by {ratio:.0%} of its command: static error of the loop, or the scale of the "
-            "displacement or of the command"
+            f"axes.{name}: the axis moves by {ratio:.0%} of its command: the loop has a static error, or the "
+            "scale of displacement or command is wrong"
         )
     for stand in (*move.stands, move.after):
         if stand is not None and not stand.resting:
             checks.remarks.append(
-                f"axes.{name}: it did not come to rest: a sensor drifts, or the specimen relaxes"
+                f"axes.{name}: the axis did not come to rest: a sensor drifts, or the specimen relaxes"
             )
             break
     _force_sign(rig, move, bands, checks)
     assert move.after is not None
     left = float(move.after.displacement[i] - move.stands[0].displacement[i]) * move.direction
     if abs(left) > bands.displacement[i]:
-        checks.remarks.append(f"axes.{name}: it came back to {_mm(left)} from where it started: lost motion")
+        checks.remarks.append(
+            f"axes.{name}: the axis came back to {_mm(left)} from its start, because of lost motion"
+        )
 
 
 def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChecks) -> None:
@@ -494,13 +496,13 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChe
         if abs(force) <= noise + LEAST_FORCE * rig.force_range[i]:
             checks.findings.append(_no_force(rig, move, moved, float(bands.force[i])))
             return
-        checks.remarks.append(f"axes.{name}: it has a force in motion only: no stiffness was found")
+        checks.remarks.append(f"axes.{name}: the force exists only in motion, so no stiffness was measured")
     if force < 0.0:
         checks.force_sign = WRONG
         checks.findings.append(
-            f"axes.{name}: wrong sign of force: it changes by {change} where the displacement changes by "
-            f"{_mm(moved)}: the specimen would push along. Look at the sign of force (or at the signs of both "
-            "command and displacement)"
+            f"axes.{name}: wrong sign of force, which changes by {change} while the displacement changes by "
+            f"{_mm(moved)}: the specimen would push in the direction of motion. Check the sign of force (or the "
+            "signs of both command and displacement)"
         )
         return
     checks.force_sign = VERIFIED
@@ -525,18 +527,18 @@ def _no_force(rig: RigKnowledge, move: AxisMove, moved: float, band: float) -> s
     beside[i] = 0.0
     other = int(np.argmax(beside))
     finding = (
-        f"axes.{name}: dead load cell: the force has not changed by {band:.3g} N where the axis moved by "
+        f"axes.{name}: dead load cell: the force has changed by less than {band:.3g} N while the axis moved by "
         f"{_mm(moved)}"
     )
     if beside[other] > rig.bands(move.stands[0]).force[other]:
         return (
-            f"{finding}, but the force of axes.{rig.names[other]} by {beside[other]:.4g} N: are the load cells "
-            "swapped?"
+            f"{finding}, but the force of axes.{rig.names[other]} has changed by {beside[other]:.4g} N. Are the "
+            "load cells swapped?"
         )
     expected = rig.axes[i].expected
     if expected is not None:
-        finding += f", and should have by {expected.stiffness * moved:.4g} N"
-    return f"{finding}; or no specimen is attached, or it is too soft for this move"
+        finding += f", but should have changed by {expected.stiffness * moved:.4g} N"
+    return f"{finding}. Otherwise no specimen is mounted, or the specimen is too soft for this move"
 
 
 def _mm(metres: float) -> str:

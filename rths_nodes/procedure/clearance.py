@@ -95,14 +95,14 @@ class Offsets:
             if not abs(off) <= bound:
                 compared = "differs from the active command of the controller by" if readable else "at rest is"
                 problems.append(
-                    f"axes.{name}: the measured displacement {compared} {off:.6g} m: a tare must be within +- "
-                    f"{bound:.6g} m, {LARGEST_TARE:.0%} of the range of its sensor: set the zero of the sensor"
+                    f"axes.{name}: the measured displacement {compared} {off:.6g} m, but a tare must be within +- "
+                    f"{bound:.6g} m, {LARGEST_TARE:.0%} of the range of the sensor. Set the zero of the sensor"
                 )
             bound = LARGEST_TARE * axis.force.range_si
             if unloaded and not abs(self.force[index]) <= bound:
                 problems.append(
-                    f"axes.{name}: the force of the unloaded specimen = {self.force[index]:.6g} N: a tare must be "
-                    f"within +- {bound:.6g} N, {LARGEST_TARE:.0%} of the range of the load cell: set its zero"
+                    f"axes.{name}: the force of the unloaded specimen is {self.force[index]:.6g} N, but a tare "
+                    f"must be within +- {bound:.6g} N, {LARGEST_TARE:.0%} of the load cell's range. Set its zero"
                 )
         problems.refuse()
         return replace(self, unloaded=unloaded, confirmed=True)
@@ -110,8 +110,8 @@ class Offsets:
     def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
         columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
         return [
-            f"axes.{axis.name}.{channel} of the rig file: no scatter in {self.seconds:g} s: 0 {unit} rms: a real "
-            "sensor has noise: is this one connected, and does its converter run?"
+            f"axes.{axis.name}.{channel} of the rig file: the scatter in {self.seconds:g} s is 0 {unit} rms, but "
+            "a real sensor has noise. Is the sensor connected, and does its converter run?"
             for index, axis in enumerate(axes.values())
             for channel, scatter, unit in columns
             if scatter[index] == 0.0
@@ -234,7 +234,7 @@ class Clearance:
         if meant is None:
             names = "; ".join(item.name for item in wanting)
             raise ConfigError(
-                f"sign_for: {name or 'empty'}: is not to be signed for; by its whole name that is: {names}"
+                f"sign_for: {name or 'empty'}: is no open item; whole names of the items to sign for: {names}"
             )
         return meant
 

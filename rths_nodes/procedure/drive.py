@@ -82,7 +82,7 @@ class HoldLoop:
             self._borrowed += 1
             if not self._turn.wait_for(lambda: not self._busy, PATIENCE_S):
                 self._borrowed -= 1
-                raise RuntimeError(f"the rig has given no tick for {PATIENCE_S:g} s")
+                raise RuntimeError(f"the rig has not ticked for {PATIENCE_S:g} s")
 
     def give_back(self) -> None:
         with self._turn:
@@ -253,7 +253,7 @@ class RigDrive:
         self.hold_loop.end()
         if self._open:
             self._open = False
-            self.broken = self.broken or "the port was given back"
+            self.broken = self.broken or "the port was returned"
             try:
                 self.port.disarm_watchdog()
                 self.port.safe()
@@ -367,7 +367,7 @@ class RigDrive:
         if (
             self.realtime and np.isnan(measured.displacement).all()
         ):  # without states of the far end there are no ticks
-            raise PortError(port.interlock or "the port measures nothing any more")
+            raise PortError(port.interlock or "the port no longer measures")
         return measured
 
     def _next(self) -> tuple[Array, int]:

@@ -86,8 +86,8 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
     """Return a remark for each of ``axes``, whose active command cannot be read; ``places`` is ``(n_axes,)`` m."""
     return [
-        f"axes.{name}: the active command of the controller cannot be read: the first command is the measured "
-        f"position, {position:.6g} m: expect a bump by what the two differ"
+        f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
+        f"position, {position:.6g} m: expect a bump if both differ"
         for name, position in zip(axes, places.tolist(), strict=True)
     ]
 

@@ -54,8 +54,8 @@ ARROWS: dict[State, tuple[State, ...]] = {
 _STATES = {
     State.IDLE: "the rig is not connected",
     State.CONNECTED: "the offsets are not confirmed",
-    State.REFERENCED: "the rig has its offsets, and is not positioned",
-    State.POSITIONED: "the rig is at the start, and not armed",
+    State.REFERENCED: "the offsets are confirmed, but the rig is not positioned",
+    State.POSITIONED: "the rig is at the start, but not armed",
     State.ARMED: "the rig is armed",
     State.FINISHED: "the procedure has ended",
     State.HELD: "the rig is held",
@@ -194,7 +194,7 @@ class SessionMachine:
             if state in BY_ACTS:
                 act = act or self.under_way
                 if act is None:
-                    raise RuntimeError(f"{arrow}: by no act")
+                    raise RuntimeError(f"{arrow}: outside of an act")
                 act.go_on()
             self.state, self.reason = state, reason
             self.history.append(state)

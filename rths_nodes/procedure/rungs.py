@@ -79,7 +79,7 @@ def arm(
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
-        raise ConfigError(f"rung {show(rung)}: is none that needs the rig; known: {rung_names}")
+        raise ConfigError(f"rung {show(rung)}: must be a rung on the rig: {rung_names}")
     problems = Problems()
     if (now := armed_hash(scenario)) != scenario_hash:
         problems.append(
@@ -136,7 +136,7 @@ def check_second(operator: str, second: str) -> None:
         raise ConfigError(f"second: empty: rung {FULL} needs the name of a second person (two_persons: true)")
     if _name(second) == _name(operator):
         raise ConfigError(
-            f"second = {show(second)}: must be another person than the operator {show(operator)} "
+            f"second = {show(second)}: must be a person other than the operator {show(operator)} "
             "(two_persons: true)"
         )
 
@@ -168,8 +168,8 @@ def _reach(rung: str, scenario: Scenario) -> Array:
     limits = elastic_limits(scenario)
     if missing := [name for name in scenario.axes if name not in limits]:
         raise ConfigError(
-            f"rung {rung}: axes.{missing[0]}: the rig file has no elastic_limit, below which rungs "
-            f"{', '.join(REDUCED)} stay"
+            f"rung {rung}: axes.{missing[0]}: the rig file has no elastic_limit, which bounds the rungs "
+            f"{', '.join(REDUCED)}"
         )
     return np.array([limits[name] for name in scenario.axes])
 
@@ -304,7 +304,7 @@ def _forces_of(scenario: Scenario) -> Forces:
     there = registry.class_of("rig", scenario.rig).at_commands(scenario.rig)
     if there is None:
         kind = type_of(scenario.rig)
-        raise ConfigError(f"rung d: rig.type = {kind!r}: its specimen has no model that follows what is measured")
+        raise ConfigError(f"rung d: rig.type = {kind!r}: the specimen has no model that follows measurements")
     rig, nothing = registry.build("rig", there, dt, len(scenario.axes)), np.zeros(0)
 
     def of_rig(now: list[float], before: list[float]) -> list[float]:

@@ -206,7 +206,7 @@ class GuardedRig(SessionMachine):
         if self.state is State.HELD and self.rung is not None:
             return None  # the port of the held rung ends the rung
         if reason := lost(self.drive):
-            self.note(f"the rig was lost in the state {self.state.name}: {reason}", "rths")
+            self.note(f"the rig was lost in state {self.state.name}: {reason}", "rths")
             self.rung = None
             return State.TRIPPED, reason
         if self.state not in (State.POSITIONED, State.ARMED):
@@ -721,11 +721,11 @@ def rung_goes_on(rig: GuardedRig, act: str) -> str:
 
 
 def taken(rig: GuardedRig, act: str) -> str:
-    return "no offsets were taken that are not confirmed yet" if rig.taken is None else ""
+    return "there are no unconfirmed offsets" if rig.taken is None else ""
 
 
 def unsigned(rig: GuardedRig, act: str) -> str:
-    return "" if rig.clearance.wanting() else "nothing is to be signed for"
+    return "" if rig.clearance.wanting() else "there is nothing to sign for"
 
 
 def fit(rig: GuardedRig, act: str) -> str:

@@ -210,11 +210,11 @@ def compare(
         }
         if not known_stiffness and NOT_VERIFIED in (axis_checks.force_scale, axis_checks.displacement_scale):
             axis_checks.remarks.append(
-                f"axes.{name}: nothing is known of the specimen, neither by the scenario nor by the rig file: its "
-                "stiffness is compared with nothing"
+                f"axes.{name}: neither the scenario nor the rig file describes the specimen, so its stiffness is "
+                "not compared"
             )
         if known_stiffness and uncertainty(rig, move) > SURE:
-            axis_checks.remarks.append(f"axes.{name}: its stiffness is found too badly to be compared with any")
+            axis_checks.remarks.append(f"axes.{name}: the measured stiffness is too uncertain to be compared")
             continue
         for who, value in known_stiffness.items():
             _beside(name, who, value, axis_checks)
@@ -410,11 +410,13 @@ def judge_forces(
         axis_checks, name = checks[rig.names[index]], rig.names[index]
         move = done.get(index)
         finding = (
-            _wrong(rig, move, stopped) if move is not None else "was not tried, because another one has ended"
+            _wrong(rig, move, stopped)
+            if move is not None
+            else "was not tried, because an earlier trial has failed"
         )
         axis_checks.force_loop = WRONG if finding else VERIFIED
         if finding:
-            axis_checks.findings.append(f"axes.{name}: its force loop: {finding}")
+            axis_checks.findings.append(f"axes.{name}: force loop: {finding}")
 
 
 def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
@@ -422,25 +424,32 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
         return f"the small force was stopped: {stopped}"
     if move.ended == AGAINST:
         return (
-            "the force runs against its command: the sign of force_command is wrong, in the rig file or in the "
-            "controller, or the sign of its loop"
+            "the force opposes its command: the sign of force_command is wrong, in the rig file or in the "
+            "controller, or the sign of the loop"
         )
     if move.ended:
         how = (
-            "a force has changed by more than small_move.force" if move.ended == FORCE else "an axis has gone far"
+            "a force has changed by more than small_move.force"
+            if move.ended == FORCE
+            else "an axis has moved too far"
         )
-        return f"the small force was given up, because {how}: its scale is wrong, or the specimen is another one"
+        return (
+            f"the small force was given up, because {how}: the scale of force_command is wrong, or "
+            "another specimen is in the rig"
+        )
     bands, i = rig.bands(move.stands[0]), move.index
     changed = move.change("force", 1, 2)
     if abs(changed - move.force) > SAME_FORCE * move.force + bands.force[i]:
         return (
-            f"the force has changed by {changed:.4g} N where its command went by {move.force:.4g} N: the scales "
-            "of force_command and load cell differ, or the loop does not reach its command"
+            f"the force has changed by {changed:.4g} N while its command changed by {move.force:.4g} N: the "
+            "scales of force_command and load cell differ, or the loop does not reach its command"
         )
     for since, event in ((0, "taken over"), (3, "given back")):
         bump = move.change("displacement", since, since + 1)
         if abs(bump) > bands.displacement[i]:
-            return f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {event}: the change is a bump"
+            return (
+                f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {event}: the change is not bumpless"
+            )
     return ""
 
 
@@ -498,7 +507,7 @@ def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
             )
         if rig.characterised is not None and rig.characterised.simulated and not simulated:
             problems.append(
-                f"axes.{rig.name}.characterised of the rig file: was found on a simulator, and this rig is none: "
-                "characterise the rig itself, or leave the section out"
+                f"axes.{rig.name}.characterised of the rig file: was measured on a simulator, but this rig is "
+                "real: characterise the rig itself, or omit the section"
             )
     problems.refuse()

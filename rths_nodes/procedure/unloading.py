@@ -56,8 +56,8 @@ LEFT_OVER = 0.1
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
-    "the force is unknown: take the pressure off at the controller, or, where the displacement is right, unload "
-    "by displacement (unload, to a place)"
+    "the force is unknown. Switch the pressure off at the controller or, if the displacement is right, unload by "
+    "displacement (unload, to a place)"
 )
 LARGEST_STEP = 0.125
 """Largest step, as a fraction of the travel."""
@@ -132,7 +132,7 @@ def goal_of(
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
-        problems.append("unload.signed: empty: a person has to sign for a motion under an unknown force")
+        problems.append("unload.signed: empty: a person must sign for a motion under an unknown force")
     names, bounds = tuple(scenario.axes), bounds_of(scenario)
     for name, position in to.items():
         if name not in names:
@@ -149,8 +149,8 @@ def goal_of(
             )
         if name not in checks or checks[name].displacement_sign != VERIFIED:
             problems.append(
-                f"unload.to.{name}: the check has not verified its displacement: take the pressure off "
-                "at the controller"
+                f"unload.to.{name}: the check has not verified the displacement of this axis: switch the pressure "
+                "off at the controller"
             )
     problems.refuse()
     return goal
@@ -263,8 +263,8 @@ class Way:
             return False
         worst = int(np.argmax(np.where(drifting, second / self._range, 0.0)))
         self.given_up = (
-            f"axes.{self._names[worst]}: the force does not rest: it changes by {second[worst]:.4g} N from one "
-            f"rest to the next: the load cell drifts, or the specimen relaxes for long: {UNKNOWN}"
+            f"axes.{self._names[worst]}: the force does not rest, but changes by {second[worst]:.4g} N from one "
+            f"rest to the next: the load cell drifts, or the specimen relaxes for long; {UNKNOWN}"
         )
         return True
 
@@ -303,8 +303,8 @@ class Way:
             return ""
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
         return (
-            f"axes.{self._names[worst]}: the force no longer goes with the displacement: it has changed by "
-            f"{change[worst]:.4g} N where the axis moved by {1e3 * moved[worst]:.4g} mm: {UNKNOWN}"
+            f"axes.{self._names[worst]}: the force no longer follows the displacement: it has changed by "
+            f"{change[worst]:.4g} N while the axis moved by {1e3 * moved[worst]:.4g} mm; {UNKNOWN}"
         )
 
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
@@ -336,7 +336,7 @@ class Way:
                     self.given_up = why
                     return why
             beyond = -sign * (measured.force - self.tare)[active] > through
-            return "a force has gone through zero" if (beyond & loaded).any() else ""
+            return "a force has crossed zero" if (beyond & loaded).any() else ""
 
         return guard
 
@@ -400,9 +400,12 @@ class Way:
                 and not abs(change[index]) < LEAST_ANSWER * expected
             ):
                 if change[index] * gone < 0.0:
-                    self._give_up(active, "the force does not fall, it rises")
+                    self._give_up(active, "the force rises instead of falling")
                 elif abs(change[index]) > MOST_ANSWER * expected + self._seen()[index]:
-                    self._give_up(active, f"the force has fallen by more than {MOST_ANSWER:g} times its stiffness")
+                    self._give_up(
+                        active,
+                        f"the force has fallen by more than {MOST_ANSWER:g} times the stiffness times the travel",
+                    )
                 elif (
                     length > self._step[index] and not why
                 ):  # after lost motion, one more step gives the stiffness
@@ -414,7 +417,7 @@ class Way:
                 self._tangent[:, index] = (self._forces() - force) / step if step else change / gone
                 return
             if why or length >= furthest:
-                self._give_up(np.array([index]), why or f"the force does not fall: {UNKNOWN}")
+                self._give_up(np.array([index]), why or f"the force does not fall; {UNKNOWN}")
                 if not self.given_up:  # an axis within its tolerance, such as a dashpot, needs no step
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf

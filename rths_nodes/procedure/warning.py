@@ -33,7 +33,7 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
     if section is not None and not port.can_warn:
         raise ConfigError(
             f"rig: warning.output = {show(section.output)}: the port {type(scenario.port).type_name!r} "
-            f"{f'at {port.address} ' if port.address else ''}has no warning output: delete the key, or connect one"
+            f"{f'at {port.address} ' if port.address else ''}has no warning output. Delete the key, or connect one"
         )
     return section
 
@@ -73,7 +73,7 @@ class MotionWarning:
         """
         assert self._section is not None  # callers check ``wired``
         if self._on:
-            raise ActRefused(f"{act}: another motion begins: {self._section.output} is on")
+            raise ActRefused(f"{act}: {self._section.output} is on, because another motion begins")
         self._on, self._start = True, self._drive.command
         self._drive.port.warn(True)
         try:

@@ -144,7 +144,7 @@ class Controllers:
             if not isinstance(law, ServoValve.Params):
                 raise ConfigError(
                     f"axes.{name}.force_control.law.type = {type(law).type_name!r}: the controller of an emulated "
-                    "rig is a servo_valve"
+                    "rig must be a servo_valve"
                 )
             self._valves.append((index, registry.build("force_controller", law, dt)))
         self._n = len(axes)
@@ -236,8 +236,8 @@ class Session:
     counts: dict[str, int]
 
 
-TAKEN = "another program has this port: set another number, port.port of the rig file"
-ELSEWHERE = "--address names one of this machine"
+TAKEN = "another program uses this port: set another port.port in the rig file"
+ELSEWHERE = "set an address of this computer with --address"
 
 
 class Emulator:

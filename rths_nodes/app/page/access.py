@@ -66,8 +66,8 @@ MARK = "X-Rths-Page"
 PER_SECOND = 100
 """Maximum number of requests per second and address."""
 TOO_MANY = "too many requests"
-OTHER_NAME = "this server has another name: the request was made for another page"
-OTHER_ORIGIN = "a page of another origin asks"
+OTHER_NAME = "the request is for another host name than this server's"
+OTHER_ORIGIN = "the request is from a page of another origin"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -106,13 +106,13 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
     """Return why ``remote`` must not stop the rig of the server at ``host``, or an empty string."""
     if headers.get(MARK) != "1":
-        return f"the header {MARK} is missing: it was not the page that asked"
+        return f"the header {MARK} is missing: the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
         return OTHER_NAME
     if other_origin(headers):
         return OTHER_ORIGIN
     if not is_loopback(remote) and not open_to_others:
-        return "another machine may watch but not stop (--stop-from-anywhere)"
+        return "another computer may watch but not stop the rig (--stop-from-anywhere)"
     return ""
 
 

@@ -83,7 +83,7 @@ class Operating:
                 self._shown = now
                 half = LENGTH // 2
                 code = f"{self._code[:half]}-{self._code[half:]}"
-                self._say(f"code for the page, to be typed there within {CODE_S:.0f} s: {code}")
+                self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")
 
     def lead(self, code: str, name: str) -> str:
         """Make ``name``, who has typed the ``code``, the leader; disarm the rig and return a token. Raises
@@ -98,10 +98,10 @@ class Operating:
             if not (_same(typed, self._code) and valid):
                 self._refuse(now, valid)
             if not name.strip() or len(name) > LONGEST:
-                raise ConfigError("the operator's name is missing: it is written into the record of the test")
+                raise ConfigError("the operator's name, which the record of the test contains, is missing")
             self._code, self._token, self._seen = "", secrets.token_hex(16), now
             self.name = printable(name.strip())
-            self._say(f"{self.name} leads the test by the page; a new code takes it over")
+            self._say(f"{self.name} leads the test at the page; another person can take over with a new code")
             token = self._token
         self.disarm(f"{self.name} has taken over the test at the page")
         return token
@@ -135,7 +135,7 @@ class Operating:
         is refused.
         """
         if not self.alive(token):
-            raise ConfigError(f"{act}: you do not lead this test: type a code of the terminal first")
+            raise ConfigError(f"{act}: you do not lead this test: first type a code of the terminal")
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
         if act in ARM and not self.arms:

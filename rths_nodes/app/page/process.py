@@ -36,7 +36,7 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
     first = serving.stdout.readline() if serving.stdout else ""
     if not first:
         _, why = serving.communicate()
-        raise ConfigError(why.strip().removeprefix("rths: ") or "page: has ended at once")
+        raise ConfigError(why.strip().removeprefix("rths: ") or "page: the process has ended at once")
     say(first.strip())
     telling = threading.Thread(target=_tell, args=(serving, say), name="page", daemon=True)
     telling.start()

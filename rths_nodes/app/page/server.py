@@ -194,7 +194,7 @@ class PageServer:
         name = request.match_info["name"]
         report = await asyncio.get_running_loop().run_in_executor(None, self._shelf.report, name)
         if report is None:
-            return refused(404, "there is no such report")
+            return refused(404, "unknown report")
         return web.Response(body=report, content_type="text/html", charset="utf-8", headers=access.OF_REPORTS)
 
     async def _situation(self, request: web.Request) -> web.Response:
@@ -276,7 +276,7 @@ class PageServer:
             return refused(403, why)
         form = await fields(request, "code", "name")
         if form is None:
-            return refused(400, "no JSON with code and name")
+            return refused(400, "the request must be JSON with code and name")
         assert self._operating is not None
         code, name = str(form["code"])[:LONGEST_NAME], str(form["name"])
         try:
@@ -292,7 +292,7 @@ class PageServer:
             return refused(403, why)
         form = await fields(request, "act", "arguments")
         if form is None or not isinstance(form["arguments"], dict):
-            return refused(400, "no JSON with act and arguments")
+            return refused(400, "the request must be JSON with act and arguments")
         assert self._operating is not None
         token, act = request.headers.get(TOKEN, ""), str(form["act"])[:LONGEST_NAME]
         loop = asyncio.get_running_loop()

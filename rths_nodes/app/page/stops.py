@@ -67,13 +67,13 @@ class StopServer:
         if why := access.why_not(headers, remote, self.address, self.open_to_others):
             return _unconfirmed(403, why)
         if len(body) > LARGEST_BODY or len(head) > LARGEST_HEAD:
-            return _unconfirmed(413, f"larger than {LARGEST_BODY} bytes")
+            return _unconfirmed(413, f"the request is larger than {LARGEST_BODY} bytes")
         try:
             kind = json.loads(body)["kind"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            return _unconfirmed(400, "no JSON with a kind")
+            return _unconfirmed(400, "the request must be JSON with a kind")
         if not isinstance(kind, str) or kind not in KINDS:
-            return _unconfirmed(400, "kind: one of stop, trip")
+            return _unconfirmed(400, "kind: must be stop or trip")
         return KINDS[kind]
 
     async def confirmed(self, service: str, remote: str) -> bytes:

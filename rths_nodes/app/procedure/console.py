@@ -437,7 +437,7 @@ def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
 
 def counts(console: Console, rung: RungRecord) -> bool:
     """Ask whether a rung that is not valid counts. Without an answer, a test with an answers file ends."""
-    if console.attended and console.yes(f"rung {rung.name}: {rung.ending}; does it count all the same?"):
+    if console.attended and console.yes(f"rung {rung.name}: {rung.ending}; does it count nevertheless?"):
         console.runner.record.count(rung)
         console.runner.write()
         return True
@@ -456,13 +456,13 @@ def _take_offsets(console: Console, rest: str) -> bool:
 def _confirm_offsets(console: Console, rest: str) -> bool:
     session = console.runner.session
     if (offsets := session.taken) is None:
-        raise ConfigError("confirm_offsets: none were taken")
+        raise ConfigError("confirm_offsets: no offsets were taken")
     if not console.agreed("confirm_offsets", f"confirm these offsets ({offsets.hash})?"):
         session.taken = None
         return console.leads
     for remark in console.runner.loads_at_rest():
         console.say(remark)
-    unloaded = console.agreed("unloaded", "does the specimen carry nothing now, so that its force is tared?")
+    unloaded = console.agreed("unloaded", "is the specimen unloaded now, so that its force can be tared?")
     console.perform("confirm_offsets", hash=offsets.hash, unloaded=unloaded)
     return True
 
@@ -514,7 +514,7 @@ def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
 def _unload(console: Console, rest: str) -> bool:
     if not rest:
         return console.plain("unload", rest)
-    statement = f"unload by displacement, to {rest} m from the zero of the test, whatever the force is"
+    statement = f"unload by displacement, to {rest} m from the zero of the test, regardless of the force"
     if console.yes(f"{statement}: do you sign for it?"):
         signed = console.runner.record.operator or "the operator"
         console.say(console.perform("unload", to=rest, signed=signed))
@@ -561,7 +561,7 @@ def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> 
         if line == scenario_hash[:NAMED_BY]:
             console.say(f"begin with the letter of the rung: {rung} {line}")
         elif offsets_hash and line in (offsets_hash[:NAMED_BY], rung + offsets_hash[:NAMED_BY]):
-            console.say("that is the hash of the offsets")
+            console.say("the entered text is the hash of the offsets; enter the hash of the scenario")
         else:
             return False
 

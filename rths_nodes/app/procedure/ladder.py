@@ -134,7 +134,7 @@ class Ladder:
     @staticmethod
     def _required(key: str, value: float | None, rung: str) -> float:
         if value is None:
-            raise ConfigError(f"{key}: not known yet, rung {rung} needs it")
+            raise ConfigError(f"{key}: not set yet, but rung {rung} needs it")
         return value
 
     def check(self) -> None:
@@ -182,7 +182,7 @@ class Ladder:
             return []
         message = "there is no simulator of this test: the motion of the axes cannot be predicted"
         limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
-        return [message + "; beyond the elastic limit the rung is stopped" * limited]
+        return [message + "; the rung is stopped at the elastic limit" * limited]
 
     def check_elastic(self, name: str) -> None:
         """Raise ConfigError if a rung that must stay below the elastic limit is expected to exceed it."""
@@ -191,8 +191,8 @@ class Ladder:
             return
         expected = self.expected(name)
         beyond = [
-            f"rung {name}: axes.{axis} is expected to go {1e3 * far:.3g} mm, must be <= elastic_limit = "
-            f"{1e3 * limit:.3g} mm of the rig file; lower the level, now {self.level:g}"
+            f"rung {name}: axes.{axis} is expected to move by {1e3 * far:.3g} mm: must be <= elastic_limit = "
+            f"{1e3 * limit:.3g} mm of the rig file. Lower the level, now {self.level:g}"
             for axis, limit in limits.items()
             if axis in expected and (far := expected[axis]["displacement"]) > limit
         ]
@@ -271,11 +271,11 @@ def comparison_remarks(level: float, ratio: float, level_before: float, ratio_be
     result = []
     if level != level_before:
         result.append(
-            f"compared with a rung at level {level_before:g}: displacement and force over the level; nonlinear "
-            "specimens differ"
+            f"compared with a rung at level {level_before:g}: displacement and force are divided by the level, so "
+            "nonlinear specimens differ"
         )
     if ratio != ratio_before:
-        result.append(f"compared with a rung at the time ratio {ratio_before:g}: what depends on the rate differs")
+        result.append(f"compared with a rung at time ratio {ratio_before:g}: rate-dependent parts differ")
     return result
 
 
@@ -315,5 +315,5 @@ def complete_aborted(record: ProcedureRecord, entry: RungRecord, recording: Path
         entry.remarks.append(f"its recording cannot be read: {error}")
         return
     entry.samples, entry.peaks = len(run.time) - 1, peaks_of(run)
-    entry.remarks.append("aborted: its peaks are from the recorded samples")
+    entry.remarks.append("aborted: the peaks are from the recorded samples")
     update_specimen(record, entry)

@@ -116,7 +116,9 @@ class OperatorSocket:
         except OSError as error:
             self._listening.close()
             shown = name[1:].decode(errors="replace")
-            raise ConfigError(f"socket @{shown}: cannot be had ({error.strerror}): one test at a time") from None
+            raise ConfigError(
+                f"socket @{shown}: cannot be opened ({error.strerror}): only one test can run at a time"
+            ) from None
         self._thread = threading.Thread(target=self._accept, name="operator socket", daemon=True)
 
     def start(self) -> None:
@@ -148,7 +150,7 @@ class OperatorSocket:
             peer = Credentials.of(connection)
             if not peer.trusted:
                 with connection, suppress(OSError):
-                    _send(connection, Answer(reason=f"{peer} is no operator of this test"))
+                    _send(connection, Answer(reason=f"{peer} is not an operator of this test"))
                 continue
             call = _Call(connection, peer.process)
             thread = threading.Thread(target=self._serve, args=(call, peer), name=f"operator {peer}", daemon=True)
@@ -177,7 +179,7 @@ class OperatorSocket:
         try:
             request = unpacked(Request, packet)
         except ValueError as error:
-            return Answer(reason=f"this is no request: {error}")
+            return Answer(reason=f"invalid request: {error}")
         over = threading.Event()
         watching = threading.Thread(target=self._watch, args=(call.socket, peer, over), daemon=True)
         call.busy = True
@@ -208,10 +210,10 @@ def unpacked(kind: type[Any], packet: bytes) -> Any:
     try:
         values = json.loads(packet)  # JSON and encoding errors are ValueErrors
     except RecursionError:
-        raise ValueError("lists in lists without an end") from None
+        raise ValueError("too many nested lists") from None
     defaults = {field.name: field.default for field in fields(kind)}
     if not isinstance(values, dict) or values.keys() - defaults.keys():
-        raise ValueError(f"other fields than: {', '.join(defaults)}")
+        raise ValueError(f"unexpected fields; allowed: {', '.join(defaults)}")
     for name, value in values.items():
         values[name] = _like(defaults[name], value, name)
     return kind(**values)
@@ -223,7 +225,7 @@ def _like(default: object, value: object, name: str) -> object:
             return tuple(value)
     elif type(value) is type(default):
         return value
-    raise ValueError(f"{name}: has another type")
+    raise ValueError(f"{name}: must have the type {type(default).__name__}")
 
 
 class SocketOperator:
@@ -259,14 +261,14 @@ class SocketOperator:
                     f"no test serves operators of {where} ({error.strerror}): is rths test --socket running?"
                 ) from None
             if (peer := Credentials.of(connection)).user != self._user:
-                raise ConfigError(f"{peer} has taken the name of the operators' socket")
+                raise ConfigError(f"{peer} has taken the name of the operator socket")
             try:
                 with suppress(OSError):  # the peer may answer and close before it reads the request
                     _send(connection, request)
                 answer: Answer = unpacked(Answer, _packet(connection))
             except (OSError, ValueError) as error:
                 act = request.act or "situation"
-                raise ConfigError(f"{act}: was not answered: the test has ended ({error})") from None
+                raise ConfigError(f"{act}: no answer, because the test has ended ({error})") from None
             return answer
 
 

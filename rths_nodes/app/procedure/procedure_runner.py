@@ -119,7 +119,7 @@ class Clearing:
     def barred(self, act: str) -> str:
         items = self.unconfirmed
         if act == CHECKLIST:
-            return "" if self.to_answer else "no item of a checklist is left to confirm"
+            return "" if self.to_answer else "all items of the checklist are confirmed, or there are none"
         if act not in MOTIONS or not items:
             return ""
         return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
@@ -319,7 +319,7 @@ class ProcedureRunner:
             return self.clearing.barred(act)
         if all(RUNGS[name].on_rig or name in self.climbed for name in self.ladder.planned):
             return "every planned rung on the simulator has been climbed"
-        return "" if self.state is State.IDLE else "the rig is connected: the simulator comes before it"
+        return "" if self.state is State.IDLE else "the rig is connected, but rehearsals must come earlier"
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
         return self.clearing.check(act, way, arguments)
@@ -379,7 +379,7 @@ class ProcedureRunner:
     def _rehearse(self, rung: str = "") -> str:
         name = rung or self.next_rung
         if name not in RUNGS or RUNGS[name].on_rig or name not in self.ladder.planned:
-            raise ActRefused(f"rehearse: {name or 'nothing left'}: is no planned rung on the simulator")
+            raise ActRefused(f"rehearse: {name or 'nothing left'}: must be a planned rung on the simulator")
         step = self.ladder.step(name)
         entry = RungRecord(name, now(), inputs=step.files, code=self.session.code.hash)
         self.session.rehearsing = True
@@ -403,7 +403,7 @@ class ProcedureRunner:
             f"{self.record.called(name)} {plain(before, KN)} kN, now {plain(done.after[name], KN)} kN"
             for name, before in done.before.items()
         )
-        ended = "led to its place" if done.to else "unloaded"
+        ended = "moved to its position" if done.to else "unloaded"
         return f"{'given up: ' + done.given_up if done.given_up else ended}: force before {left}"
 
     def loads_at_rest(self) -> list[str]:

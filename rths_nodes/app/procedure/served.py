@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
-PAGE_LEFT = "the page's process, by which the rung was armed, is silent"
+PAGE_LEFT = "the page's process, which armed the rung, no longer responds"
 PAGE_SILENT_S = 2.5
 """Time without a request of this test's page after which its armed rung is disarmed, s; the page polls every 0.4
 s."""
@@ -195,7 +195,7 @@ class Served:
             return self._runner.do(name, by, self._way(peer), reason=reason)
         arguments = _arguments(request)
         if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
-            raise ConfigError(f"{name}: names no stops and state: look first, by the empty act")
+            raise ConfigError(f"{name}: stops and state are missing: query them first, with the empty act")
         if name not in UNCONDITIONAL and request.test_id != (test := self._runner.record.test_id):
             raise ConfigError(f"{name}: its sender saw the test {request.test_id!r}; this is {test!r}: look again")
         needed = set(ACTS[name].arguments) - set(ACTS[name].optional) if ACTS[name].needed else set()
@@ -240,7 +240,7 @@ def _arguments(request: Request) -> dict[str, str]:
     if len(names) != len(values):
         raise ConfigError(f"{act}: {len(names)} names of arguments, but {len(values)} values")
     if len(set(names)) < len(names):
-        raise ConfigError(f"{act}: an argument is named twice: {', '.join(names)}")
+        raise ConfigError(f"{act}: an argument occurs twice: {', '.join(names)}")
     return dict(zip(names, values, strict=True))
 
 
@@ -295,8 +295,8 @@ class Attendant:
                 self._node.start()
                 self._socket.start()
                 self._say(
-                    "programs of this user act over the socket of this computer; everybody may read, stop "
-                    f"({self._node.stop_service}) and hold; Ctrl-C stops the rig, and the test"
+                    "programs of this user act over the socket of this computer. Any node may read, stop "
+                    f"({self._node.stop_service}) and hold; Ctrl-C stops the rig and the test"
                 )
                 while not (self._over or self._stopped):
                     self._served.disarm_if_page_silent()

@@ -23,8 +23,8 @@ SUFFIX = ".signed.yaml"
 VERSION = 1
 """Version of the file format. A file of another version is refused."""
 HEAD = (
-    "# Cautions about the numbers of this rig and of tests on it that an operator has signed for: written by\n"
-    "# rths test, not to be edited. They hold for the port, channels and limits that they were signed with.\n"
+    "# Cautions about the values of this rig and of its tests that an operator has signed for. Written by\n"
+    "# rths test; do not edit. Signatures are valid for the port, channels and limits at the time of signing.\n"
 )
 
 

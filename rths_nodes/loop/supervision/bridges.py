@@ -34,10 +34,14 @@ from rths_nodes.loop.indices.late_periods import LateData
 class OverrunParams:
     """Allowed late periods. The rig trips at the first late period that exceeds them."""
 
-    in_a_row: int = integer("late periods one after another that are allowed", at_least=0, at_most=1_000_000)
-    in_window: int = integer("late periods within the window that are allowed", at_least=0, at_most=1_000_000)
-    window: float = number("length of the window, up to now", "s", more_than=0.0, at_most=86_400.0)
-    ignored: float = number("time from the start of the test in which none counts", "s", 0.0, at_least=0.0)
+    in_a_row: int = integer("allowed number of consecutive late periods", at_least=0, at_most=1_000_000)
+    in_window: int = integer("allowed number of late periods within the window", at_least=0, at_most=1_000_000)
+    window: float = number(
+        "length of the window, which ends with the current sample", "s", more_than=0.0, at_most=86_400.0
+    )
+    ignored: float = number(
+        "time from the start of the test in which late periods do not count", "s", 0.0, at_least=0.0
+    )
 
     def validate(self, path: str) -> None:
         if self.in_a_row > self.in_window:
@@ -87,30 +91,32 @@ class Overruns:
 class BridgeParams:
     """Parameters for bridging with a rig that cannot wait; in lockstep no message is late."""
 
-    max_bridge: float = number("longest time that is bridged", "s", 0.010, at_least=0.0, at_most=1.0)
+    max_bridge: float = number("longest time to bridge", "s", 0.010, at_least=0.0, at_most=1.0)
     rejoin_samples: int = integer(
-        "samples over which the difference between bridged and real motion fades out; more where it is large",
+        "samples over which the difference between bridged and real motion fades out; more if it is large",
         default=10,
         at_least=1,
         at_most=1000,
     )
 
     when_late: str = text(
-        "what happens then: trip, or pause: the rig slows down to rest and waits for the late message; that ends "
-        "real time",
+        "reaction to a longer lateness: trip, or pause, in which the rig slows down to rest and waits for the "
+        "late message; a pause ends real time",
         "trip",
         choices=("trip", "pause"),
     )
     max_pause: float = number(
-        "longest time for which a pause waits; beyond it the rig trips", "s", 1.0, more_than=0.0, at_most=10.0
+        "longest time for which a pause waits before the rig trips", "s", 1.0, more_than=0.0, at_most=10.0
     )
     overruns: OverrunParams | None = section(
-        OverrunParams, "how much may be late in real time; left out, it is flagged and counted only", None
+        OverrunParams,
+        "limits on late periods in real time; if omitted, late periods are only flagged and counted",
+        None,
     )
 
     def validate(self, path: str) -> None:
         if self.pauses and self.overruns is not None:
-            raise ConfigError(f"{path}.overruns: must be left out where {path}.when_late = 'pause', which waits")
+            raise ConfigError(f"{path}.overruns: must be omitted if {path}.when_late = 'pause', which waits")
 
     @property
     def pauses(self) -> bool:

@@ -68,17 +68,17 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
         bands = [np.asarray(data[name], dtype=np.float64) for name in ("lower", "upper", "nominal")]
         corridor = Corridor(tuple(header["axes"]), float(header["servo_rate"]), str(header["source"]), *bands)
         if any(band.shape != (len(QUANTITIES), corridor.samples + 1, len(corridor.axes)) for band in bands):
-            raise ValueError("its bands are of different size")
+            raise ValueError("the bands differ in size")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: no corridor as rths corridor writes it ({error})") from None
+        raise ConfigError(f"{path}: is not a corridor file of rths corridor ({error})") from None
     if corridor.axes != axes:
-        raise ConfigError(f"{path}: is of the axes {', '.join(corridor.axes)}; the test has {', '.join(axes)}")
+        raise ConfigError(f"{path}: has the axes {', '.join(corridor.axes)}; the test has {', '.join(axes)}")
     if corridor.servo_rate != servo_rate:
-        raise ConfigError(f"{path}: is for {corridor.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+        raise ConfigError(f"{path}: has {corridor.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
     if corridor.samples < samples:
-        raise ConfigError(f"{path}: is of {corridor.samples} samples; the test has {samples}")
+        raise ConfigError(f"{path}: has {corridor.samples} samples; the test has {samples}")
     return corridor
 
 

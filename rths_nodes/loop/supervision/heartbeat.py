@@ -23,22 +23,24 @@ class HeartbeatParams:
     """Tolerated silence of monitor and recorder in real time; in lockstep the rig waits for both."""
 
     monitor: float = number(
-        "silence of the monitor, or time without seeing the rig, after which the rig trips: its limits are no "
-        "longer watched",
+        "time without a heartbeat of the monitor, or without samples at the monitor, after which the rig trips "
+        "because its limits are no longer checked",
         "s",
         0.2,
         at_least=0.05,
         at_most=10.0,
     )
     recorder: float = number(
-        "silence of the recorder after which it counts as lost: messages wait for it about two seconds",
+        "time without a heartbeat of the recorder after which it counts as lost; messages wait for about 2 s",
         "s",
         1.5,
         at_least=0.1,
         at_most=10.0,
     )
     recorder_lost: str = text(
-        "what the rig does then: stop, or warn and continue without a recording", "stop", choices=("stop", "warn")
+        "reaction to a lost recorder: stop, or warn and continue without a recording",
+        "stop",
+        choices=("stop", "warn"),
     )
 
     def validate(self, path: str) -> None:

@@ -129,7 +129,7 @@ class Values:
             except (ValueError, ComponentError) as error:
                 raise ConfigError(f"levels.quantities.{name}.of = {show(list(params.of))}: {error}") from None
             if not isinstance(unit, Unit):
-                raise ConfigError(f"levels.quantities.{name}: unit gives {show(unit)}: must be a Unit")
+                raise ConfigError(f"levels.quantities.{name}: unit returns {show(unit)}: must be a Unit")
             self.names[QUANTITY][name] = self._add(self._stepped(name, made, parts)), Unit(1.0, unit.powers)
 
     def _stepped(
@@ -167,7 +167,7 @@ class Values:
         except ValueError as error:
             raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
         if made.unit.powers != unit.powers:
-            problem = f"is of another quantity than {made.unit.dimension}, in which {level.of} is"
+            problem = f"must be a unit of {made.unit.dimension}, like {level.of}"
             raise ConfigError(f"{path}.unit = {level.unit!r}: {problem}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low, high = _bounds(level.minimum, level.maximum)
@@ -175,7 +175,7 @@ class Values:
         if complete and level.acts and not low <= at_rest <= high:
             problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
-                f"{path}.of = {show(level.of)}: {problem} while the rig rests at zero: it would act there"
+                f"{path}.of = {show(level.of)}: {problem} for a rig at rest at zero, where the level would act"
             )
         return self._add(lambda values: made.value(values) / unit.factor)
 
@@ -340,7 +340,7 @@ def level_path(axis: str, quantity: str) -> str:
 
 def level_notes(timing: Data) -> list[str]:
     return [
-        f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
+        f"{level_path(axis, quantity)}: exceeded in {row['samples']:.0f} samples, from sample "
         f"{row['first']:.0f} on; {_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()
@@ -350,7 +350,7 @@ def level_notes(timing: Data) -> list[str]:
 
 def _range(row: Mapping[str, float], quantity: AxisQuantity | RigQuantity | None) -> str:
     if "lowest" not in row:
-        return "never a number in the test"
+        return "NaN throughout the test"
     unit = "in its unit" if quantity is None else quantity.unit
     return f"{row['lowest']:.4g} to {row['highest']:.4g} {unit} in the test"
 

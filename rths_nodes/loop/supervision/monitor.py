@@ -33,54 +33,56 @@ class MonitorParams:
     """Limits on the indices of the test. A limit that is omitted is off."""
 
     longest_delay: float = number(
-        "largest delay, of either sign, that is searched for", "s", 0.1, more_than=0.0, at_most=1.0
+        "largest delay, positive or negative, in the search for the delay", "s", 0.1, more_than=0.0, at_most=1.0
     )
     energy_error_percent: float | None = number(
-        "largest magnitude of the running energy monitor; not limited if left out", "%", None, more_than=0.0
+        "largest magnitude of the running energy monitor; not limited by default", "%", None, more_than=0.0
     )
     reference_energy: float | None = number(
-        "added to the input energy, which is near zero at first, by the running energy monitor; if left out, the "
-        "strain energy of the structure at first yield",
+        "energy that the running energy monitor adds to the input energy, which is near zero at first; by default "
+        "the strain energy of the structure at first yield",
         "J",
         None,
         at_least=0.0,
     )
     tracking_indicator_rate: float | None = number(
-        "largest magnitude of the slope of the tracking indicator over 32 samples; not limited if left out",
+        "largest magnitude of the slope of the tracking indicator over 32 samples; not limited by default",
         "m^2/s",
         None,
         more_than=0.0,
     )
     tracking_indicator_rate_over_amplitude: float | None = number(
-        "the same over the square of the largest target so far: for a sine of frequency f that is late by an "
-        "angle phi it is pi f sin(phi); not limited if left out",
+        "largest magnitude of this slope divided by the square of the largest target so far, which is pi f "
+        "sin(phi) for a sine of frequency f with the lag phi; not limited by default",
         "1/s",
         None,
         more_than=0.0,
     )
     smallest_amplitude: float | None = number(
-        "where the largest target so far is smaller, this takes its index; needed for the limit above",
+        "smallest amplitude in the limit above, which needs it; replaces a smaller largest target",
         "m",
         None,
         more_than=0.0,
     )
-    corridor: str | None = path("file of rths corridor: the bands in which the test is expected to stay", None)
+    corridor: str | None = path(
+        "file of rths corridor, with the bands in which the test is expected to stay", None
+    )
     corridor_action: str = text("reaction when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP))
     corridor_persistence: float = number(
-        "how long a quantity must be outside before the test has left the corridor", "s", 0.05, at_least=0.0
+        "time outside after which a quantity counts as having left the corridor", "s", 0.05, at_least=0.0
     )
 
     stuck_displacement: float | None = number(
-        "travel of a target one way of which a displacement sensor has to show a tenth, else the test trips; if "
-        "left out, from resolution, noise, lost motion and stroke",
+        "travel of a target in one direction; the test trips unless the displacement sensor shows a tenth of it; "
+        "by default from resolution, noise, lost motion and stroke",
         "m",
         None,
         more_than=0.0,
         at_most=100.0,
     )
     stuck_force: float | None = number(
-        "change of force, expected from displacement and stiffness there and back, that a load cell has to show, "
-        "else it is reported; if left out, from resolution, noise and stiffness",
+        "change of force, expected from displacement and stiffness in both directions, that a load cell must "
+        "show; otherwise it is reported; by default from resolution, noise and stiffness",
         "N",
         None,
         more_than=0.0,
@@ -91,11 +93,11 @@ class MonitorParams:
         """Refuse a limit relative to an amplitude that may be zero, and a trip without a corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
-                f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it, for the "
+                f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it at the "
                 "beginning of the test"
             )
         if self.corridor is None and self.corridor_action == TRIP:
-            raise ConfigError(f"{path}.corridor_action = '{TRIP}': {path}.corridor must be given")
+            raise ConfigError(f"{path}.corridor_action = '{TRIP}': needs {path}.corridor")
 
 
 class Steepest:

@@ -23,12 +23,12 @@ SECOND = unit_of("s")
 class OfOne:
     """Parameters of a quantity computed from one expression."""
 
-    of: tuple[str, ...] = texts("the expression that it is made from, in a list")
+    of: tuple[str, ...] = texts("expression of this quantity, as a list with one element")
 
     def validate(self, path: str) -> None:
         """Refuse no expression, and several expressions."""
         if len(self.of) != 1:
-            raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must have one")
+            raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must be one")
 
 
 class Integral:

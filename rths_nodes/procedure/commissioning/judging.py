@@ -93,9 +93,7 @@ def stop_of(
     first = int(numbers[braking[0]]) if len(braking) else None
     moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
     last = int(numbers[moving[-1]]) if len(moving) else 0
-    slowest = (
-        deceleration * dt**2 + step
-    )  # the last sample of a receiver may be the first at rest
+    slowest = deceleration * dt**2 + step  # the last sample of a receiver may be the first at rest
     rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
     rest = last + 1 if first is not None and rested else None
     return Stop(first, rest, float(sign * (places[-1] - line.place)))

@@ -157,7 +157,7 @@ class FreeRig:
                 wait(LOOK_S)
         measured = self.port.read()
         if np.isnan(measured.displacement).all():
-            raise PortError(self.port.interlock or "the port measures nothing any more")
+            raise PortError(self.port.interlock or "the port no longer measures")
         return measured
 
     def _keep(self, measured: Measurement) -> Row:
@@ -187,7 +187,7 @@ class FreeRig:
             return ""
         axis = int(np.argmax(size / self._force))
         return (
-            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN, and may by "
+            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN and may change by "
             f"{self._force[axis] * 1e-3:.3g} kN (small_move.force): a specimen is mounted, or something is in "
             "the way"
         )
@@ -366,8 +366,8 @@ def _check_middle(rig: FreeRig) -> None:
         if not abs(command) <= MIDDLE * limits.stroke:
             room = 1e3 * MIDDLE * limits.stroke
             raise Refused(
-                f"axes.{name}: is at {1e3 * command:.4g} mm: must be within +- {room:.4g} mm, near the middle "
-                "of its stroke"
+                f"axes.{name}: position = {1e3 * command:.4g} mm: must be within +- {room:.4g} mm, near the "
+                "middle of its stroke"
             )
 
 

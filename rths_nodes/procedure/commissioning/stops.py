@@ -208,7 +208,7 @@ def _received(pipe: Connection) -> Any:
             return pipe.recv()
     except (EOFError, OSError) as error:
         raise Refused("the process that drives the rig has ended by itself") from error
-    raise Refused(f"the process that drives the rig has said nothing for {OPENED_S:g} s")
+    raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")
 
 
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
@@ -415,4 +415,4 @@ def moves(bench: Bench, dash: Dash, words: str) -> str:
 
 def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
     ways = bench.ways(rig.way, rig.velocity)
-    return f"for up to {bench.patience:g} s all axes go to and fro: {ways}; {words}"
+    return f"all axes move to and fro for up to {bench.patience:g} s: {ways}; {words}"

@@ -113,7 +113,7 @@ SIMULATED = {
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
 """Models of each axis for the computed rung: no specimen, and a default actuator if the rig file has none."""
-STOPPED_BY_OPERATOR = "then they are stopped by the operator's stop"
+STOPPED_BY_OPERATOR = "then the operator's stop command ends the motion"
 ATTEMPTS = 10
 """Maximum number of attempts at a trial in which the operator acts too early."""
 HERTZ = 0.1
@@ -123,7 +123,7 @@ HERTZ = 0.1
 def signs(bench: Bench) -> Rows:
     """Move each axis out and back by its small move. Only this axis may move, in the right direction."""
     with bench.opened() as rig:
-        bench.clear(rig, f"one axis after the other goes out and back: {bench.ways(rig.way, rig.velocity)}")
+        bench.clear(rig, f"one axis after the other moves out and back: {bench.ways(rig.way, rig.velocity)}")
         return [_moved(bench, rig, index) for index in range(len(bench.names))]
 
 
@@ -157,11 +157,9 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
 def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
     moving = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
     if abs(change[index]) <= bound[index]:
-        return (
-            f": {' and '.join(moving)} moves in its place" if moving else ": it does not move, or is not measured"
-        )
+        return f": {' and '.join(moving)} moves instead" if moving else ": it does not move, or is not measured"
     if change[index] < 0.0:
-        return ": the wrong way"
+        return ": in the wrong direction"
     return f": {' and '.join(moving)} moves along" if moving else ""
 
 
@@ -194,7 +192,7 @@ def limits(bench: Bench) -> Rows:
             (UNTRIED[1], 1e3 * stated.error[i], "mm"),
         ):
             limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
-            words = "nothing reaches it without a specimen"
+            words = "cannot be reached without a specimen"
             rows.append(CommissioningRow(cause, name, limit, words, NOT_TRIED))
     return rows
 
@@ -249,9 +247,7 @@ def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) ->
 def stops(bench: Bench) -> Rows:
     """Stop motions with the operator's stop command of a test, and disarm a rung."""
     rig = bench.rig()
-    words = (
-        f"every axis goes out and back, and is stopped by the operator's stop: {bench.ways(rig.way, rig.velocity)}"
-    )
+    words = f"every axis moves out and back until the operator's stop command: {bench.ways(rig.way, rig.velocity)}"
     bench.operator.ready(words, moves=True)
     rows = []
     far = MOVED * rig.way
@@ -273,7 +269,7 @@ def fast_stop(bench: Bench) -> Rows:
         return [untried_fast(STOPPED)]
     with bench.opened() as rig:
         small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # after the motion home
-    statement = f"every axis goes out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
+    statement = f"every axis moves out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
     bench.operator.ready(statement, moves=True)
     steady: list[int] = []
 
@@ -571,7 +567,7 @@ TRIALS: dict[str, Trial] = {
         signs,
         (SIGN,),
         "each axis moves by its `small_move` and back",
-        "within a fifth of it, in the right direction, no other axis",
+        "travel within a fifth of `small_move`, in the right direction; no other axis moves",
         "commands and displacements belong to the same axis, with the same sign and unit",
     ),
     "limits": Trial(
@@ -586,7 +582,7 @@ TRIALS: dict[str, Trial] = {
         stops,
         (STOPPED,),
         "the operator's stop in `check`, in `position`, and with an armed rung",
-        "held, within its own braking distance",
+        "the rig is held within its own braking distance",
         "the operator's stop holds the rig in slow motions, and disarms an armed rung",
     ),
     "closed": Trial(
@@ -595,7 +591,7 @@ TRIALS: dict[str, Trial] = {
         "all axes in motion, at a speed that resolves the deceleration, then at the highest that free stroke and "
         "limits allow",
         "brakes within the transport, with the stated deceleration, neither less nor more",
-        "the receiver brakes at once when it is asked to, from the stated speed",
+        "the receiver brakes at once on request, from the stated speed",
     ),
     "killed": Trial(
         killed,
@@ -609,28 +605,29 @@ TRIALS: dict[str, Trial] = {
         fast_stop,
         (STOPPED,),
         "the operator's stop from the highest speed of the stops above",
-        "held, within its own braking distance",
-        "it holds the rig at the stated speed, too",
+        "the rig is held within its own braking distance",
+        "the operator's stop also holds the rig at the stated speed",
     ),
     "cable": Trial(
         cable,
         (CABLE,),
         "by hand, in slow motion",
-        "this end reports it; rest and distance as above",
+        "the test computer reports the failure; rest and distance as above",
         "both ends stop when the network fails",
     ),
     "interlock": Trial(
         interlock,
         (INTERLOCK,),
         "opened in slow motion, then closed",
-        "the next sample brakes; on return the rig moves at most by its distance from its command",
+        "the rig brakes with the next sample; after closing it moves at most by its distance from its command",
         "the interlock reaches the receiver; closing it moves nothing",
     ),
     "pressure": Trial(
         pressure,
         (PRESSURE,),
         "off in slow motion, then on",
-        "the command is set to the measured position; on return no axis moves by a tenth of its small move",
+        "the command is set to the measured position; when pressure returns, no axis moves by a tenth of its "
+        "small move",
         "returning pressure moves nothing",
     ),
     "witnessed": Trial(
@@ -644,7 +641,7 @@ TRIALS: dict[str, Trial] = {
         calibrations,
         (CALIBRATION,),
         "certificate, class (ISO 376, ISO 7500-1, ISO 9513) and expiry in the rig file",
-        "not expired; an expired one is signed for",
+        "not expired, or signed for by both persons",
         "statement of the rig file, not measured",
     ),
 }
@@ -663,11 +660,11 @@ def scenario_of(rig: RigFile) -> Scenario:
     """Return the rig as a scenario whose axes start at half a small move. Raises ConfigError."""
     problems = Problems()
     if rig.servo_rate is None:
-        problems.append("servo_rate: missing: a commissioning measures in samples of the controller")
+        problems.append("servo_rate: missing: a commissioning counts samples of the controller")
     for name, axis in rig.axes.items():
         if axis.small_move is None:
             problems.append(
-                f"axes.{name}.small_move: missing: it bounds how far and how fast a free axis is moved"
+                f"axes.{name}.small_move: missing: it bounds the travel and the velocity of a free axis"
             )
     problems.refuse()
     start = min(0.5 * axis.small_move.displacement for axis in rig.axes.values() if axis.small_move is not None)
@@ -692,9 +689,7 @@ def _tried(bench: Bench, run: Callable[[Bench], Rows]) -> Rows:
         try:
             return run(bench)
         except TooEarly:
-            bench.operator.ready(
-                "that was before the axes moved: bring it back, and do it once more while they move"
-            )
+            bench.operator.ready("the axes were not moving yet: undo the action, and repeat it while they move")
     raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
 
 
