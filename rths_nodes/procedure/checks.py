@@ -86,15 +86,6 @@ class AxisMove:
 
 
 @dataclass(frozen=True)
-class Bands:
-    """Smallest detectable changes between two rests, ``(n_axes,)`` m and N, and the scatter of single samples."""
-
-    displacement: Array
-    force: Array
-    displacement_scatter: Array
-
-
-@dataclass(frozen=True)
 class RigKnowledge:
     """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bound and range of force (N).
 
@@ -150,13 +141,13 @@ class RigKnowledge:
             scenario.dt,
         )
 
-    def bands(self, stand: Stand) -> Bands:
+    def least(self, stand: Stand) -> tuple[Array, Array]:
+        """Return the least detectable changes after ``stand``: displacement and force, ``(n_axes,)`` m and N."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
         displacement_step, force_step = self.steps
-        return Bands(
+        return (
             np.maximum(of_mean * stand.displacement_scatter + displacement_step, LEAST_WAY * self.way),
             np.maximum(of_mean * stand.force_scatter + force_step, LEAST_FORCE * self.force_range),
-            stand.displacement_scatter,
         )
 
 
@@ -204,9 +195,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
     return math.sqrt(share)
 
 
-def judge_scales(
-    rig: RigKnowledge, move: AxisMove, stiffness: float | None, bands: Bands, checks: AxisChecks
-) -> None:
+def judge_scales(rig: RigKnowledge, move: AxisMove, stiffness: float | None, checks: AxisChecks) -> None:
     name, axis = rig.names[move.index], rig.axes[move.index]
     for quantity, seconds, noun in (
         ("displacement", rig.second_displacement, "displacement sensor"),
@@ -320,10 +309,9 @@ def judge(
             _followed(rig, move, checks[name])
             _signs(rig, move, checks[name])
             if not checks[name].findings:
-                bands = rig.bands(move.stands[0])
                 row = rows.get(move.index, {})
-                stiffness = row.get(move.index) if _seen_at_rest(move, bands) else None
-                judge_scales(rig, move, stiffness, bands, checks[name])
+                stiffness = row.get(move.index) if _seen_at_rest(rig, move) else None
+                judge_scales(rig, move, stiffness, checks[name])
                 checks[name].beside = {rig.names[i]: value for i, value in row.items() if i != move.index}
     _not_moved(rig, moves, stopped, checks)
     return checks
@@ -363,9 +351,8 @@ def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> 
     moved = move.direction * (end.displacement - move.stands[0].displacement)
     force = move.direction * (end.force - move.stands[0].force)
     gone = abs(float(end.command[i] - move.stands[0].command[i]))
-    bands = rig.bands(move.stands[0])
     noise = 0.0 if rested else SEEN * float(move.stands[0].force_scatter[i])
-    seen = abs(float(force[i])) > bands.force[i] + noise
+    seen = abs(float(force[i])) > rig.least(move.stands[0])[1][i] + noise
     if move.ended == AGAINST:
         axis_checks.displacement_sign = WRONG
         axis_checks.findings.append(
@@ -455,7 +442,6 @@ def _followed(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
 
 def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     i, name = move.index, rig.names[move.index]
-    bands = rig.bands(move.stands[0])
     half = float(move.stands[-1].command[i] - move.stands[BOTH_AFTER_HALF - 1].command[i]) * move.direction
     ratio = float(move.change("displacement", BOTH_AFTER_HALF - 1)[i]) / half
     if ratio < FOLLOWS:
@@ -476,25 +462,25 @@ def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
                 f"axes.{name}: the axis did not come to rest: a sensor drifts, or the specimen relaxes"
             )
             break
-    _force_sign(rig, move, bands, checks)
+    _force_sign(rig, move, checks)
     assert move.after is not None
     left = float(move.after.displacement[i] - move.stands[0].displacement[i]) * move.direction
-    if abs(left) > bands.displacement[i]:
+    if abs(left) > rig.least(move.stands[0])[0][i]:
         checks.remarks.append(
             f"axes.{name}: the axis came back to {_mm(left)} from its start, because of lost motion"
         )
 
 
-def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChecks) -> None:
+def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     i, name = move.index, rig.names[move.index]
     force, moved = float(move.change("force")[i]), float(move.change("displacement")[i])
     change = f"{force:.4g} N"
-    if not _seen_at_rest(move, bands):  # a dashpot has a force only in motion
+    if not _seen_at_rest(rig, move):  # a dashpot has a force only in motion
         force = _under_way(move)
         change = f"{force:.4g} N under way"
         noise = SEEN * float(move.stands[0].force_scatter[i]) / np.sqrt(max(1, min(len(move.out), len(move.back))))
         if abs(force) <= noise + LEAST_FORCE * rig.force_range[i]:
-            checks.findings.append(_no_force(rig, move, moved, float(bands.force[i])))
+            checks.findings.append(_no_force(rig, move, moved))
             return
         checks.remarks.append(f"axes.{name}: the force exists only in motion, so no stiffness was measured")
     if force < 0.0:
@@ -508,9 +494,9 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChe
     checks.force_sign = VERIFIED
 
 
-def _seen_at_rest(move: AxisMove, bands: Bands) -> bool:
+def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
     """Return whether the force differs between the rests. A dashpot without stiffness has equal forces."""
-    return bool(abs(move.change("force")[move.index]) > bands.force[move.index])
+    return bool(abs(move.change("force")[move.index]) > rig.least(move.stands[0])[1][move.index])
 
 
 def _under_way(move: AxisMove) -> float:
@@ -521,16 +507,16 @@ def _under_way(move: AxisMove) -> float:
     return move.direction * 0.5 * (out - back)
 
 
-def _no_force(rig: RigKnowledge, move: AxisMove, moved: float, band: float) -> str:
-    i, name = move.index, rig.names[move.index]
+def _no_force(rig: RigKnowledge, move: AxisMove, moved: float) -> str:
+    i, name, least = move.index, rig.names[move.index], rig.least(move.stands[0])[1]
     beside = np.abs(move.change("force"))
     beside[i] = 0.0
     other = int(np.argmax(beside))
     finding = (
-        f"axes.{name}: dead load cell: the force has changed by less than {band:.3g} N while the axis moved by "
-        f"{_mm(moved)}"
+        f"axes.{name}: dead load cell: the force has changed by less than {least[i]:.3g} N while the axis moved "
+        f"by {_mm(moved)}"
     )
-    if beside[other] > rig.bands(move.stands[0]).force[other]:
+    if beside[other] > least[other]:
         return (
             f"{finding}, but the force of axes.{rig.names[other]} has changed by {beside[other]:.4g} N. Are the "
             "load cells swapped?"

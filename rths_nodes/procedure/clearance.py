@@ -227,20 +227,16 @@ class Clearance:
             items += [ToSign(f"force at rest of {name}", text, name) for name, text in at_rest.items()]
         return [item for item in items if item.words not in self._signed]
 
-    def meant(self, name: str) -> ToSign:
-        """Return the item with exactly this name or text. Raises ConfigError if there is none."""
+    def sign(self, name: str, by: str) -> None:
+        """Sign for the open item with exactly this name or text. Raises ConfigError if there is none."""
         wanting = self.wanting()
-        meant = next((item for item in wanting if name in (item.name, item.words)), None)
-        if meant is None:
+        item = next((item for item in wanting if name in (item.name, item.words)), None)
+        if item is None:
             names = "; ".join(item.name for item in wanting)
             raise ConfigError(
                 f"sign_for: {name or 'empty'}: is no open item; whole names of the items to sign for: {names}"
             )
-        return meant
-
-    def sign(self, item: str, by: str) -> None:
-        meant = self.meant(item)
-        self._signed.add(meant.words)
-        self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")
-        if meant.channel:
-            setattr(self._record.checks[meant.axis], f"{meant.channel}_scale", SIGNED)
+        self._signed.add(item.words)
+        self._record.deviations.append(f"{item.words}: signed for by {by or 'the operator'}")
+        if item.channel:
+            setattr(self._record.checks[item.axis], f"{item.channel}_scale", SIGNED)

@@ -119,13 +119,6 @@ def armed_hash(scenario: Scenario) -> str:
     return hash_of(scenario, program_of(scenario))
 
 
-def persons_arming(rung: str, scenario: Scenario, operator: str, second: str) -> tuple[str, ...]:
-    if not two_persons(rung, scenario):
-        return (operator,)
-    check_second(operator, second)
-    return operator, second.strip()
-
-
 def two_persons(rung: str, scenario: Scenario) -> bool:
     return rung == FULL and scenario.rig_file is not None and bool(scenario.rig_file.two_persons)
 

@@ -39,7 +39,6 @@ from rths_nodes.procedure.checks import (
     FORCE,
     SWAPPED,
     AxisMove,
-    Bands,
     RigKnowledge,
     judge,
     section_of,
@@ -103,19 +102,18 @@ class SmallMoves:
     def _move(self, walk: QuasiStatic, move: AxisMove) -> Steps[None]:
         start = walk.command
         move.stands.append((yield from walk.stand()))
-        bands = self.rig.bands(move.stands[0])
         velocity = self.rig.velocity
         for share in STAGES:
             goal = start.copy()
             goal[move.index] += share * move.direction * self.rig.way[move.index]
-            guard = self._guard(walk, move, start, bands)
+            guard = self._guard(walk, move, start)
             move.ended = yield from walk.ramp(goal, velocity, guard)
             if move.ended == AGAINST:  # the force is more conclusive at rest
                 move.stands.append((yield from walk.stand()))
             if move.ended:
                 break
             move.stands.append((yield from walk.stand()))
-            move.ended = early(self.rig, move, bands, share)
+            move.ended = early(self.rig, move, share)
             if move.ended:
                 break
         yield from walk.ramp(start, velocity, self._listen(move.back))
@@ -138,11 +136,9 @@ class SmallMoves:
         if move is not None and move.back and move.after is None:
             move.returning.append((float(sent[move.index]), float(measured.displacement[move.index])))
 
-    def _guard(
-        self, walk: QuasiStatic, move: AxisMove, start: Array, bands: Bands
-    ) -> Callable[[Measurement], str]:
+    def _guard(self, walk: QuasiStatic, move: AxisMove, start: Array) -> Callable[[Measurement], str]:
         rig, before, i = self.rig, move.stands[0], move.index
-        caution = np.maximum(CAUTION * rig.way[i], LOUDEST * bands.displacement_scatter)
+        caution = np.maximum(CAUTION * rig.way[i], LOUDEST * before.displacement_scatter)
         other = np.maximum(OTHER * rig.way[i], caution)
 
         def guard(measured: Measurement) -> str:
@@ -164,19 +160,19 @@ class SmallMoves:
         return guard
 
 
-def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
+def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
     """Return why the move must end after the rest at the fraction ``share`` of its travel, or an empty string."""
-    i, way = move.index, share * rig.way[move.index]
+    i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
     other_axes = np.abs(np.delete(moved, i))
-    other = np.delete(np.maximum(bands.displacement, 0.5 * way), i)
+    other = np.delete(np.maximum(least, 0.5 * way), i)
     if (other_axes > other).any() and other_axes.max() > 2.0 * abs(moved_axis):
         return SWAPPED
-    if moved_axis < -bands.displacement[i]:
+    if moved_axis < -least[i]:
         return AGAINST
     # lost motion may hide the first stage from the sensor
-    return DEAD if share > STAGES[0] and moved_axis < bands.displacement[i] else ""
+    return DEAD if share > STAGES[0] and moved_axis < least[i] else ""
 
 
 class _Specimens(Rig):
@@ -380,7 +376,7 @@ class SmallForces:
     def _guard(self, pressed: Pressed, measured: Measurement) -> str:
         rig, before, i = self._rig, pressed.stands[0], pressed.index
         changes = measured.force - before.force
-        noise = rig.bands(before).force[i] + FORCE_CAUTION * pressed.force
+        noise = rig.least(before)[1][i] + FORCE_CAUTION * pressed.force
         if (np.abs(changes) > rig.force_bound).any():
             return FORCE
         if changes[i] < -noise:
@@ -437,16 +433,16 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
             f"the small force was given up, because {how}: the scale of force_command is wrong, or "
             "another specimen is in the rig"
         )
-    bands, i = rig.bands(move.stands[0]), move.index
+    (least, least_force), i = rig.least(move.stands[0]), move.index
     changed = move.change("force", 1, 2)
-    if abs(changed - move.force) > SAME_FORCE * move.force + bands.force[i]:
+    if abs(changed - move.force) > SAME_FORCE * move.force + least_force[i]:
         return (
             f"the force has changed by {changed:.4g} N while its command changed by {move.force:.4g} N: the "
             "scales of force_command and load cell differ, or the loop does not reach its command"
         )
     for since, event in ((0, "taken over"), (3, "given back")):
         bump = move.change("displacement", since, since + 1)
-        if abs(bump) > bands.displacement[i]:
+        if abs(bump) > least[i]:
             return (
                 f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {event}: the change is not bumpless"
             )

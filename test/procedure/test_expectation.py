@@ -40,7 +40,7 @@ def test_a_wrong_scale_is_the_ratio_to_the_stiffness_of_the_scenario(walk, wrong
     assert found.unlike == [told]
     w.session.sign_for("scale of displacement of story_1 not verified", "A. Nyone")
     w.session.sign_for("scale of force of story_1 not verified", "A. Nyone")
-    with pytest.raises(ConfigError, match=naming("signed")):
+    with pytest.raises(ConfigError, match=naming("open item")):
         w.session.sign_for("story_1", "A. Nyone")
     with pytest.raises(ActRefused, match=naming(told, "verify")):
         w.session.position()
@@ -72,7 +72,7 @@ def test_that_nothing_is_known_is_said(walk):
     object.__setattr__(w.session.scenario.axes["story_1"], "specimen", None)
     found = w.session.check()["story_1"]
     assert (found.ratios, found.unlike) == ({}, [])
-    assert any(mentions(words, "compared", "nothing") for words in found.remarks)
+    assert any(mentions(words, "compared", "describes") for words in found.remarks)
 
 
 def test_what_has_a_force_in_motion_only_has_no_stiffness_to_be_compared(walk):
@@ -81,7 +81,7 @@ def test_what_has_a_force_in_motion_only_has_no_stiffness_to_be_compared(walk):
     found = checked(w)
     assert (found.stiffness, found.ratios, found.unlike) == (None, {}, [])
     assert any(mentions(words, "force", "motion") for words in found.remarks)
-    assert not any(mentions(words, "compared", "nothing") for words in found.remarks)
+    assert not any(mentions(words, "compared", "describes") for words in found.remarks)
 
 
 def test_what_an_integrator_counts_on_is_compared_too(walk):

@@ -130,10 +130,10 @@ def test_nothing_is_found_on_a_healthy_rig(axis: dict[str, Any], noisy: bool) ->
 
 WRONG_RIGS: list[tuple[dict[str, Any], str]] = [
     ({"sensors": {"force_scale": -1.0}}, "axes.a: wrong sign of force"),
-    ({"sensors": {"displacement_scale": -1.0}}, "axes.a: wrong sign of displacement.*look at the sign of displ"),
-    ({"output": {"scale": -1.0}}, "axes.a: wrong sign of displacement.*look at the sign of command"),
+    ({"sensors": {"displacement_scale": -1.0}}, "axes.a: wrong sign of displacement.*check the sign of displ"),
+    ({"output": {"scale": -1.0}}, "axes.a: wrong sign of displacement.*check the sign of command"),
     ({"sensors": {"displacement_dead": 1e-4}}, "axes.a: dead displacement sensor"),
-    ({"sensors": {"force_dead": 10.0}}, "axes.a: dead load cell.*should have by [12]"),
+    ({"sensors": {"force_dead": 10.0}}, "axes.a: dead load cell.*should have changed by [12]"),
     ({"sensors": {"displacement_dead": 0.0, "force_dead": 0.0}}, "axes.a: nothing moves"),
     ({"output": {"lost_motion": 5e-3}}, "axes.a: nothing moves"),
     ({"sensors": {"force_scale": 1.1}}, r"axes.a: the stiffness is 2.\S+ N/m, \+\S+% from"),

@@ -66,7 +66,7 @@ MARK = "X-Rths-Page"
 PER_SECOND = 100
 """Maximum number of requests per second and address."""
 TOO_MANY = "too many requests"
-OTHER_NAME = "the request is for another host name than this server's"
+OTHER_NAME = "the request is for another host than this server"
 OTHER_ORIGIN = "the request is from a page of another origin"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

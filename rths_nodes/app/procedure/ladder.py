@@ -128,7 +128,7 @@ class Ladder:
                 f"engine = {EXECUTIVE!r}: rung {name}: the procedure holds the session of the rig, which the "
                 f"executive would need: plan the rungs a, b and {UNSENT}, or use engine: auto"
             )
-        host = COMPOSED if (name == "b" or fast) and not native else EMBEDDED
+        host = COMPOSED if name == "b" or (fast and not native) else EMBEDDED
         return Step(rung, scenario, level, scenario.time_ratio, host, REALTIME if fast else LOCKSTEP)
 
     @staticmethod
@@ -156,11 +156,9 @@ class Ladder:
             self._rehearsed[key] = done.read()
         return self._rehearsed[key]
 
-    def predicted(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        return peaks_of(self.rehearsed(name, progress))
-
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        return self.predicted(name, progress) if self.has_simulator else {}
+        """Return the peaks by axis from the rehearsal, if there is a simulator. Raises ConfigError."""
+        return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
 
     @cached_property
     def has_simulator(self) -> bool:

@@ -126,6 +126,7 @@ class Served:
             result, done = self._do(request, peer) if request.act else "", True
         except (ConfigError, PortError) as error:
             reason = str(error)
+            self._armed.clear()  # a stored hash would make every further attempt to arm fail
         except Exception as error:
             reason = f"failed: {type(error).__name__}: {error}"
             self._say(f"act {request.act!r} has failed: {type(error).__name__}: {error}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,26 +44,6 @@ def resolution_of(dt: float, step: float) -> str:
     return f"{1e3 * dt:.3g} ms, {1e3 * step:.3g} mm"
 
 
-@dataclass(frozen=True)
-class Line:
-    """State of an axis in motion: ``place`` (m) at the sample ``since``, and ``velocity`` (m/s)."""
-
-    since: int
-    place: float
-    velocity: float
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Stop of an axis: distance (m), and number of samples after ``since`` until it brakes and until it rests, or
-    None.
-    """
-
-    first: int | None
-    rest: int | None
-    way: float
-
-
 def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
     return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
 
@@ -75,20 +54,61 @@ def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> flo
     return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
 
 
-def stop_of(
-    line: Line, samples: Sequence[int], active: Array, deceleration: float, dt: float, step: float
-) -> Stop:
-    """Return the stop in commands ``active`` ``(n,)`` m at ``samples`` after ``line``; ``step`` is the resolution,
-    m.
+def judge_stop(
+    since: int,
+    place: float,
+    velocity: float,
+    samples: Sequence[int],
+    active: Array,
+    bridged: int,
+    deceleration: float,
+    dt: float,
+    step: float,
+) -> tuple[str, str, bool]:
+    """Return the stated and the measured stop as texts, and whether they agree.
+
+    The axis is at ``place`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
+    after ``bridged`` samples; ``step`` (m) is the resolution of its commands ``active`` ``(n,)`` m at ``samples``.
     """
+    first, rest, way = _stop(since, place, velocity, samples, active, deceleration, dt, step)
+    v = abs(velocity)
+    n = rest_samples(v, deceleration, dt)
+    unseen = 0
+    while 0.5 * (unseen + 1) * (unseen + 2) * deceleration * dt**2 <= ROUNDED * deceleration * dt**2 + step:
+        unseen += 1
+    due, end, most = bridged + 1, bridged + n, way_of(v, bridged, deceleration, dt)
+    stated = _words(due, end, most, dt, step)
+    if first is None or rest is None:
+        what = "it does not brake" if first is None else "it does not come to rest"
+        return stated, f"{what}, after {way * 1e3:.3g} mm", False
+    took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
+    wrong = first > due + unseen + SPARE or rest > end + SPARE
+    wrong |= way > most + (v * dt + step) * (1 + SPARE) or took < harder
+    measured = _words(first, rest, way, dt, step)
+    if took < harder:
+        measured += f"; brakes within {took} samples, harder than stated ({n})"
+    return stated, measured, not wrong
+
+
+def _stop(
+    since: int,
+    place: float,
+    velocity: float,
+    samples: Sequence[int],
+    active: Array,
+    deceleration: float,
+    dt: float,
+    step: float,
+) -> tuple[int | None, int | None, float]:
+    """Return the number of samples until the axis brakes and until it rests, or None, and its distance (m)."""
     seen = ROUNDED * deceleration * dt**2 + step
-    numbers = np.asarray(samples) - line.since
-    behind = numbers > 0
-    numbers, places = numbers[behind], np.asarray(active)[behind]
+    numbers = np.asarray(samples) - since
+    later = numbers > 0
+    numbers, places = numbers[later], np.asarray(active)[later]
     if not len(numbers):
-        return Stop(None, None, 0.0)
-    sign = math.copysign(1.0, line.velocity)
-    short = sign * (line.place + line.velocity * numbers * dt - places)
+        return None, None, 0.0
+    sign = math.copysign(1.0, velocity)
+    short = sign * (place + velocity * numbers * dt - places)
     braking = np.flatnonzero(short > seen)
     first = int(numbers[braking[0]]) if len(braking) else None
     moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
@@ -96,33 +116,7 @@ def stop_of(
     slowest = deceleration * dt**2 + step  # the last sample of a receiver may be the first at rest
     rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
     rest = last + 1 if first is not None and rested else None
-    return Stop(first, rest, float(sign * (places[-1] - line.place)))
-
-
-def judge_stop(
-    v: float, stop: Stop, bridged: int, deceleration: float, dt: float, step: float
-) -> tuple[str, str, bool]:
-    """Return the stated stop and the measured ``stop`` from ``v`` m/s as texts, and whether they agree.
-
-    The far end states that it brakes after ``bridged`` samples; ``step`` is the resolution of its commands, m.
-    """
-    v, n = abs(v), rest_samples(v, deceleration, dt)
-    unseen = 0
-    while 0.5 * (unseen + 1) * (unseen + 2) * deceleration * dt**2 <= ROUNDED * deceleration * dt**2 + step:
-        unseen += 1
-    first, rest = bridged + 1, bridged + n
-    way = way_of(v, bridged, deceleration, dt)
-    stated = _words(first, rest, way, dt, step)
-    if stop.first is None or stop.rest is None:
-        what = "it does not brake" if stop.first is None else "it does not come to rest"
-        return stated, f"{what}, after {stop.way * 1e3:.3g} mm", False
-    took, harder = stop.rest - stop.first + 1 + unseen, n - 1 - max(1, n // 5)
-    wrong = stop.first > first + unseen + SPARE or stop.rest > rest + SPARE
-    wrong |= stop.way > way + (v * dt + step) * (1 + SPARE) or took < harder
-    measured = _words(stop.first, stop.rest, stop.way, dt, step)
-    if took < harder:
-        measured += f"; brakes within {took} samples, harder than stated ({n})"
-    return stated, measured, not wrong
+    return first, rest, float(sign * (places[-1] - place))
 
 
 def _words(first: int, rest: int, way: float, dt: float, step: float) -> str:

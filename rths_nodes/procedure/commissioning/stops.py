@@ -31,13 +31,11 @@ from rths_nodes.loop.commissioning import (
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.commissioning.judging import (
-    Line,
     judge_stop,
     judged,
     resolution_of,
     resolved,
     rest_samples,
-    stop_of,
     way_of,
 )
 from rths_nodes.procedure.commissioning.rig import (
@@ -299,14 +297,13 @@ def _stop_rows(
     pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
     rows = []
     for i, name in enumerate(bench.names):
-        line = Line(since, float(place[i]), float(dash.velocity[i]))
-        a, step = float(stated.deceleration[i]), float(bench.resolution[i])
-        stop = stop_of(line, samples, active[:, i], a, bench.dt, step)
-        expected, measured, good = judge_stop(line.velocity, stop, bridged, a, bench.dt, step)
+        v, a, step = float(dash.velocity[i]), float(stated.deceleration[i]), float(bench.resolution[i])
+        line = since, float(place[i]), v
+        expected, measured, good = judge_stop(*line, samples, active[:, i], bridged, a, bench.dt, step)
         if good:
             first = max(0, sum(sample <= since for sample in samples) - 1)
             measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
-        speed, finest = bench.speed(i, line.velocity), resolution_of(bench.dt, bench.finest(i))
+        speed, finest = bench.speed(i, v), resolution_of(bench.dt, bench.finest(i))
         rows.append(judged(cause, name + _suffix(dash), expected, measured, good, speed, finest))
     return rows
 
