@@ -48,7 +48,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import small_move, unloading
 from rths_nodes.procedure.clearance import Clearance, Offsets
-from rths_nodes.procedure.drive import RigDrive
+from rths_nodes.procedure.drive import MotionWarning, RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import (
     UNCONDITIONAL,
@@ -60,7 +60,6 @@ from rths_nodes.procedure.machine import (
 )
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
 from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome, arm, check_second, start_of, two_persons
-from rths_nodes.procedure.warning import MotionWarning
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 """Bounds of the measuring time of offsets, s."""

@@ -23,8 +23,8 @@ from rths_nodes.loop.pacing import Pacer, pacer_of
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.drive import warning_of
 from rths_nodes.procedure.motions import BoundedRamp, accelerations
-from rths_nodes.procedure.warning import warning_of
 
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""

@@ -54,13 +54,6 @@ from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.commissioning.judging import (
-    judged,
-    resolution_of,
-    resolved,
-    rest_samples,
-    rest_words,
-)
 from rths_nodes.procedure.commissioning.rig import (
     REST_S,
     Bench,
@@ -76,8 +69,13 @@ from rths_nodes.procedure.commissioning.stops import (
     Rows,
     cable,
     closed,
+    judged,
     killed,
     moves,
+    resolution_of,
+    resolved,
+    rest_samples,
+    rest_words,
     slowest,
     slowly,
     untried_fast,

@@ -19,8 +19,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 from page_of_test import asked_until, flood, get, page_and_terminal, post, standing_rig, test_beside, until
 
 from rths_nodes.app.page import connections as module
-from rths_nodes.app.page.connections import Front
-from rths_nodes.app.page.stops import Stop, StopServer
+from rths_nodes.app.page.connections import Front, Stop, StopServer
 from rths_nodes.core.errors import ConfigError
 
 STOP = json.dumps({"kind": "stop"}).encode()
