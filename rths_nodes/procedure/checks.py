@@ -177,7 +177,6 @@ def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[
 
 
 def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
-    """Return the relative uncertainty of a stiffness due to noise and resolution."""
     i, stand = move.index, move.stands[-1]
     share = 0.0
     for quantity, step in zip(("displacement", "force"), rig.steps, strict=True):

@@ -75,7 +75,6 @@ class Offsets:
 
     @property
     def hash(self) -> str:
-        """Hash by which an operator refers to these offsets."""
         numbers = (self.displacement, self.force, self.active, self.held)
         everything = [self.names, self.time, *(array.tolist() for array in numbers)]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
@@ -181,7 +180,6 @@ class Clearance:
         """Texts of the signed items."""
 
     def begin(self, offsets: Offsets) -> None:
-        """Discard checks and signatures, after new ``offsets`` or before a new check."""
         self._offsets = offsets
         self._record.checks = {}
         self._signed = self.signed_cautions

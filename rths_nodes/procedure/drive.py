@@ -39,7 +39,7 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command, unreadable_commands
 from rths_nodes.procedure.machine import ActRefused, stopped_by_operator
-from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing, hold
+from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, hold
 
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
@@ -155,7 +155,6 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: Iterable[object]) -> None:
-    """Call ``tick`` of a borrowed drive for each of ``items``; pass an error to ``fail``."""
     try:
         for _ in items:
             tick()
@@ -255,7 +254,6 @@ class RigDrive:
         self.refer(measured.displacement, self.command)
 
     def close(self) -> None:
-        """Close the port, leaving the rig to its own safe state. May be called again."""
         self.hold_loop.end()
         if self._open:
             self._open = False
@@ -289,7 +287,6 @@ class RigDrive:
         self.levels = LevelWatch.of(limits, self._dt, channels, tares, levels.expressions, levels.quantities)
 
     def unfit(self) -> str:
-        """Return why the rig must not move now, or an empty string."""
         port, axes = self.port, self._scenario.axes
         reason = (
             self.broken or port.interlock or why_failed(port, port.hydraulics) or self.loss.reason or self.alarm
@@ -401,9 +398,10 @@ class RigDrive:
         wanted, outcome = None, DriveOutcome(self._asked)
         if not self._asked:
             try:
-                wanted = motion.step(self.measured)
-            except NotFollowing as told:
-                outcome = DriveOutcome(str(told), True)
+                if reason := motion.watched(self.measured):
+                    outcome = DriveOutcome(reason, True)
+                else:
+                    wanted = motion.step(self.measured)
             except Exception as error:  # an unexpected error of a motion also stops the rig
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         if wanted is not None:
@@ -462,9 +460,6 @@ class RigDrive:
         self.alarm = beyond or (breach.reason if breach is not None else "")
         failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
         return failed or beyond, breach
-
-    def lend(self) -> None:
-        self.hold_loop.borrow()
 
     def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
         """Take the port back with the last two commands and the last Measurement of the run; brake, and hold the
@@ -541,7 +536,6 @@ class MotionWarning:
 
     @property
     def text(self) -> str:
-        """Name of the output and whole seconds left; an empty string without a warning."""
         if self._section is None or not self.left:
             return ""
         return f"{self._section.output} is on: motion in {math.ceil(self.left)} s"
@@ -570,7 +564,6 @@ class MotionWarning:
             self.left = 0.0
 
     def off(self) -> None:
-        """Switch the output off. May be called again."""
         if self._on:
             self._on = False
             self._drive.port.warn(False)

@@ -160,13 +160,11 @@ class LossWatch:
         self.reason = reason
         if reason or pressure == HYDRAULICS_LOW:
             return
-        if self._still >= self.taken_after and self._rested():
+        rests = self._still >= self.taken_after
+        if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN: in motion
             self._missed = measured.displacement - sent
         elif led_on:
             self._missed = None
-
-    def _rested(self) -> bool:
-        return bool((np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all())
 
     def _why(self, port: Port, measured: Measurement, sent: Array) -> str:
         if opened := why_opened(port, measured):
@@ -203,7 +201,6 @@ class LossWatch:
         return np.asarray(command + np.clip(way, -self._step, self._step))
 
     def _tried(self, way: Array, measured: Array, command: Array, shift: Array) -> Array:
-        """Return ``way`` ``(n_axes,)`` m, or zero while ``command`` waits before and after its trial."""
         self._ticks += 1
         waited = self._ticks / self.taken_after
         if waited <= 1 or waited > LAST_WAIT:
@@ -270,7 +267,6 @@ class _Axis:
         self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None
 
     def bound(self, force: float) -> float:
-        """Return ``slow_error`` (m) under a measured ``force`` (N)."""
         if self._given is not None:
             return self._given
         static, under = self._found.static_error or 0.0, self._found.static_error_force or 0.0

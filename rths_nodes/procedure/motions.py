@@ -65,10 +65,6 @@ class DriveOutcome:
     samples: int = 0
 
 
-class NotFollowing(Exception):
-    """The rig does not follow a guided motion, for the given reason; it stops and trips."""
-
-
 class GuidedMotion:
     """A motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps`` to their end and ``result``.
 
@@ -87,10 +83,12 @@ class GuidedMotion:
         self._begun = False
         self.result: Any = None
 
+    def watched(self, measured: Measurement) -> str:
+        """Return why the rig does not follow the last command, or an empty string."""
+        return self._watch(self._sent, measured)
+
     def step(self, measured: Measurement) -> Array | None:
-        """Return the next command ``(n_axes,)`` after ``measured``, or None at the end. Raises NotFollowing."""
-        if reason := self._watch(self._sent, measured):
-            raise NotFollowing(reason)
+        """Return the next command ``(n_axes,)`` after ``measured``, or None at the end."""
         try:
             self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # starts it
             self._begun = True

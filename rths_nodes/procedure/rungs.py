@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -140,7 +140,8 @@ def _name(name: str) -> str:
 
 def _differing(base: Scenario, scenario: Scenario) -> list[str]:
     first, second = _of_rig(base), _of_rig(scenario)
-    return [path for path in first | second if _hash(first.get(path)) != _hash(second.get(path))]
+    text = partial(json.dumps, sort_keys=True)
+    return [path for path in first | second if text(first.get(path)) != text(second.get(path))]
 
 
 def _of_rig(scenario: Scenario) -> Data:
@@ -149,10 +150,6 @@ def _of_rig(scenario: Scenario) -> Data:
     for name, axis in data["axes"].items():
         values |= {f"axes.{name}.{key}": axis[key] for key in ("limits", "rig_axis", "sensors", "output")}
     return values | {"axes": list(data["axes"])}
-
-
-def _hash(data: object) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def _reach(rung: str, scenario: Scenario) -> Array:
@@ -378,7 +375,7 @@ class RungPort(PortBefore):
         if self.given_back:
             raise PortError("the port of a rung serves one run, which has ended")
         drive = self._drive
-        drive.lend()
+        drive.hold_loop.borrow()  # the drive does not tick until ``take_back``
         self.begins()
         self._begun = True
         drive.pace = self._pacer
@@ -496,7 +493,6 @@ class UnsentPort(RungPort):
         self._answers.begin()
 
     def write(self, command: Command) -> None:
-        """Send the Command to the simulator, and the held command to the rig."""
         self._mine()
         waiting = self._waiting()
         held = self._drive.command if waiting is None else waiting
@@ -528,7 +524,6 @@ class UnsentPort(RungPort):
 
     @property
     def interlock(self) -> str:
-        """Reason why the held rig does not follow or has a fault, or an empty string."""
         return super().interlock or self._found
 
     def truth(self) -> Measurement | None:

@@ -216,7 +216,6 @@ class RigSession(SessionMachine):
         self.leave(self._displaced, wait=bool(self.drive.broken))
 
     def _displaced(self) -> tuple[State, str] | None:
-        """Return the next state and the reason if the rig or the clock contradicts the state."""
         if self.state is State.HELD and self.rung is not None:
             return None  # the port of the held rung ends the rung
         if reason := lost(self.drive):
@@ -246,7 +245,6 @@ class RigSession(SessionMachine):
         self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
 
     def _ready(self) -> None:
-        """Permit motions of the drive in this act. Raises ActRefused if the act was stopped."""
         with self.lock, self.act() as act:
             act.go_on()
             self.drive.ready()
@@ -491,10 +489,11 @@ class RigSession(SessionMachine):
         """
         assert self.offsets is not None
         build = self.drive.port.build
-        persons: tuple[str, ...] = (by or self.record.operator,)
+        operator = by or self.record.operator
+        persons: tuple[str, ...] = (operator,)
         if two_persons(rung, self.scenario):
-            check_second(*persons, second)
-            persons = *persons, second.strip()
+            check_second(operator, second)
+            persons = operator, second.strip()
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
         now, port = _time(self._clock), self.drive.port
         if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
@@ -650,7 +649,6 @@ def _now(clock: Clock) -> str:
 
 
 def told_of(drive: RigDrive) -> dict[str, str]:
-    """Return hydraulics, interlock, control mode and active command, as last read by the port."""
     measured, active = drive.measured, drive.port.active_command
     modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
     commands = "cannot be read"
@@ -693,7 +691,6 @@ class Act:
 
     @property
     def moves(self) -> bool:
-        """True if the act moves the rig, or lets it move."""
         return fit in self.guards
 
 

@@ -154,7 +154,6 @@ class Controllers:
         return bool(self._valves)
 
     def start(self, places: Array) -> None:
-        """Hold all axes at ``places`` ``(n_axes,)`` m."""
         self.modes = bytearray([MODE_DISPLACEMENT] * self._n)
         self._led = places.copy()
         for index, valve in self._valves:

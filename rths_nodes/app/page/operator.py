@@ -39,6 +39,11 @@ LONGEST = 2000
 """Maximum length of an argument, characters."""
 ARM = ("arm",)
 """Acts after which the rig can move."""
+FIELDS = (
+    *("next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign", "checklist", "warning"),
+    "test_id",
+)
+"""Fields of an Answer that the page shows unchanged."""
 
 WORDS = {name: act.words for name, act in ACTS.items()}
 
@@ -115,7 +120,6 @@ class Operating:
         )
 
     def alive(self, token: str) -> bool:
-        """Return whether ``token`` belongs to the operator; if so, record a sign of life."""
         with self._lock:
             if not self._token or not _same(token, self._token):
                 return False
@@ -160,27 +164,18 @@ class Operating:
         return {
             "possible": possible,
             "words": WORDS,
-            "next_act": answer.next_act,
             "because": situation(State(answer.state)),
             "ladder": [
                 {"name": name, "title": RUNGS[name].title, "words": RUNGS[name].words, "verdict": verdict}
                 for name, verdict in zip(answer.planned, answer.verdicts, strict=True)
             ],
             "at_once": MEANWHILE,
-            "next_rung": answer.next_rung,
-            "scenario_hash": answer.scenario_hash,
-            "engine": answer.engine,
-            "offsets_hash": answer.offsets_hash,
-            "to_sign": list(answer.to_sign),
-            "checklist": list(answer.checklist),
-            "warning": answer.warning,
             "motions": dict(zip(answer.acts, answer.motions, strict=True)),
-            "test_id": answer.test_id,
             "state": state,
             "seen": {"stops": answer.stops, "state": answer.state, "test_id": answer.test_id},
             "operator": self.name,
             "arms": self.arms,
-        }
+        } | {name: getattr(answer, name) for name in FIELDS}
 
     def disarm(self, reason: str) -> None:
         """Disarm the rig if it is armed. A motion under way continues."""

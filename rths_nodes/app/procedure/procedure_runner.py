@@ -73,7 +73,6 @@ class Clearing:
         self._peaks: dict[str, dict[str, float]] = {}
 
     def arm(self, step: Step) -> None:
-        """Predict the motion of the rung to be armed."""
         self._armed, self._peaks = step, {}
         if step.rung.moves:
             with suppress(ConfigError):  # without models there is no prediction
@@ -105,7 +104,6 @@ class Clearing:
 
     @property
     def unconfirmed(self) -> list[str]:
-        """Items of the checklist whose last answer is not y."""
         answers = {row.item: row.answer for row in self._record.checklist}
         return [item for item in self._items if answers.get(item) != YES]
 

@@ -267,7 +267,6 @@ class CommandBridge:
             self._before, self._newest = self._newest, command
 
     def command(self, sample: int) -> Command:
-        """Return the value of the straight line at ``sample``. Auxiliary inputs are held."""
         commands = self._newest, self._before
         target, wanted = _straight(commands, sample)
         if self._driving is not None and self._driving[0] is not commands[0]:
@@ -335,7 +334,6 @@ class BridgeCount:
         return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
 
     def sampled(self, sample: int, bridged: bool) -> None:
-        """Count the late periods of a completed ``sample``, which may have been ``bridged``."""
         late = self._new + bridged
         self._missed += self._new
         self._new, self._gap = 0, self._gap + late if late else 0

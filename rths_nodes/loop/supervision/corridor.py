@@ -61,7 +61,6 @@ class Corridor:
 
 
 def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> Corridor:
-    """Load a corridor for a test of ``samples``. Raises ConfigError."""
     try:
         data = read_arrays(read_bytes(path, LARGEST), LARGEST)
         header = json.loads(str(data["told"]))

@@ -105,7 +105,6 @@ class TakenAtOnce:
         self._made.append((command.sample, command.command.tolist()))
 
     def reason(self, measured: Measurement) -> str:
-        """Return the reason why the driver must not continue, or an empty string."""
         made, number = self._made, measured.sample
         if not made or made[-1][0] != number or measured.flags & (FLAG_BRIDGED | FLAG_SLOWED):
             return ""
@@ -122,7 +121,6 @@ class TakenAtOnce:
         )
 
     def _changes(self) -> bool:
-        """Return whether changes of the applied command follow the newest Command rather than the due Command."""
         newest, due = (np.var([row[column] for row in self._off], axis=0) for column in (0, 1))
         explained = (newest <= NEARER**2 * due) & (due > LEAST_CHANGE**2)
         return bool((explained & (self._in_a_row >= IN_A_ROW)).any())

@@ -44,26 +44,26 @@ WHOLE_RIG = "whole rig"
 """Name used instead of an axis for levels of all axes."""
 
 
-class Count:
-    """Value of a quantity of the rig with all its axes: consecutive samples, or fraction of the last second;
-    ``dt`` s.
+def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
+    """Return the function of a quantity of the rig with all its axes after a sample with the given flags.
+
+    Its value is a number of consecutive samples, or a fraction of the last second; ``dt`` in s.
     """
+    count, length = 0, max(1, round(SHARE_S / dt))
+    last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
 
-    def __init__(self, row: RigQuantity, dt: float) -> None:
-        self._counted, self._count = row.counted, 0
-        length = max(1, round(SHARE_S / dt))
-        self._last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
-
-    def value(self, command: int, measured: int) -> float:
-        """Return the value after a sample with these flags."""
-        counted, last = self._counted(command, measured), self._last
+    def value(command: int, measured: int) -> float:
+        nonlocal count
+        counted = row.counted(command, measured)
         if last is not None:
-            self._count += bool(counted) - last[0]
+            count += bool(counted) - last[0]
             last.append(bool(counted))
-            return self._count / len(last)
+            return count / len(last)
         if counted is not None:
-            self._count = self._count + 1 if counted else 0
-        return float(self._count)
+            count = count + 1 if counted else 0
+        return float(count)
+
+    return value
 
 
 class Values:
@@ -92,7 +92,7 @@ class Values:
         self._used: dict[int, tuple[int, Callable[[Reading, Reading, float], float]]] = {}
         self._second_sensors: dict[int, int] = {}
         """Index of the channel of the second sensor, by index of the disagreement."""
-        self._counts: dict[int, Count] = {}
+        self._counts: dict[int, Callable[[int, int], float]] = {}
         self._made: list[Callable[[list[float]], float]] = []
         """Functions for further values after the channels; each function uses all earlier values."""
         self._before: list[Reading] = []
@@ -120,7 +120,6 @@ class Values:
         return self._count + len(self._made) - 1
 
     def remember(self, quantities: Mapping[str, Any]) -> None:
-        """Build ``quantities`` (parameters by name), each from earlier quantities. Raises ConfigError."""
         for name, params in quantities.items():
             made: Quantity = registry.build("quantity", params, self._dt)
             try:
@@ -151,7 +150,7 @@ class Values:
             return self._of_expression(path, level)
         if axis == WHOLE_RIG:
             position = self._of_rig + list(WHOLE).index(quantity)
-            self._counts[position] = Count(WHOLE[quantity], self._dt)
+            self._counts[position] = _counter(WHOLE[quantity], self._dt)
             return position
         position = self.use(self.index(quantity, index))
         if isinstance(level, Disagreement):
@@ -161,7 +160,6 @@ class Values:
         return position
 
     def _of_expression(self, path: str, level: OfExpression) -> int:
-        """Add an expression. Refuse an expression that is invalid, has another unit, or acts on a rig at rest."""
         try:
             made, unit = self.expression(level.of), unit_of(level.unit)
         except ValueError as error:
@@ -199,7 +197,7 @@ class Values:
             values[position] -= channels[channel]
         flags = 0 if command is None else command.flags
         for position, count in self._counts.items():
-            values[position] = count.value(flags, measured.flags)
+            values[position] = count(flags, measured.flags)
         for made in self._made:
             values.append(made(values))
         return values
@@ -307,7 +305,6 @@ class LevelWatch:
         return reports
 
     def numbers(self) -> Data:
-        """Return extremes, number of samples and first sample outside the reported level, by axis and quantity."""
         numbers: Data = {}
         for position, (_, axis, quantity, _) in self._levels.items():
             (low, high), (samples, first) = self._ends[position], self._beyond.get(position, (0, 0))

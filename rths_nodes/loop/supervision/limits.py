@@ -44,7 +44,6 @@ class Row(NamedTuple):
     text: str = ""
 
     def words(self, value: float) -> str:
-        """Return the reason for a stop by ``value``."""
         return self.path + self.text.format(value, self.high, self.low)
 
 
@@ -241,7 +240,6 @@ class LimitCheck:
     def commanded(
         self, targets: Floats, commands: Floats, auxiliary: Floats, previous: Floats, modes: bytes, before: bytes
     ) -> str:
-        """Judge values by axis like :meth:`command`. The previous commands were in modes ``before``."""
         if self.loads:
             all_modes = modes, before, self._told
             values = of_load_commands(self.loads, targets, commands, previous, all_modes)
@@ -302,7 +300,6 @@ class OutgoingCommands(LimitCheck):
     _modes = b""
 
     def start(self, measured: Measurement) -> None:
-        """Store Measurement 0, the predecessor of the first Command."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
@@ -326,9 +323,6 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
-    """Yield rows of displacement, force and :func:`of_errors`, force axes first; ``zeros`` are the rows of
-    ``Tares``.
-    """
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda pair: not pair[1][1].of_force):
         error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)

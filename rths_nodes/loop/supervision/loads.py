@@ -53,7 +53,6 @@ class LoadBridge:
         self._inner.heard(_first(command, self._n))
 
     def command(self, sample: int) -> Command:
-        """Return the straight line of the other axes at ``sample``, with the loads last sent."""
         self._catching_up = True
         return _whole(self._inner.command(sample), self._target, self._sent, self._modes)
 
@@ -165,7 +164,6 @@ def _whole(moved: Command, targets: Array, commands: Array, modes: bytes) -> Com
 
 
 def _own(reason: str, axis: str) -> bool:
-    """Return whether ``axis`` caused the trip: the ``reason`` begins with its path."""
     return reason.startswith((f"axes.{axis}.", f"axes.{axis}:"))
 
 

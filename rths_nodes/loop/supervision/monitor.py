@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,34 +100,34 @@ class MonitorParams:
             raise ConfigError(f"{path}.corridor_action = '{TRIP}': needs {path}.corridor")
 
 
-class Steepest:
-    """Largest slope of a tracking indicator over the last ``SPAN`` samples of ``dt`` s; 0 during the first
-    samples.
+Slopes = Callable[[list[float], list[float]], tuple[float, float]]
 
-    The slope is pi f X^2 sin(phi) for a sine of frequency f and amplitude X with the lag phi. The relative slope
-    is divided by the square of the largest target so far, at least ``smallest`` m; it is 0 if ``smallest`` is
-    None.
+
+def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
+    """Return the function of the largest slope of tracking indicators over the last ``SPAN`` samples of ``dt`` s.
+
+    Call it with tracking indicators (m^2) and largest targets (m) of each sample. It returns two slopes (m^2/s,
+    1/s), which are 0 during the first samples. The first slope is pi f X^2 sin(phi) for a sine of frequency f and
+    amplitude X with the lag phi. The second slope is divided by the square of the largest target so far, at least
+    ``smallest`` m; it is 0 if ``smallest`` is None.
     """
+    span, missing = SPAN * dt, SPAN
+    last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
 
-    def __init__(self, n_axes: int, dt: float, smallest: float | None) -> None:
-        self._span, self._smallest, self._missing = SPAN * dt, smallest, SPAN
-        self._last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
-
-    def step(self, indicators: list[float], reach: list[float]) -> tuple[float, float]:
-        """Add a sample of all axes: tracking indicators (m^2), largest targets (m). Return both slopes, in m^2/s
-        and 1/s.
-        """
-        before, self._missing = self._last[0], self._missing - 1
-        self._last.append(indicators)
-        if self._missing > 0:
+    def slopes(indicators: list[float], reach: list[float]) -> tuple[float, float]:
+        nonlocal missing
+        before, missing = last[0], missing - 1
+        last.append(indicators)
+        if missing > 0:
             return 0.0, 0.0
-        slopes = [(now - then) / self._span for now, then in zip(indicators, before, strict=True)]
-        least = self._smallest
-        if least is None:
-            return max(slopes, key=_size), 0.0
-        amplitudes = [largest if largest > least else least for largest in reach]
-        relative = [x / (size * size) if size else 0.0 for x, size in zip(slopes, amplitudes, strict=True)]
-        return max(slopes, key=_size), max(relative, key=_size)
+        steep = [(now - then) / span for now, then in zip(indicators, before, strict=True)]
+        if smallest is None:
+            return max(steep, key=_size), 0.0
+        amplitudes = [largest if largest > smallest else smallest for largest in reach]
+        relative = [x / (size * size) if size else 0.0 for x, size in zip(steep, amplitudes, strict=True)]
+        return max(steep, key=_size), max(relative, key=_size)
+
+    return slopes
 
 
 class Monitor:
@@ -174,9 +174,9 @@ class Monitor:
         }
         self._limits, self._percent = table(self._rows.values()), params.energy_error_percent
         steep = params.tracking_indicator_rate, params.tracking_indicator_rate_over_amplitude
-        self._steepest: Steepest | None = None
+        self._steepest: Slopes | None = None
         if any(bound is not None for bound in steep):
-            self._steepest = Steepest(n_axes, dt, params.smallest_amplitude)
+            self._steepest = steepest(n_axes, dt, params.smallest_amplitude)
         self.in_order = corridor is not None or self._steepest is not None
         """True if earlier samples are needed to judge a sample."""
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
@@ -218,7 +218,7 @@ class Monitor:
             percent = self.energy.running_percent(tracking.energy_error)
             values[0] = percent if percent == percent else 0.0  # NaN: undefined without energy
         if self._steepest is not None:
-            values[1:3] = self._steepest.step(tracking.indicator, tracking.reach)
+            values[1:3] = self._steepest(tracking.indicator, tracking.reach)
         if (index := acting(self._limits, values, 0)) >= 0:
             self.breach = self.sample, self._rows[index].words(values[index])
         elif corridor is not None and corridor.left and self._corridor_trips:

@@ -111,7 +111,6 @@ class Pause:
         return f"bridge.max_pause: nothing to follow for {waited:.3g} s: must be <= {self._longest:g} s"
 
     def command(self, sample: int) -> Command:
-        """Return the Command of the next tick; ``sample`` is the number of the next sample."""
         self.sampled = False
         if self.coming is None and not self.held:
             self._waited += 1

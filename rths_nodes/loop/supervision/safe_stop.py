@@ -80,7 +80,6 @@ class SafeStop:
         return self._done >= self.samples
 
     def step(self) -> Array:
-        """Return the command of the next sample ``(n_axes,)`` m, as a new array."""
         self._done += 1
         return self._after(self._done)
 

@@ -192,13 +192,15 @@ class FreeRig:
             "the way"
         )
 
-    def ramp(self, goal: Array, velocity: Array, ended: Callable[[Row], bool] = lambda row: False) -> bool:
-        gentle = accelerations(self.scenario.limits)
-        ramp = BoundedRamp(self.command, goal, velocity, gentle, self.scenario.dt)
+    def ramp(self, goal: Array, velocity: Array) -> None:
+        for _ in self.ramped(goal, velocity):
+            pass
+
+    def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
+        """Move to ``goal`` ``(n_axes,)`` m by a bounded ramp; yield every sample."""
+        ramp = BoundedRamp(self.command, goal, velocity, accelerations(self.scenario.limits), self.scenario.dt)
         while (wanted := ramp.step()) is not None:
-            if ended(self.tick(wanted)):
-                return True
-        return False
+            yield self.tick(wanted)
 
     def hold(self, seconds: float) -> list[Row]:
         return [self.tick() for _ in range(self.samples(seconds))]
@@ -219,14 +221,11 @@ class FreeRig:
 
 def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
     """Move all axes slowly by their small moves, for ``seconds`` of the rig's clock; yield every sample."""
-    start, gentle = rig.command, accelerations(rig.scenario.limits)
+    start = rig.command
     rig.awaits_stop = True
     end, out = len(rig.rows) + rig.samples(seconds), True
     while len(rig.rows) < end:
-        goal = start + rig.way if out else start
-        ramp = BoundedRamp(rig.command, goal, rig.velocity, gentle, rig.scenario.dt)
-        while (wanted := ramp.step()) is not None:
-            yield rig.tick(wanted)
+        yield from rig.ramped(start + rig.way if out else start, rig.velocity)
         out = not out
 
 
@@ -305,12 +304,10 @@ class Bench:
                 rig.close()
 
     def clear(self, rig: FreeRig, motion: str) -> None:
-        """Announce a motion, wait until the operator clears it, and switch the warning on."""
         self.operator.meanwhile(motion, rig.tick, moves=True)
         rig.warn()
 
     def go_home(self, rig: FreeRig) -> None:
-        """Move slowly to the position of the first session, once the operator has cleared this motion."""
         if self.home is None:
             _check_middle(rig)
             self.home = rig.command

@@ -83,7 +83,6 @@ def resolved(value: float, step: float, unit: str) -> str:
 
 
 def rest_words(samples: int, way: float, dt: float, step: float) -> str:
-    """Return the statement that an axis rests after ``samples`` and ``way`` m; ``step`` is the resolution, m."""
     return (
         f"rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
     )
@@ -173,12 +172,10 @@ def _words(first: int, rest: int, way: float, dt: float, step: float) -> str:
 
 
 def closed(bench: Bench) -> Rows:
-    """Close the session while all axes move, slowly and then fast. The far end must brake at once."""
     return _at_both_speeds(bench, CLOSED, _closed)
 
 
 def killed(bench: Bench) -> Rows:
-    """Kill the driving process while all axes move, slowly and then fast. The far end must brake by itself."""
     return _at_both_speeds(bench, KILLED, _killed)
 
 
@@ -439,7 +436,6 @@ def by_place(
 
 
 def cable(bench: Bench) -> Rows:
-    """Let the operator pull and reconnect the cable while all axes move slowly. Both ends must stop."""
     with bench.opened() as rig:
         stated, ear, slow, velocity = rig.stated(), rig.port.ear, slowest(bench, rig), rig.velocity
         words = "pull the network cable of the rig while they move, for three seconds or more"

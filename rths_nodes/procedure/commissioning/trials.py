@@ -119,7 +119,6 @@ HERTZ = 0.1
 
 
 def signs(bench: Bench) -> Rows:
-    """Move each axis out and back by its small move. Only this axis may move, in the right direction."""
     with bench.opened() as rig:
         bench.clear(rig, f"one axis after the other moves out and back: {bench.ways(rig.way, rig.velocity)}")
         return [_moved(bench, rig, index) for index in range(len(bench.names))]
@@ -166,7 +165,6 @@ def _mean(rows: Sequence[Row]) -> Array:
 
 
 def limits(bench: Bench) -> Rows:
-    """Send commands slightly beyond the stated limits, which the far end must enforce."""
     with bench.opened() as rig:
         stated = rig.stated()
         rows = []
@@ -243,18 +241,20 @@ def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) ->
 
 
 def stops(bench: Bench) -> Rows:
-    """Stop motions with the operator's stop command of a test, and disarm a rung."""
     rig = bench.rig()
     words = f"every axis moves out and back until the operator's stop command: {bench.ways(rig.way, rig.velocity)}"
     bench.operator.ready(words, moves=True)
     rows = []
-    far = MOVED * rig.way
+
+    def beyond(way: Array) -> bool:
+        return bool((np.abs(way) >= MOVED * rig.way).any())
+
     with _session(bench) as session:
-        rows.append(_stopped(bench, session, State.CHECKING, session.check, lambda way: _beyond(way, far)))
+        rows.append(_stopped(bench, session, State.CHECKING, session.check, beyond))
     bench.operator.ready(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
     with _session(bench) as session:
         _clear_to_move(session)
-        rows.append(_stopped(bench, session, State.POSITIONING, session.position, lambda way: _beyond(way, far)))
+        rows.append(_stopped(bench, session, State.POSITIONING, session.position, beyond))
         _settle(bench, session)
         session.position()
         rows.append(_disarmed(bench, session))
@@ -262,7 +262,6 @@ def stops(bench: Bench) -> Rows:
 
 
 def fast_stop(bench: Bench) -> Rows:
-    """Stop the fastest motion with the operator's stop command of a test."""
     if (dash := bench.fast) is None:
         return [untried_fast(STOPPED)]
     with bench.opened() as rig:
@@ -293,10 +292,6 @@ def fast_stop(bench: Bench) -> Rows:
     with _session(bench) as session:
         _clear_to_move(session)
         return [_stopped(bench, session, State.POSITIONING, move, lambda way: bool(steady), HIGHEST)]
-
-
-def _beyond(way: Array, far: Array) -> bool:
-    return bool((np.abs(way) >= far).any())
 
 
 def _clear_to_move(session: RigSession) -> None:
@@ -422,7 +417,7 @@ def interlock(bench: Bench) -> Rows:
     with bench.opened() as rig:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "open the interlock while they move"))
-        if not _until(bench, rig, lambda row: bool(row.stopped)):
+        if not any(row.stopped for row in to_and_fro(rig, bench.patience)):
             return [_unseen(bench, INTERLOCK, "opened", "the rig reports that it is open", slow)]
         since, reason = len(rig.rows) - 1, rig.rows[-1].stopped
         for _ in range(rig.samples(REST_S)):
@@ -437,12 +432,13 @@ def pressure(bench: Bench) -> Rows:
     with bench.opened() as rig:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
-        if not _until(bench, rig, lambda row: _without_pressure(rig, row)):
+        if not any(_without_pressure(rig, row) for row in to_and_fro(rig, bench.patience)):
             return [_unseen(bench, PRESSURE, "off", "the rig reports it, or does not follow its command", slow)]
         reported = rig.rows[-1].hydraulics == HYDRAULICS_OFF
         measured = "reported" if reported else "not reported: the axes do not follow their commands"
         rig.hold(REST_S)
-        rig.ramp(_measured_command(rig), rig.velocity)
+        first = rig.rows[0]  # the measured position as a command, from the travel since the session began
+        rig.ramp(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement, rig.velocity)
         rows = [judged(PRESSURE, "off", "reported, or seen", measured, True, slow)]
         since = len(rig.rows) + rig.samples(REST_S)
         rig.hold(2.0 * REST_S)
@@ -453,21 +449,12 @@ def pressure(bench: Bench) -> Rows:
         return [*rows, _returned(bench, rig, PRESSURE, "back", since, led=False)]
 
 
-def _until(bench: Bench, rig: FreeRig, seen: Callable[[Row], bool]) -> bool:
-    return any(seen(row) for row in to_and_fro(rig, bench.patience))
-
-
 def _without_pressure(rig: FreeRig, row: Row) -> bool:
     if row.hydraulics != HYDRAULICS_NOT_TOLD:
         return row.hydraulics == HYDRAULICS_OFF
     first = rig.rows[0]
     off = (row.active - first.active) - (row.displacement - first.displacement)
     return bool((np.abs(off) > OFF * rig.way).any())
-
-
-def _measured_command(rig: FreeRig) -> Array:
-    first = rig.rows[0]
-    return np.asarray(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement)
 
 
 def _held(bench: Bench, rig: FreeRig, since: int, reason: str, slow: str) -> CommissioningRow:
@@ -521,9 +508,6 @@ def witnessed(bench: Bench) -> Rows:
 
 
 def calibrations(bench: Bench) -> Rows:
-    """List the calibration certificates of all sensors. An expired certificate fails unless both persons sign for
-    it.
-    """
     today = date.today()
     rows = []
     for name, axis in bench.scenario.axes.items():

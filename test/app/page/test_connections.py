@@ -197,7 +197,7 @@ def test_a_stop_waits_for_no_other_one() -> None:
         (b"GET /stop HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"another host"),
         (REQUEST.replace(b"16", b"5000"), b"larger than 4096 bytes"),
         (b"POST /stop HTTP/1.1\r\nX: " + b"y" * 9000, b"header X-Rths-Page is missing"),
-        (REQUEST.replace(b'stop"}', b'fly!"}'), b"kind: one of stop"),
+        (REQUEST.replace(b'stop"}', b'fly!"}'), b"kind: must be stop"),
     ],
     ids=["heartbeat", "other name", "large", "long head", "unknown"],
 )
