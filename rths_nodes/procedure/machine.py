@@ -162,7 +162,9 @@ class SessionMachine:
             return
         with self.lock:
             if seen is not None and name not in UNCONDITIONAL and seen != (now := self.seen):
-                raise ActRefused(f"{name}: refused: its sender saw {seen}; now: {now}: look again")
+                raise ActRefused(
+                    f"{name}: refused, because its sender saw {seen}, but now there is {now}: look again"
+                )
             act = ActUnderWay(self)
             self._acts.append(act)
         token = _UNDER_WAY.set(act)

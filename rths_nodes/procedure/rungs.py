@@ -433,28 +433,25 @@ class RungPort(PortBefore):
         return replace(self._measured, sample=self._measured.sample - self._zero)
 
     def _presented(self, shown: Measurement) -> Measurement:
+        presented = self._from_zero(shown)
+        if self._ticked and equal(shown.command, self._last):
+            presented.command = self._tared.copy()
+        return presented
+
+    def _from_zero(self, measured: Measurement) -> Measurement:
         tares = self.handover.tares
-        exact = self._ticked and equal(shown.command, self._last)
         return replace(
-            shown,
-            displacement=shown.displacement - tares.displacement,
-            force=shown.force - tares.force,
-            command=self._tared.copy() if exact else shown.command - tares.command,
+            measured,
+            displacement=measured.displacement - tares.displacement,
+            force=measured.force - tares.force,
+            command=measured.command - tares.command,
         )
 
     def truth(self) -> Measurement | None:
         if self.given_back:
             return self._true
         true = self._port.truth()
-        if true is None:
-            return None
-        tares = self.handover.tares
-        return replace(
-            true,
-            displacement=true.displacement - tares.displacement,
-            force=true.force - tares.force,
-            command=true.command - tares.command,
-        )
+        return None if true is None else self._from_zero(true)
 
 
 class ComputedForcePort(RungPort):

@@ -752,13 +752,13 @@ ACTS = {
         "run a rung on the simulator", _ALL, _of_test("rehearse"), (allowed,), ("rung",), lasting=True, held=True
     ),
     "connect": Act(
-        "open the port; the controller's active command becomes ours",
+        "open the port; the controller's active command becomes the first command",
         (State.IDLE,),
         RigSession.connect,
         lasting=True,
     ),
     "take_offsets": Act(
-        "what the sensors show at rest, with its scatter",
+        "measure the sensors at rest, with their scatter",
         _BEFORE,
         _take_offsets,
         (),
@@ -767,7 +767,7 @@ ACTS = {
         lasting=True,
     ),
     "confirm_offsets": Act(
-        "the test counts from these offsets",
+        "use these offsets as the zero of the test",
         _BEFORE,
         RigSession.confirm_offsets,
         (taken,),
@@ -793,7 +793,7 @@ ACTS = {
         lasting=True,
     ),
     "sign_for": Act(
-        "answer for one thing that is not verified, by its whole name",
+        "sign for one unverified item, by its whole name",
         (State.REFERENCED,),
         RigSession.sign_for,
         (unsigned,),
@@ -855,7 +855,7 @@ ACTS = {
         lasting=True,
     ),
     "note": Act(
-        "words for the report",
+        "add a note to the report",
         _ALL,
         RigSession.note,
         (),

@@ -501,7 +501,7 @@ class Emulator:
             except OSError:
                 continue  # ICMP error in response to a sent datagram
             if not self.switches.out():
-                received.append(Came(data, _number_of(sender)))
+                received.append((data, _number_of(sender)))
 
     def _take(self, came: list[Came]) -> None:
         receiver = self._receiver

@@ -10,7 +10,6 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.laboratory.ports import datagrams
@@ -62,11 +61,8 @@ def parse(text: str) -> Misbehaviour:
     return Misbehaviour(kind, int(sample), number)
 
 
-class Came(NamedTuple):
-    """Datagram, and the number of its sender."""
-
-    data: bytes
-    sender: int
+Came = tuple[bytes, int]
+"""Datagram, and the number of its sender."""
 
 
 class Saboteur:
@@ -101,7 +97,7 @@ class Saboteur:
             head = datagrams.head_of(data)
             head.session ^= 1
             data = datagrams.packed(head, data[datagrams.HEAD.size : -datagrams.CHECKSUM.size])
-        return [datagram.data for datagram in self._way("out", sample, Came(data, 0), MUTE)]
+        return [sent for sent, _ in self._way("out", sample, (data, 0), MUTE)]
 
     def _way(self, way: str, sample: int, came: Came, loss: str) -> list[Came]:
         if self._happens(loss, sample, way):
@@ -114,7 +110,7 @@ class Saboteur:
             return []
         more = [came] if self._happens(DUPLICATE, sample, way) else []
         if self._happens(GARBAGE, sample, way):
-            more.append(Came(self._random.randbytes(self._random.randrange(2 * datagrams.LARGEST)), came.sender))
+            more.append((self._random.randbytes(self._random.randrange(2 * datagrams.LARGEST)), came[1]))
         return [came, *more]
 
     def frozen(self, sample: int) -> float:

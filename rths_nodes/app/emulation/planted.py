@@ -38,7 +38,7 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """The faults ``kinds``. Raises ConfigError for an unknown fault, and for swapped axes of a rig with one."""
+    """The faults ``kinds``. Raises ConfigError for an unknown fault, and for swapped axes of a one-axis rig."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:

@@ -125,8 +125,8 @@ class Ladder:
         native = scenario.engine == EXECUTIVE
         if native and rung.on_rig and name != UNSENT:
             raise ConfigError(
-                f"engine = {EXECUTIVE!r}: rung {name}: the procedure holds the session of the rig, which the "
-                f"executive would need: plan the rungs a, b and {UNSENT}, or use engine: auto"
+                f"engine = {EXECUTIVE!r}: rung {name} is not possible, because the procedure holds the session of "
+                f"the rig, which the executive needs. Plan the rungs a, b and {UNSENT}, or use engine: auto"
             )
         host = COMPOSED if name == "b" or (fast and not native) else EMBEDDED
         return Step(rung, scenario, level, scenario.time_ratio, host, REALTIME if fast else LOCKSTEP)

@@ -32,7 +32,7 @@ from rths_nodes.loop.indices.late_periods import LateData
 
 @params
 class OverrunParams:
-    """Allowed late periods. The rig trips at the first late period that exceeds them."""
+    """Limits on late periods. The rig trips at the first late period that exceeds a limit."""
 
     in_a_row: int = integer("allowed number of consecutive late periods", at_least=0, at_most=1_000_000)
     in_window: int = integer("allowed number of late periods within the window", at_least=0, at_most=1_000_000)

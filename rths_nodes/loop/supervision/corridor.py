@@ -125,7 +125,7 @@ class CorridorWatch:
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
         """Advance by a sample, each ``(n_axes,)`` m and N.
 
-        The energy increases by (f + f') / 2 (x - x'), with displacement x and force f; a dash denotes the previous
+        The energy increases by (f + f') / 2 (x - x'), with displacement x and force f; a prime marks the previous
         sample.
         """
         before = self._before or (displacement, force)
