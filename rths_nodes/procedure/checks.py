@@ -142,7 +142,7 @@ class RigKnowledge:
         )
 
     def least(self, stand: Stand) -> tuple[Array, Array]:
-        """Return the least detectable changes after ``stand``: displacement and force, ``(n_axes,)`` m and N."""
+        """Return the least detectable changes between rests: displacement and force, ``(n_axes,)`` m and N."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
         displacement_step, force_step = self.steps
         return (

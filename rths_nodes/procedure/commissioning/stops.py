@@ -72,9 +72,9 @@ Rows = list[CommissioningRow]
 
 
 def judged(
-    cause: str, what: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = ""
+    cause: str, subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = ""
 ) -> CommissioningRow:
-    return CommissioningRow(cause, what, stated, measured, PASSED if good else FAILED, speed, resolution)
+    return CommissioningRow(cause, subject, stated, measured, PASSED if good else FAILED, speed, resolution)
 
 
 def resolved(value: float, step: float, unit: str) -> str:
@@ -104,7 +104,7 @@ def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> flo
 
 def judge_stop(
     since: int,
-    place: float,
+    position: float,
     velocity: float,
     samples: Sequence[int],
     active: Array,
@@ -115,24 +115,24 @@ def judge_stop(
 ) -> tuple[str, str, bool]:
     """Return the stated and the measured stop as texts, and whether they agree.
 
-    The axis is at ``place`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
+    The axis is at ``position`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
     after ``bridged`` samples; ``step`` (m) is the resolution of its commands ``active`` ``(n,)`` m at ``samples``.
     """
-    first, rest, way = _stop(since, place, velocity, samples, active, deceleration, dt, step)
+    first, rest, way = _stop(since, position, velocity, samples, active, deceleration, dt, step)
     v = abs(velocity)
     n = rest_samples(v, deceleration, dt)
     unseen = 0
     while 0.5 * (unseen + 1) * (unseen + 2) * deceleration * dt**2 <= ROUNDED * deceleration * dt**2 + step:
         unseen += 1
     due, end, most = bridged + 1, bridged + n, way_of(v, bridged, deceleration, dt)
-    stated = _words(due, end, most, dt, step)
+    stated = _stop_text(due, end, most, dt, step)
     if first is None or rest is None:
-        what = "it does not brake" if first is None else "it does not come to rest"
-        return stated, f"{what}, after {way * 1e3:.3g} mm", False
+        failure = "it does not brake" if first is None else "it does not come to rest"
+        return stated, f"{failure}, after {way * 1e3:.3g} mm", False
     took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
     wrong = first > due + unseen + SPARE or rest > end + SPARE
     wrong |= way > most + (v * dt + step) * (1 + SPARE) or took < harder
-    measured = _words(first, rest, way, dt, step)
+    measured = _stop_text(first, rest, way, dt, step)
     if took < harder:
         measured += f"; brakes within {took} samples, harder than stated ({n})"
     return stated, measured, not wrong
@@ -140,7 +140,7 @@ def judge_stop(
 
 def _stop(
     since: int,
-    place: float,
+    position: float,
     velocity: float,
     samples: Sequence[int],
     active: Array,
@@ -156,7 +156,7 @@ def _stop(
     if not len(numbers):
         return None, None, 0.0
     sign = math.copysign(1.0, velocity)
-    short = sign * (place + velocity * numbers * dt - places)
+    short = sign * (position + velocity * numbers * dt - places)
     braking = np.flatnonzero(short > seen)
     first = int(numbers[braking[0]]) if len(braking) else None
     moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
@@ -164,10 +164,10 @@ def _stop(
     slowest = deceleration * dt**2 + step  # the last sample of a receiver may be the first at rest
     rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
     rest = last + 1 if first is not None and rested else None
-    return first, rest, float(sign * (places[-1] - place))
+    return first, rest, float(sign * (places[-1] - position))
 
 
-def _words(first: int, rest: int, way: float, dt: float, step: float) -> str:
+def _stop_text(first: int, rest: int, way: float, dt: float, step: float) -> str:
     return f"brakes after {first * dt * 1e3:.3g} ms, {rest_words(rest, way, dt, max(step, 1e-6))}"
 
 
