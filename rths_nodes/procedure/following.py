@@ -6,12 +6,11 @@ Afterwards they move to the external command at once. While the rig does not fol
 the position of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. If
 the pressure has only dropped to low, the command moves there once.
 
-An open interlock may be only a signal. The static error of its loop would then make a rig that still follows run
-ahead of its command until its force is zero. The command therefore waits, moves to the position of the rig, and
-waits again. An axis that has moved along follows, and its command does not move further.
+An open interlock may be only a signal. A rig that still follows would then run ahead of its command until its
+force is zero, because of the static error of its loop. The command therefore waits, moves to the position of the
+rig, and waits again. An axis that has moved along follows, and its command does not move further.
 
-``slow_error`` bounds the tracking error at every tick of a slow motion. A sensor that does not move with the rig
-is detected as in tests (``loop/stages/frozen.py``).
+``slow_error`` bounds the tracking error in slow motions. For sensors see ``loop/stages/frozen.py``.
 """
 
 from __future__ import annotations

@@ -98,7 +98,6 @@ class ActUnderWay:
         """Name of the act whose guards were evaluated last; an empty string once the act begins."""
 
     def go_on(self) -> None:
-        """Raise ActRefused if the operator has stopped the act."""
         if self.stopped:
             raise ActRefused(stopped_by_operator(self.stopped))
 

@@ -55,7 +55,6 @@ class Armed:
     persons: tuple[str, ...] = ()
 
     def changed(self, build: str) -> list[str]:
-        """Return one text per change since arming; ``build`` is the current build of the receiver."""
         changes = [f"what computes the test has changed: {change}" for change in self.code.changed(build)]
         if armed_hash(self.scenario) != self.scenario_hash:
             changes.append("a file that the scenario names, or the program of its engine, has changed")
@@ -310,8 +309,7 @@ class RungPort(PortBefore):
     """Armed port of ``drive`` for one run, with ``tares`` as its zero; ``given_back`` is true after the run.
 
     The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
-    nothing. Measurements are untared, because limits apply to untared values; the ``handover`` contains the zero
-    of the test.
+    nothing. Measurements are untared, because limits apply to them.
     """
 
     armed = True

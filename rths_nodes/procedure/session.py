@@ -127,8 +127,8 @@ class RigSession(SessionMachine):
 
     ``code`` is the code in use when the scenario was read, by default the current code. ``judged`` returns the
     cautions about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that
-    drives the rig. ``taken`` are unconfirmed offsets. ``rehearsing`` is true while a rung runs on the simulator.
-    Raises ConfigError without a rig file, and for an invalid port.
+    drives the rig. ``taken`` are unconfirmed offsets. Raises ConfigError without a rig file, and for an invalid
+    port.
     """
 
     def __init__(
@@ -577,9 +577,7 @@ class RigSession(SessionMachine):
             self.rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig; thread-safe. Acts under way end, and cannot move or arm the rig any
-        more.
-        """
+        """Brake, hold and disarm the rig; thread-safe. Acts under way end, and can no longer move or arm it."""
         reason = reason or "the operator has asked to stop"
         with self.lock:
             self.count_stop(reason)

@@ -2,8 +2,7 @@
 """Guarded small moves of the axes in turn, to check signs, scales, sensors and cables.
 
 An axis moves out in three stages, rests after each stage, and returns. The first stage shows whether the correct
-axis moves, and in which direction. The move ends early if the displacement opposes the command or runs away, if
-another axis moves, or if a force changes by more than the rig file allows. ``checks.py`` interprets the results.
+axis moves, and in which direction. ``checks.py`` interprets the results.
 
 The scenario's own specimens make the same moves and give the expected stiffness, because a rate-dependent specimen
 is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale. The

@@ -3,9 +3,7 @@
 
 The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches,
 because another user could otherwise fill the kernel's queue. A socket pair carries connections as open files, and
-reports on stops as JSON.
-
-The front handles these requests, after checking the right to stop; their number is not limited:
+reports on stops as JSON. The front handles any number of these requests:
 
     POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
     GET  /stop  ``reaches``: whether a stop reaches a rig

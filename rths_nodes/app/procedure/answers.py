@@ -89,7 +89,6 @@ class Answers:
     notes: tuple[str, ...] = texts("notes of the operator for the report")
 
     def moves(self, act: str) -> bool | None:
-        """Return whether ``act`` may move the rig, or None without an answer."""
         answer: Motion | None = {name: getattr(self, name) for name in MOVING}.get(act)
         return None if answer is None else answer.moves == YES
 
@@ -123,7 +122,6 @@ def _check_difference(rung: str, value: object) -> None:
 
 
 def check_id(name: str) -> None:
-    """Raise ConfigError for a test id that cannot name a folder."""
     if not _NAME.fullmatch(name) or len(name) > LONGEST_ID:
         raise ConfigError(
             f"test_id = {show(name)}: must be at most {LONGEST_ID} letters, digits and ' _ . -', to name a folder"

@@ -161,7 +161,6 @@ class Console:
         return bool(answer) if answer is not None else self.yes(question)
 
     def yes(self, question: str) -> bool:
-        """Ask for yes or no until answered; an empty line means no."""
         while True:
             line = self.line(f"{question} [y/N]: ").lower()
             if line in ("y", "yes", "n", "no", ""):
@@ -298,7 +297,6 @@ class Console:
         return self.meanwhile(shown or act, work) if ACTS[act].lasting else work()
 
     def ended(self) -> str:
-        """Return why the act under way has ended, or an empty string."""
         session = self.runner.session
         return session.stopped or (session.reason if session.state is State.TRIPPED else "")
 

@@ -82,10 +82,10 @@ class OperatorRequests:
 class Handover:
     """Data and callbacks that the rig stage takes from a lent port.
 
-    ``presented`` converts an untared Measurement, already judged, to the zero of the test. ``at_rest`` is called
-    when a held rig comes to rest, ``under_way`` when it follows the test again, ``stopping`` with the reason of a
-    stop. ``lost`` returns the reason why the rig no longer follows, or an empty string. ``following`` judges a
-    Command, relative to the zero of the test, and its untared Measurement; its flag is true during pauses.
+    ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
+    comes to rest, ``under_way`` when it follows the test again, ``stopping`` with the reason of a stop. ``lost``
+    returns the reason why the rig no longer follows, or an empty string. ``following`` judges a Command, relative
+    to the zero of the test, and its untared Measurement; its flag is true during pauses.
     """
 
     tares: Tares

@@ -5,8 +5,7 @@ In bridges and pauses, loads hold their last command. When Commands return, load
 force rate limit that does not trip.
 
 In a safe stop each load keeps its force until the other axes rest, and is then held. Holding its position earlier
-would unload a specimen whose head still drifts. A load that caused the trip is held at once (its limit, force
-error or force loop, or a rig that does not follow).
+would unload a specimen whose head still drifts. A load that caused the trip is held at once.
 
 A force loop uses the target of the neighbouring axis, which the actuator is about to reach. The command of that
 axis leads the target by the delay of the actuator, so the target does not stop with the command. The target

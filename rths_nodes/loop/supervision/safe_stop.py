@@ -52,7 +52,7 @@ class SafeStop:
 
     From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, e.g.
     after a foreign driver, a group brakes as hard as necessary to end at the stroke, and an axis beyond its stroke
-    moves no further outwards. The commands of the stop are not checked against limits.
+    moves no further outwards.
     """
 
     def __init__(
