@@ -411,7 +411,7 @@ def judge_forces(
         )
         axis_checks.force_loop = WRONG if finding else VERIFIED
         if finding:
-            axis_checks.findings.append(f"axes.{name}: force loop: {finding}")
+            axis_checks.findings.append(f"axes.{name}: its force loop: {finding}")
 
 
 def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:

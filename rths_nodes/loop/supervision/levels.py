@@ -337,7 +337,7 @@ def level_path(axis: str, quantity: str) -> str:
 
 def level_notes(timing: Data) -> list[str]:
     return [
-        f"{level_path(axis, quantity)}: exceeded in {row['samples']:.0f} samples, from sample "
+        f"{level_path(axis, quantity)}: level exceeded in {row['samples']:.0f} samples, from sample "
         f"{row['first']:.0f} on; {_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()

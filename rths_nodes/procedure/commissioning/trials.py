@@ -671,7 +671,7 @@ def _tried(bench: Bench, run: Callable[[Bench], Rows]) -> Rows:
         try:
             return run(bench)
         except TooEarly:
-            bench.operator.ready("the axes were not moving yet: undo the action, and repeat it while they move")
+            bench.operator.ready("you acted before the axes moved: bring it back, and do it again while they move")
     raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
 
 
