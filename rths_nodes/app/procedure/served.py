@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
-PAGE_LEFT = "the page's process, which armed the rung, no longer responds"
+PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
 """Time without a request of this test's page after which its armed rung is disarmed, s; the page polls every 0.4
 s."""
