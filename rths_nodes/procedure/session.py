@@ -76,7 +76,7 @@ _MODES = {MODE_DISPLACEMENT: "displacement", MODE_FORCE: "force"}
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound="RigSession")
+S = TypeVar("S", bound="GuardedRig")
 
 
 class Test(Protocol):
@@ -122,49 +122,34 @@ def lost(drive: RigDrive) -> str:
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
 
-class RigSession(SessionMachine):
-    """One procedure on the rig of ``scenario``, recorded in ``record``, in real time or in lockstep.
+class GuardedRig(SessionMachine):
+    """State of a session with its rig, and the guards of its acts.
 
-    ``code`` is the code in use when the scenario was read, by default the current code. ``judged`` returns the
-    cautions about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that
-    drives the rig. ``taken`` are unconfirmed offsets. Raises ConfigError without a rig file, and for an invalid
-    port.
+    ``taken`` are unconfirmed offsets. ``rehearsing`` is true while a rung runs on the simulator.
     """
 
     def __init__(
         self,
         scenario: Scenario,
         record: ProcedureRecord,
-        *,
         realtime: bool,
-        clock: Clock = SYSTEM_CLOCK,
-        changed: Callable[[State, str], None] | None = None,
-        code: Code | None = None,
-        judged: Callable[[Scenario, bool], list[judgement.Judgement]] = judgement.cautions,
+        clock: Clock,
+        changed: Callable[[State, str], None] | None,
+        judged: Callable[[Scenario, bool], list[judgement.Judgement]],
     ) -> None:
         super().__init__(changed)
-        if scenario.rig_file is None:
-            raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
         self.scenario, self.record, self._clock = scenario, record, clock
-        self.code = code or Code.of(scenario)
-        record.code = dict(self.code.names)
         port = Assembly(scenario).port
         self.drive: RigDrive = RigDrive(port, scenario, realtime, clock, self.brake, self._measured)
         self.warning = MotionWarning(self.drive, scenario, clock)
         judgement.refuse(scenario, port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
         self.clearance = Clearance(record, self._rig_axes, [] if port.simulated else judged(scenario, False))
-        self.commissioned: Commissioning | None = None
-        """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
         self.taken: Offsets | None = None
-        self.offsets: Offsets | None = None
         self.test: Test | None = None
         self.rehearsing = False
         self.rung: RungUnderWay | None = None
         """Armed rung, or rung under way."""
-        self.armed_by = ("", "")
-        """Operator of the last arming, and the ``way`` of the request. Both are set before the rig is armed."""
-        self._one = threading.Lock()
         self._losses = 0
         """Number of losses at the time when the rig was positioned."""
         self._armed_until = 0
@@ -306,6 +291,38 @@ class RigSession(SessionMachine):
             self.brake(mishap.reason)
             self.to(State.TRIPPED if mishap.tripped else State.HELD, mishap.reason)
         raise ActRefused(mishap.reason)
+
+
+class RigSession(GuardedRig):
+    """One procedure on the rig of ``scenario``, recorded in ``record``, in real time or in lockstep.
+
+    ``code`` is the code in use when the scenario was read, by default the current code. ``judged`` returns the
+    cautions about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that
+    drives the rig. Raises ConfigError without a rig file, and for an invalid port.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        record: ProcedureRecord,
+        *,
+        realtime: bool,
+        clock: Clock = SYSTEM_CLOCK,
+        changed: Callable[[State, str], None] | None = None,
+        code: Code | None = None,
+        judged: Callable[[Scenario, bool], list[judgement.Judgement]] = judgement.cautions,
+    ) -> None:
+        if scenario.rig_file is None:
+            raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
+        self.code = code or Code.of(scenario)
+        record.code = dict(self.code.names)
+        self.commissioned: Commissioning | None = None
+        """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
+        self.offsets: Offsets | None = None
+        self.armed_by = ("", "")
+        """Operator of the last arming, and the ``way`` of the request. Both are set before the rig is armed."""
+        self._one = threading.Lock()
+        super().__init__(scenario, record, realtime, clock, changed, judged)
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         """Perform an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
@@ -675,7 +692,7 @@ class Act:
     words: str
     states: tuple[State, ...]
     do: Callable[..., object]
-    guards: tuple[Callable[[RigSession, str], str], ...] = ()
+    guards: tuple[Callable[[GuardedRig, str], str], ...] = ()
     arguments: tuple[str, ...] = ()
     motion: tuple[State, ...] = ()
     needed: bool = False
@@ -692,31 +709,31 @@ class Act:
         return fit in self.guards
 
 
-def rung_held(rig: RigSession, act: str) -> str:
+def rung_held(rig: GuardedRig, act: str) -> str:
     return "" if rig.suspended else "no held rung can be resumed: the rung has ended"
 
 
-def rung_goes_on(rig: RigSession, act: str) -> str:
+def rung_goes_on(rig: GuardedRig, act: str) -> str:
     return f"the rung is being stopped: {rig.rung.stopped}" if rig.rung is not None and rig.rung.stopped else ""
 
 
-def taken(rig: RigSession, act: str) -> str:
+def taken(rig: GuardedRig, act: str) -> str:
     return "there are no unconfirmed offsets" if rig.taken is None else ""
 
 
-def unsigned(rig: RigSession, act: str) -> str:
+def unsigned(rig: GuardedRig, act: str) -> str:
     return "" if rig.clearance.wanting() else "there is nothing to sign for"
 
 
-def fit(rig: RigSession, act: str) -> str:
+def fit(rig: GuardedRig, act: str) -> str:
     return rig.drive.unfit()
 
 
-def checked(rig: RigSession, act: str) -> str:
+def checked(rig: GuardedRig, act: str) -> str:
     return rig.clearance.barred()
 
 
-def allowed(rig: RigSession, act: str) -> str:
+def allowed(rig: GuardedRig, act: str) -> str:
     """Return why the test bars ``act``: an unconfirmed checklist, or no item or rung left."""
     return rig.test.barred(act) if rig.test is not None else ""
 
