@@ -235,7 +235,7 @@ class Session:
     counts: dict[str, int]
 
 
-TAKEN = "another program uses this port: set another port.port in the rig file"
+TAKEN = "another program uses this port: set another number, port.port of the rig file"
 ELSEWHERE = "set an address of this computer with --address"
 
 
