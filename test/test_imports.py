@@ -92,7 +92,7 @@ LAYERS = {
     "procedure": (
         ("clearance", "motions"),
         ("drive", "following", "machine"),
-        ("rungs", "warning"),
+        ("rungs",),
         ("checks", "small_move", "unloading"),
         ("session",),
         ("commissioning",),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small moves of the axes: data of the rig, results of each move, findings on signs, sensors, cables and scales.
+"""Small moves of the axes: data of the rig, result of each move, findings on signs, sensors, cables and scales.
 
-Signs are correct if the displacement follows the command and the force increases with it. If the signs of
-displacement and command are both wrong, they cancel; the force shows this.
+The signs are correct if the displacement follows the command and the force increases with the displacement. Wrong
+signs of both displacement and command cancel, but the force shows them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rths_nodes.procedure.clearance import AT_REST, Offsets
 from rths_nodes.procedure.motions import Stand
 
 AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
-"""Reasons for an early end of a move: the displacement opposes the command, or exceeds it by far; another axis
-moves; nothing is measured; a force has changed by more than the rig file allows."""
+"""Reasons for an early end of a move: the displacement opposes the command; the displacement exceeds the command
+by far; another axis moves; no sensor responds; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
 """Number of standard deviations of a mean by which a value must differ to count as changed."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""Smallest significant change, as fractions of the travel and of the load cell's range."""
+"""Smallest significant changes, as fractions of the travel and of the load cell's range."""
 
 
 def section_of(rig: RigAxis | None, section: str) -> str:
@@ -40,7 +40,7 @@ def section_of(rig: RigAxis | None, section: str) -> str:
 class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
-    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion; ``ended`` is the reason of an
+    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion. ``ended`` is the reason of an
     early end.
     """
 
@@ -54,11 +54,13 @@ class AxisMove:
     last: Measurement | None = None
     """Measurement at an early end."""
     returning: list[tuple[float, float]] = field(default_factory=list)
-    """Command and displacement (m) of each sample of the way back and of the rest after it."""
+    """Command and displacement (m) of each sample of the return motion and of the rest after it."""
 
     @property
     def late(self) -> float:
-        """Lag of the displacement on the way back, samples: area between it and the command, over the travel."""
+        """Lag of the displacement in the return motion, samples: area between command and displacement, divided by
+        the travel.
+        """
         end, after = self.stands[-1], self.after
         assert after is not None
         gone, moved = (
@@ -75,27 +77,20 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, quantity: str, since: int = 0) -> Array:
-        """Return the change of displacement, force or auxiliary channels since a stage, along ``direction``."""
+        """Return the change of displacement, force or auxiliary channels after the rest ``since``, along
+        ``direction``.
+        """
         return np.asarray(
             self.direction * (getattr(self.stands[-1], quantity) - getattr(self.stands[since], quantity))
         )
 
 
 @dataclass(frozen=True)
-class Bands:
-    """Smallest detectable changes between two rests, ``(n_axes,)`` m and N, and the scatter of one sample."""
-
-    displacement: Array
-    force: Array
-    displacement_scatter: Array
-
-
-@dataclass(frozen=True)
 class RigKnowledge:
     """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bound and range of force (N).
 
-    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels, or
-    None.
+    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels; an
+    axis without such a sensor has None.
     """
 
     names: tuple[str, ...]
@@ -114,7 +109,6 @@ class RigKnowledge:
 
     @classmethod
     def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:
-        """Return the data of a rig whose axes all have a small move. ``channels`` are the channels of the port."""
         axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
         moves = [axis.small_move for axis in axes if axis.small_move is not None]
         assert len(moves) == len(scenario.axes)
@@ -147,19 +141,18 @@ class RigKnowledge:
             scenario.dt,
         )
 
-    def bands(self, stand: Stand) -> Bands:
-        """Return the smallest changes that are detectable with the scatter of ``stand``."""
+    def least(self, stand: Stand) -> tuple[Array, Array]:
+        """Return the least detectable changes between rests: displacement and force, ``(n_axes,)`` m and N."""
         of_mean = SEEN * math.sqrt(2.0 / stand.samples)
         displacement_step, force_step = self.steps
-        return Bands(
+        return (
             np.maximum(of_mean * stand.displacement_scatter + displacement_step, LEAST_WAY * self.way),
             np.maximum(of_mean * stand.force_scatter + force_step, LEAST_FORCE * self.force_range),
-            stand.displacement_scatter,
         )
 
 
 FROM = 2
-"""Index of the rest from which changes are compared, at half of the travel."""
+"""Index of the rest to which changes are compared; this rest is at half of the travel."""
 ALIKE = 0.03
 """Tolerated relative difference of two redundant sensors."""
 CERTAINTY = 3.0
@@ -167,7 +160,9 @@ CERTAINTY = 3.0
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness (N/m) of each axis with a completed move, per displacement of each axis."""
+    """Return the tangent stiffness (N/m) of each axis with a complete move, per displacement of each of these
+    axes.
+    """
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
     if not places:
@@ -182,13 +177,12 @@ def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[
 
 
 def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
-    """Return the relative uncertainty of a stiffness due to noise and resolution."""
     i, stand = move.index, move.stands[-1]
     share = 0.0
     for quantity, step in zip(("displacement", "force"), rig.steps, strict=True):
         change = abs(float(move.change(quantity, FROM)[i]))
         noise = CERTAINTY * math.sqrt(2.0 / stand.samples) * float(getattr(stand, f"{quantity}_scatter")[i])
-        # noise above a third of a step makes the mean finer than the step
+        # with noise above a third of the step, the mean is finer than the step
         coarse = (
             0.5 * float(step[i])
             if noise == 0.0 or getattr(stand, f"{quantity}_scatter")[i] < step[i] / 3.0
@@ -200,10 +194,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
     return math.sqrt(share)
 
 
-def judge_scales(
-    rig: RigKnowledge, move: AxisMove, stiffness: float | None, bands: Bands, checks: AxisChecks
-) -> None:
-    """Add the findings on the scales of an axis with a completed move to ``checks``."""
+def judge_scales(rig: RigKnowledge, move: AxisMove, stiffness: float | None, checks: AxisChecks) -> None:
     name, axis = rig.names[move.index], rig.axes[move.index]
     for quantity, seconds, noun in (
         ("displacement", rig.second_displacement, "displacement sensor"),
@@ -237,22 +228,19 @@ def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, ch
     )
     noise = CERTAINTY * math.sqrt(2.0 / move.stands[-1].samples) * math.hypot(*scatter)
     unit = "m" if quantity == "displacement" else "N"
-    text = (
-        f"{path}: the second {noun} changes by {other:.4g} {unit} where the first one changes by "
-        f"{change:.4g} {unit}"
-    )
+    text = f"{path}: the second {noun} changes by {other:.4g} {unit}, and the first one by {change:.4g} {unit}"
     if abs(other) <= noise or abs(change) <= noise:
         if abs(change) <= noise:
             return NOT_VERIFIED
-        checks.findings.append(f"{text}: it is dead, or measures something else")
+        checks.findings.append(f"{text}: the second one is dead, or measures something else")
         return NOT_VERIFIED
     if change * other < 0.0:
-        checks.findings.append(f"{text}: the sign of one of them is wrong")
+        checks.findings.append(f"{text}: one of them has the wrong sign")
         return NOT_VERIFIED
     if abs(change / other - 1.0) > ALIKE + noise / min(abs(change), abs(other)):
         checks.findings.append(
-            f"{text}: they differ by {change / other - 1.0:+.1%}, and may by {ALIKE:.0%}: the scale of one of "
-            "them is wrong"
+            f"{text}: one of them has a wrong scale, because they differ by {change / other - 1.0:+.1%} and may "
+            f"differ by {ALIKE:.0%}"
         )
         return WRONG
     return VERIFIED
@@ -261,12 +249,11 @@ def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, ch
 def _by_stiffness(
     rig: RigKnowledge, move: AxisMove, stiffness: float, expected: Expected, known_to: float, checks: AxisChecks
 ) -> None:
-    """Check the scales with a stiffness known within the relative tolerance ``known_to``."""
     name = rig.names[move.index]
     off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
     if abs(off) > known_to + unsure:
         text = (
-            f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} from the "
+            f"axes.{name}: the stiffness is {stiffness:.4g} N/m, {off:+.1%} from the "
             f"{expected.stiffness:.4g} N/m {expected.basis}"
         )
         if checks.displacement_scale == VERIFIED:
@@ -283,12 +270,12 @@ def _by_stiffness(
             )
     elif not expected.independent:
         checks.remarks.append(
-            f"axes.{name}: the stiffness is as cyclic tests have shown it, with the same sensors: their scales "
-            "have not changed since; it verifies none"
+            f"axes.{name}: the stiffness agrees with cyclic tests that used the same sensors, so their scales "
+            "have not changed since; it verifies no scale"
         )
     elif known_to > VERIFYING or unsure > VERIFYING:
-        why = f"is known to {known_to:.0%} only" if known_to > VERIFYING else f"was found to {unsure:.1%} only"
-        checks.remarks.append(f"axes.{name}: the stiffness {why}: it verifies no scale")
+        why = f"is known only to {known_to:.0%}" if known_to > VERIFYING else f"was measured only to {unsure:.1%}"
+        checks.remarks.append(f"axes.{name}: the stiffness {why}, so it verifies no scale")
     else:
         for quantity in ("displacement", "force"):
             if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
@@ -296,17 +283,19 @@ def _by_stiffness(
 
 
 FOLLOWS = 0.3
-"""Fraction of its command that an axis must move, after its lost motion."""
+"""Smallest ratio of displacement to command, without the lost motion, for an axis that follows."""
 CLOSELY = 0.1
-"""Relative deviation of a motion from its command that needs no remark."""
+"""Relative difference between displacement and command below which there is no remark."""
 BOTH_AFTER_HALF = 3
-"""Number of rests of a move beyond the first half of the travel."""
+"""Number of the rest of a move at half of the travel, counted from 1."""
 
 
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first``: rest before the moves; ``stopped``: reason of an early end."""
+    """Return the checks of each axis. ``first`` is the rest before the moves; ``stopped`` is the reason of an
+    early end.
+    """
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, checks)
@@ -319,10 +308,9 @@ def judge(
             _followed(rig, move, checks[name])
             _signs(rig, move, checks[name])
             if not checks[name].findings:
-                bands = rig.bands(move.stands[0])
                 row = rows.get(move.index, {})
-                stiffness = row.get(move.index) if _seen_at_rest(move, bands) else None
-                judge_scales(rig, move, stiffness, bands, checks[name])
+                stiffness = row.get(move.index) if _seen_at_rest(rig, move) else None
+                judge_scales(rig, move, stiffness, checks[name])
                 checks[name].beside = {rig.names[i]: value for i, value in row.items() if i != move.index}
     _not_moved(rig, moves, stopped, checks)
     return checks
@@ -336,7 +324,7 @@ def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, check
         elif index not in moved:
             last = rig.names[moved[-1]] if moved else name
             checks[name].findings.append(
-                f"axes.{name}: was not moved, because the small move has ended at axes.{last}"
+                f"axes.{name}: the axis was not moved, because the small move has ended at axes.{last}"
             )
 
 
@@ -349,8 +337,8 @@ def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> 
         change = float(first.force[index] - offsets.force[index])
         if abs(change) > AT_REST * rig.force_range[index] + noise[index]:
             checks[name].findings.append(
-                f"axes.{name}: the force has changed by {change:.4g} N since the offsets were taken, and nothing "
-                "has moved: the load cell drifts, or the specimen does not rest; take the offsets again"
+                f"axes.{name}: the force has changed by {change:.4g} N since the offsets were taken, although "
+                "nothing has moved. The load cell drifts, or the specimen does not rest: take the offsets again"
             )
 
 
@@ -362,28 +350,28 @@ def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> 
     moved = move.direction * (end.displacement - move.stands[0].displacement)
     force = move.direction * (end.force - move.stands[0].force)
     gone = abs(float(end.command[i] - move.stands[0].command[i]))
-    bands = rig.bands(move.stands[0])
     noise = 0.0 if rested else SEEN * float(move.stands[0].force_scatter[i])
-    seen = abs(float(force[i])) > bands.force[i] + noise
+    seen = abs(float(force[i])) > rig.least(move.stands[0])[1][i] + noise
     if move.ended == AGAINST:
         axis_checks.displacement_sign = WRONG
         axis_checks.findings.append(
-            f"axes.{name}: wrong sign of displacement: it moves by {_mm(moved[i])} where its command went "
-            f"{_mm(gone)} the other way. {_which_sign(float(force[i]), seen)}"
+            f"axes.{name}: wrong sign of displacement, which changes by {_mm(moved[i])} while the command changes "
+            f"by {_mm(gone)}. {_which_sign(float(force[i]), seen)}"
         )
     elif move.ended == AWAY:
         axis_checks.displacement_scale = WRONG
         axis_checks.findings.append(
-            f"axes.{name}: it moves by {_mm(moved[i])} where its command went by {_mm(gone)}: the scale of "
-            "displacement or of command is wrong, or the controller is unstable"
+            f"axes.{name}: the axis moves by {_mm(moved[i])} while its command changes by {_mm(gone)}: the scale "
+            "of displacement or of command is wrong, or the controller is unstable"
         )
     elif move.ended == FORCE:
         changes = np.abs(end.force - move.stands[0].force)
         other = int(np.argmax(changes / rig.force_bound))
         axis_checks.findings.append(
-            f"axes.{name}: the small move was given up after {_mm(gone)}: the force of axes.{rig.names[other]} "
-            f"has changed by {changes[other]:.4g} N, and may by {rig.force_bound[other]:.4g} N (small_move.force)"
-            ": the scale of command or force is wrong, something is in the way, or the specimen is stiffer"
+            f"axes.{name}: the small move was given up after {_mm(gone)}, because the force of "
+            f"axes.{rig.names[other]} has changed by {changes[other]:.4g} N and may change by "
+            f"{rig.force_bound[other]:.4g} N (small_move.force). The scale of command or force is wrong, "
+            "something is in the way, or the specimen is stiffer"
         )
     elif move.ended == SWAPPED:
         _swapped(rig, move, moved, gone, checks)
@@ -396,10 +384,12 @@ def _which_sign(force: float, seen: bool) -> str:
         return "The sign of displacement or of command is wrong, in the rig file or in the controller"
     if force > 0.0:
         return (
-            "The force rises with the command, as it should: look at the sign of displacement (or at the signs of "
+            "The force rises with the command, which is correct: check the sign of displacement (or the signs of "
             "both command and force)"
         )
-    return "The force runs the other way, too: look at the sign of command (or at the signs of both sensors)"
+    return (
+        "The force also changes in the wrong direction: check the sign of command (or the signs of both sensors)"
+    )
 
 
 def _swapped(
@@ -410,9 +400,9 @@ def _swapped(
     beside[move.index] = 0.0
     other = rig.names[int(np.argmax(beside))]
     finding = (
-        f"axes.{name} and axes.{other} are swapped: with the command of axes.{name} at {_mm(gone)}, the sensors "
-        f"of axes.{other} show {_mm(moved[int(np.argmax(beside))])}, its own {_mm(moved[move.index])}: the "
-        "cables of the commands or of the sensors are swapped, or the axes have another order in the rig file"
+        f"axes.{name} and axes.{other} are swapped: at the command {_mm(gone)} of axes.{name}, axes.{other} moves "
+        f"by {_mm(moved[int(np.argmax(beside))])} and axes.{name} by {_mm(moved[move.index])}. The cables of the "
+        "commands or of the sensors are swapped, or the axes have another order in the rig file"
     )
     for axis_name in (name, other):
         checks[axis_name].findings.append(finding)
@@ -424,15 +414,15 @@ def _dead(
     i, name = move.index, rig.names[move.index]
     if seen:
         checks.findings.append(
-            f"axes.{name}: dead displacement sensor: it shows nothing where the command went by {_mm(gone)} and "
-            f"the force has changed by {force[i]:.4g} N"
+            f"axes.{name}: dead displacement sensor, which shows no change while the command changes by "
+            f"{_mm(gone)} and the force by {force[i]:.4g} N"
         )
         return
-    still = " The displacement does not even scatter" if not move.stands[0].displacement_scatter[i] else ""
+    still = ". The displacement signal has no noise" if not move.stands[0].displacement_scatter[i] else ""
     checks.findings.append(
-        f"axes.{name}: nothing moves: neither displacement nor force has changed where the command went by "
-        f"{_mm(gone)}: the displacement sensor is dead, the actuator does not follow (no pressure, wrong mode), "
-        f"or lost motion is larger than that.{still}"
+        f"axes.{name}: nothing moves, neither displacement nor force, while the command changes by {_mm(gone)}: "
+        "the displacement sensor is dead, the actuator does not follow (no pressure, wrong mode), or the lost "
+        f"motion is larger than this change{still}"
     )
 
 
@@ -451,86 +441,89 @@ def _followed(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
 
 def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     i, name = move.index, rig.names[move.index]
-    bands = rig.bands(move.stands[0])
     half = float(move.stands[-1].command[i] - move.stands[BOTH_AFTER_HALF - 1].command[i]) * move.direction
     ratio = float(move.change("displacement", BOTH_AFTER_HALF - 1)[i]) / half
     if ratio < FOLLOWS:
         checks.findings.append(
-            f"axes.{name}: it moves by {ratio:.0%} of its command: lost motion, a loop that is too weak, or the "
-            "scale of displacement or command is wrong"
+            f"axes.{name}: the axis moves by {ratio:.0%} of its command: it has lost motion, its loop is too "
+            "weak, or the scale of displacement or command is wrong"
         )
         return
     checks.displacement_sign = VERIFIED
     if abs(ratio - 1.0) > CLOSELY:
         checks.remarks.append(
-            f"axes.{name}: it moves by {ratio:.0%} of its command: static error of the loop, or the scale of the "
-            "displacement or of the command"
+            f"axes.{name}: the axis moves by {ratio:.0%} of its command: the loop has a static error, or the "
+            "scale of displacement or command is wrong"
         )
     for stand in (*move.stands, move.after):
         if stand is not None and not stand.resting:
             checks.remarks.append(
-                f"axes.{name}: it did not come to rest: a sensor drifts, or the specimen relaxes"
+                f"axes.{name}: the axis did not come to rest: a sensor drifts, or the specimen relaxes"
             )
             break
-    _force_sign(rig, move, bands, checks)
+    _force_sign(rig, move, checks)
     assert move.after is not None
     left = float(move.after.displacement[i] - move.stands[0].displacement[i]) * move.direction
-    if abs(left) > bands.displacement[i]:
-        checks.remarks.append(f"axes.{name}: it came back to {_mm(left)} from where it started: lost motion")
+    if abs(left) > rig.least(move.stands[0])[0][i]:
+        checks.remarks.append(
+            f"axes.{name}: the axis came back to {_mm(left)} from its start, because of lost motion"
+        )
 
 
-def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, checks: AxisChecks) -> None:
+def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     i, name = move.index, rig.names[move.index]
     force, moved = float(move.change("force")[i]), float(move.change("displacement")[i])
     change = f"{force:.4g} N"
-    if not _seen_at_rest(move, bands):  # a dashpot has a force only in motion, in both directions
+    if not _seen_at_rest(rig, move):  # a dashpot has a force only in motion
         force = _under_way(move)
         change = f"{force:.4g} N under way"
         noise = SEEN * float(move.stands[0].force_scatter[i]) / np.sqrt(max(1, min(len(move.out), len(move.back))))
         if abs(force) <= noise + LEAST_FORCE * rig.force_range[i]:
-            checks.findings.append(_no_force(rig, move, moved, float(bands.force[i])))
+            checks.findings.append(_no_force(rig, move, moved))
             return
-        checks.remarks.append(f"axes.{name}: it has a force in motion only: no stiffness was found")
+        checks.remarks.append(f"axes.{name}: the force exists only in motion, so no stiffness was measured")
     if force < 0.0:
         checks.force_sign = WRONG
         checks.findings.append(
-            f"axes.{name}: wrong sign of force: it changes by {change} where the displacement changes by "
-            f"{_mm(moved)}: the specimen would push along. Look at the sign of force (or at the signs of both "
-            "command and displacement)"
+            f"axes.{name}: wrong sign of force, which changes by {change} while the displacement changes by "
+            f"{_mm(moved)}: the specimen would push in the direction of motion. Check the sign of force (or the "
+            "signs of both command and displacement)"
         )
         return
     checks.force_sign = VERIFIED
 
 
-def _seen_at_rest(move: AxisMove, bands: Bands) -> bool:
-    """Return whether the force differs between the rests; not true for a dashpot without stiffness."""
-    return bool(abs(move.change("force")[move.index]) > bands.force[move.index])
+def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
+    """Return whether the force differs between the rests. A dashpot without stiffness has equal forces."""
+    return bool(abs(move.change("force")[move.index]) > rig.least(move.stands[0])[1][move.index])
 
 
 def _under_way(move: AxisMove) -> float:
-    """Return half the difference of the mean forces out and back, which depends only on the rate."""
+    """Return half the difference between the mean forces of the outward and the return motion, which depends only
+    on the rate.
+    """
     out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
     return move.direction * 0.5 * (out - back)
 
 
-def _no_force(rig: RigKnowledge, move: AxisMove, moved: float, band: float) -> str:
-    i, name = move.index, rig.names[move.index]
+def _no_force(rig: RigKnowledge, move: AxisMove, moved: float) -> str:
+    i, name, least = move.index, rig.names[move.index], rig.least(move.stands[0])[1]
     beside = np.abs(move.change("force"))
     beside[i] = 0.0
     other = int(np.argmax(beside))
     finding = (
-        f"axes.{name}: dead load cell: the force has not changed by {band:.3g} N where the axis moved by "
-        f"{_mm(moved)}"
+        f"axes.{name}: dead load cell: the force has changed by less than {least[i]:.3g} N while the axis moved "
+        f"by {_mm(moved)}"
     )
-    if beside[other] > rig.bands(move.stands[0]).force[other]:
+    if beside[other] > least[other]:
         return (
-            f"{finding}, but the force of axes.{rig.names[other]} by {beside[other]:.4g} N: are the load cells "
-            "swapped?"
+            f"{finding}, but the force of axes.{rig.names[other]} has changed by {beside[other]:.4g} N. Are the "
+            "load cells swapped?"
         )
     expected = rig.axes[i].expected
     if expected is not None:
-        finding += f", and should have by {expected.stiffness * moved:.4g} N"
-    return f"{finding}; or no specimen is attached, or it is too soft for this move"
+        finding += f", but should have changed by {expected.stiffness * moved:.4g} N"
+    return f"{finding}. Otherwise no specimen is mounted, or the specimen is too soft for this move"
 
 
 def _mm(metres: float) -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
-Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero.
-It also counts forces from it if the operator has declared the specimen unloaded. Tares are bounded, relative to
-the active command of the controller if it can be read: a larger tare means that the zero of the sensor is wrong.
+Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
+and also forces if the operator has declared the specimen unloaded. Tares are bounded, relative to the active
+command of the controller if it can be read: a larger tare means that the zero of the sensor is wrong.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from rths_nodes.loop.supervision.handover import Tares
 LARGEST_TARE = 0.02
 """Largest tare, as a fraction of the channel's range."""
 AT_REST = 0.005
-"""Untared force that counts as a force at rest, as a fraction of the load cell's range."""
+"""Smallest untared force that counts as a force at rest, as a fraction of the load cell's range."""
 
 
 @dataclass(frozen=True)
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
-    ``active`` is the controller's active command, NaN if it cannot be read; ``held`` is the sent command.
-    ``unloaded`` is true if the operator has declared the specimen unloaded.
+    ``active`` is the active command of the controller, NaN if it cannot be read; ``held`` is the sent command.
+    ``unloaded`` is true if the operator has declared that the specimen is unloaded.
     """
 
     names: tuple[str, ...]
@@ -75,13 +75,12 @@ class Offsets:
 
     @property
     def hash(self) -> str:
-        """Hash by which an operator refers to these offsets."""
         numbers = (self.displacement, self.force, self.active, self.held)
         everything = [self.names, self.time, *(array.tolist() for array in numbers)]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``.
+        """Return confirmed offsets. Raises ConfigError for a tare that exceeds the bounds of ``axes``.
 
         Also raises ConfigError for a channel without scatter, unless the rig is ``simulated``.
         """
@@ -95,14 +94,14 @@ class Offsets:
             if not abs(off) <= bound:
                 compared = "differs from the active command of the controller by" if readable else "at rest is"
                 problems.append(
-                    f"axes.{name}: the measured displacement {compared} {off:.6g} m: a tare must be within +- "
-                    f"{bound:.6g} m, {LARGEST_TARE:.0%} of the range of its sensor: set the zero of the sensor"
+                    f"axes.{name}: the measured displacement {compared} {off:.6g} m, but a tare must be within +- "
+                    f"{bound:.6g} m, {LARGEST_TARE:.0%} of the range of the sensor. Set the zero of the sensor"
                 )
             bound = LARGEST_TARE * axis.force.range_si
             if unloaded and not abs(self.force[index]) <= bound:
                 problems.append(
-                    f"axes.{name}: the force of the unloaded specimen = {self.force[index]:.6g} N: a tare must be "
-                    f"within +- {bound:.6g} N, {LARGEST_TARE:.0%} of the range of the load cell: set its zero"
+                    f"axes.{name}: the force of the unloaded specimen is {self.force[index]:.6g} N, but a tare "
+                    f"must be within +- {bound:.6g} N, {LARGEST_TARE:.0%} of the load cell's range. Set its zero"
                 )
         problems.refuse()
         return replace(self, unloaded=unloaded, confirmed=True)
@@ -110,8 +109,8 @@ class Offsets:
     def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
         columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
         return [
-            f"axes.{axis.name}.{channel} of the rig file: no scatter in {self.seconds:g} s: 0 {unit} rms: a real "
-            "sensor has noise: is this one connected, and does its converter run?"
+            f"axes.{axis.name}.{channel} of the rig file: the scatter in {self.seconds:g} s is 0 {unit} rms, but "
+            "a real sensor has noise. Is the sensor connected, and does its converter run?"
             for index, axis in enumerate(axes.values())
             for channel, scatter, unit in columns
             if scatter[index] == 0.0
@@ -151,7 +150,7 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """An item to sign for: ``name``, and ``words`` for people; ``axis`` and sensor ``channel`` of a scale."""
+    """An item to sign for: ``name``, and ``words`` for people. For a scale, ``axis`` and sensor ``channel``."""
 
     name: str
     words: str
@@ -160,14 +159,15 @@ class ToSign:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """Names of the item in an answers file; the name of an axis means all its scales."""
+        """Names of the item in an answers file. The name of an axis means all scales of that axis."""
         return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
 
 
 class Clearance:
     """Findings of the checks in ``record`` on the ``axes`` of the rig, and signatures of the operator.
 
-    ``cautions`` concern values of scenario and rig file; a signature for them remains valid.
+    ``cautions`` concern values of scenario and rig file; a signature for a caution remains valid after a new
+    check.
     """
 
     def __init__(
@@ -180,13 +180,12 @@ class Clearance:
         """Texts of the signed items."""
 
     def begin(self, offsets: Offsets) -> None:
-        """Discard checks and signatures, after new ``offsets`` or before a new check."""
         self._offsets = offsets
         self._record.checks = {}
         self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
-        """Copy the signatures of an earlier test on the same rig: text of the item and person."""
+        """Copy signatures of earlier tests on the same rig; ``earlier`` has the persons by text of the item."""
         for caution in self.cautions:
             if caution.words in earlier and caution.words not in self._signed:
                 self._signed.add(caution.words)
@@ -197,7 +196,6 @@ class Clearance:
         return self._signed.intersection(caution.words for caution in self.cautions)
 
     def barred(self) -> str:
-        """Return why the rig must not move to the start, or an empty string."""
         checks = self._record.checks
         if not checks:
             return "the axes were not checked"
@@ -207,7 +205,6 @@ class Clearance:
         )
 
     def unsigned(self) -> list[str]:
-        """Return the names of items that are neither verified nor signed for."""
         return [item.name for item in self.wanting()]
 
     def wanting(self) -> list[ToSign]:
@@ -228,21 +225,16 @@ class Clearance:
             items += [ToSign(f"force at rest of {name}", text, name) for name, text in at_rest.items()]
         return [item for item in items if item.words not in self._signed]
 
-    def meant(self, name: str) -> ToSign:
-        """Return the item with exactly this name or text. Raises ConfigError if there is none."""
+    def sign(self, name: str, by: str) -> None:
+        """Sign for the open item with exactly this name or text. Raises ConfigError if there is none."""
         wanting = self.wanting()
-        meant = next((item for item in wanting if name in (item.name, item.words)), None)
-        if meant is None:
+        item = next((item for item in wanting if name in (item.name, item.words)), None)
+        if item is None:
             names = "; ".join(item.name for item in wanting)
             raise ConfigError(
-                f"sign_for: {name or 'empty'}: is not to be signed for; by its whole name that is: {names}"
+                f"sign_for: {name or 'empty'}: is no open item; whole names of the items to sign for: {names}"
             )
-        return meant
-
-    def sign(self, item: str, by: str) -> None:
-        """Record that the operator signs for ``item``. Raises ConfigError if :meth:`meant` does."""
-        meant = self.meant(item)
-        self._signed.add(meant.words)
-        self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")
-        if meant.channel:
-            setattr(self._record.checks[meant.axis], f"{meant.channel}_scale", SIGNED)
+        self._signed.add(item.words)
+        self._record.deviations.append(f"{item.words}: signed for by {by or 'the operator'}")
+        if item.channel:
+            setattr(self._record.checks[item.axis], f"{item.channel}_scale", SIGNED)

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drive of a rig in a procedure. It sends one checked command per tick, except while the port is lent to a run.
 
-Values are untared, in the coordinates of the axes. The first command is the controller's active command or, if it
-cannot be read, the measured position. It changes only in a motion (``motions.py``), in the safe stop of a motion,
-or if the rig does not follow (``following.py``).
+Values are untared, in the coordinates of the axes. The first command is the active command of the controller, or
+the measured position if that command cannot be read. The command changes only in a motion (``motions.py``), in the
+safe stop of a motion, or if the rig does not follow (``following.py``).
+
+Before each motion, a digital output of the rig (horn or lamp) may warn for some seconds, which are counted in
+samples of the rig.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import threading
@@ -19,21 +23,23 @@ from functools import partial
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError, PortError
+from rths_nodes.core.errors import ConfigError, PortError, show
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.port_readings import why_failed, why_opened
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
+from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.loop.indices.live_columns import MotionCurves
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, pacer_of
 from rths_nodes.loop.realtime import PRIORITY, SWITCH_S
+from rths_nodes.loop.scenario.rig_file import WarningOutput
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.levels import Breach, LevelWatch
 from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 from rths_nodes.procedure.following import LossWatch, command_mismatch, rejected_command, unreadable_commands
-from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
+from rths_nodes.procedure.machine import ActRefused, stopped_by_operator
+from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, hold
 
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
@@ -43,14 +49,14 @@ KEPT_ALIVE = 0.25
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 10.0
-"""Timeout of a tick when the rig is borrowed, s."""
+"""Timeout of the current tick when another thread borrows the rig, s."""
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread: continuously, every ``interval`` s, or never if ``interval`` is None.
+    """Calls ``tick`` in a thread: continuously if ``interval`` is 0, else every ``interval`` s, or never if it is
+    None.
 
-    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives the error that
-    ends the loop.
+    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives a final error.
     """
 
     def __init__(
@@ -64,7 +70,6 @@ class HoldLoop:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the loop, or restart it after it has ended."""
         self._over = False
         if self._interval == 0.0:
             self._switch = sys.getswitchinterval()
@@ -78,12 +83,12 @@ class HoldLoop:
         return self._thread is not None and self._thread.is_alive()
 
     def borrow(self) -> None:
-        """Pause after the current tick. Raises RuntimeError if the tick does not end."""
+        """Pause the loop after the current tick. Raises RuntimeError if the tick does not end."""
         with self._turn:
             self._borrowed += 1
             if not self._turn.wait_for(lambda: not self._busy, PATIENCE_S):
                 self._borrowed -= 1
-                raise RuntimeError(f"the rig has given no tick for {PATIENCE_S:g} s")
+                raise RuntimeError(f"the rig has not ticked for {PATIENCE_S:g} s")
 
     def give_back(self) -> None:
         with self._turn:
@@ -101,7 +106,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted. Repeat this after a run, which resets the priority of threads."""
+        """Set real-time priority, if permitted. Each run resets the priority of threads."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -132,7 +137,9 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Call ``wait`` to its end. Raise an Exception at once, an interrupt at the end, after ``interrupted()``."""
+    """Call ``wait`` until it returns. Raise an Exception at once, but an interrupt at the end, after calling
+    ``interrupted()``.
+    """
     first: BaseException | None = None
     while True:
         try:
@@ -148,7 +155,6 @@ def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = l
 
 
 def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: Iterable[object]) -> None:
-    """Call ``tick`` of a borrowed drive for each of ``items``; pass an error to ``fail``."""
     try:
         for _ in items:
             tick()
@@ -160,8 +166,8 @@ class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
     ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason why
-    the rig must not be moved now, or empty. ``broken`` is the reason why the drive has ended. ``braking`` receives
-    the reason of a stop, ``on_measurement`` every Measurement.
+    the rig must not move now, or an empty string. ``broken`` is the reason why the drive has ended, or an empty
+    string. ``braking`` is called with the reason for a stop, ``on_measurement`` with every Measurement.
     """
 
     measured: Measurement
@@ -179,14 +185,14 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.heard, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
-        """Aborted motion of the current act: no further motion begins until :meth:`ready`."""
+        """Aborted motion of the current act; bars further motions until :meth:`ready`."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
         self.alarm = self.broken = ""
         self.remarks: list[str] = []
         self.pace: Callable[[], int] | None = None
-        """Waits for ticks of a simulator, or counts ticks of a rig; None in lockstep."""
+        """Function that waits for the ticks of a simulator, or counts the ticks of a rig; None in lockstep."""
         follows = port.follows_rig
         if realtime:
             transport = scenario.port.transport_samples if follows else None
@@ -208,7 +214,7 @@ class RigDrive:
     def connect(self) -> None:
         """Open the port, and hold the rig from its first tick.
 
-        Raises ConfigError if the port cannot be opened, or if the external command must not be accepted.
+        Raises ConfigError if this fails, or if the controller's active command differs from the measured position.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -248,15 +254,14 @@ class RigDrive:
         self.refer(measured.displacement, self.command)
 
     def close(self) -> None:
-        """Close the port, leaving the rig to its own safe state. May be called again."""
         self.hold_loop.end()
         if self._open:
             self._open = False
-            self.broken = self.broken or "the port was given back"
+            self.broken = self.broken or "the port was returned"
             try:
                 self.port.disarm_watchdog()
                 self.port.safe()
-            except PortError as error:  # the rig cannot be reached; the test must end nevertheless
+            except PortError as error:  # an unreachable rig must not prevent the end of the test
                 self.alarm = self.alarm or str(error)
             finally:
                 self.port.close()
@@ -282,7 +287,6 @@ class RigDrive:
         self.levels = LevelWatch.of(limits, self._dt, channels, tares, levels.expressions, levels.quantities)
 
     def unfit(self) -> str:
-        """Return why the rig must not be moved now, or empty."""
         port, axes = self.port, self._scenario.axes
         reason = (
             self.broken or port.interlock or why_failed(port, port.hydraulics) or self.loss.reason or self.alarm
@@ -294,7 +298,8 @@ class RigDrive:
         )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion`` to its end or a safe stop; a stop bars further motion until :meth:`ready`.
+        """Move the rig along ``motion`` to its end or a safe stop. A stop bars further motions until
+        :meth:`ready`.
 
         Raises the errors of the function set by :meth:`expect`, before any motion.
         """
@@ -312,7 +317,7 @@ class RigDrive:
         if self.broken:
             return DriveOutcome(self.broken, True)
         self._samples = 0
-        interrupted = partial(self.stop, "interrupted")  # the rig comes to rest first
+        interrupted = partial(self.stop, "interrupted")  # first bring the rig to rest
         if self.realtime:
             self._motion = motion
             to_its_end(self._over.wait, interrupted)
@@ -330,16 +335,14 @@ class RigDrive:
         self._asked = self._asked or reason
 
     def expect(self, begin: Callable[[], None]) -> None:
-        """Set the function to be called before the next motion."""
         self._begin = begin
 
     def ready(self) -> None:
-        """Allow the motions of an act that was not stopped, under the machine's lock; clear earlier stops."""
+        """Permit the motions of an act that was not stopped, under the machine's lock; clear earlier stops."""
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
 
     def tick(self) -> None:
-        """Send the command of the next tick, and check its Measurement."""
         sample = self.port.wait_tick()
         command, flags = self._next()
         self.port.write(Command(sample, command, command, self._passive, flags, self._modes))
@@ -364,8 +367,10 @@ class RigDrive:
         while not port.ready():
             wait(LOOK_S)
         measured = port.read()
-        if self.realtime and np.isnan(measured.displacement).all():  # the far end is silent: no more ticks
-            raise PortError(port.interlock or "the port measures nothing any more")
+        if (
+            self.realtime and np.isnan(measured.displacement).all()
+        ):  # without states of the far end there are no ticks
+            raise PortError(port.interlock or "the port no longer measures")
         return measured
 
     def _next(self) -> tuple[Array, int]:
@@ -393,10 +398,11 @@ class RigDrive:
         wanted, outcome = None, DriveOutcome(self._asked)
         if not self._asked:
             try:
-                wanted = motion.step(self.measured)
-            except NotFollowing as told:
-                outcome = DriveOutcome(str(told), True)
-            except Exception as error:  # an unexpected error of a motion stops the rig like a fault of the loop
+                if reason := motion.watched(self.measured):
+                    outcome = DriveOutcome(reason, True)
+                else:
+                    wanted = motion.step(self.measured)
+            except Exception as error:  # an unexpected error of a motion also stops the rig
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         if wanted is not None:
             asked, modes = wanted.tolist(), motion.modes()
@@ -420,7 +426,6 @@ class RigDrive:
             self._end()
 
     def _hold(self) -> None:
-        """Hold axes that were commanded in N at their positions."""
         both = self._before.copy(), self.command.copy()
         there = replace(self.measured, displacement=self.measured.displacement - self.shift)
         self._before, self.command = held_places(both, (self._before_modes,) * 2, 0, there)
@@ -443,7 +448,9 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return the text of a fault of the rig, and a broken limit: the ``alarm`` until the next Measurement."""
+        """Return the text of a fault of the rig and a broken limit; both set the ``alarm`` until the next
+        Measurement.
+        """
         port, measured = self.port, self.measured
         beyond = self._check.measurement(measured, command.tolist(), self._modes) or port.partial_stop
         breach = None
@@ -454,12 +461,10 @@ class RigDrive:
         failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
         return failed or beyond, breach
 
-    def lend(self) -> None:
-        """Lend the port: the drive does not tick until :meth:`take_back`."""
-        self.hold_loop.borrow()
-
     def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
-        """Take the port back, given the last two commands and the last Measurement; brake, and hold."""
+        """Take the port back with the last two commands and the last Measurement of the run; brake, and hold the
+        rig.
+        """
         self._before, self.command, self.measured = np.array(before), np.array(last), measured
         self._samples = 0
         self._over.clear()
@@ -476,7 +481,7 @@ class RigDrive:
             self.hold_loop.give_back()
 
     def await_rest(self) -> None:
-        """Wait until the rig holds and its actuators have settled, even if interrupted."""
+        """Wait until the rig is held and its actuators have settled, even if interrupted."""
 
         def rest() -> None:
             self._over.wait()
@@ -490,3 +495,96 @@ class RigDrive:
                     self.hold_loop.give_back()
 
         to_its_end(rest)
+
+
+STOP_LOOK_S = 0.01
+"""Polling interval of a stop during the warning of a held rung, s."""
+
+
+def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
+    """Return the warning output that the rig file names, or None. Raises ConfigError if ``port`` has no such
+    output.
+    """
+    section = scenario.rig_file.warning if scenario.rig_file is not None else None
+    if section is not None and not port.can_warn:
+        raise ConfigError(
+            f"rig: warning.output = {show(section.output)}: the port {type(scenario.port).type_name!r} "
+            f"{f'at {port.address} ' if port.address else ''}has no warning output. Delete the key, or connect one"
+        )
+    return section
+
+
+class MotionWarning:
+    """Warning output of the rig of ``drive``, as declared in the rig file of ``scenario``.
+
+    ``left`` is the time until the motion may begin, s. Raises ConfigError if the port has no warning output.
+    """
+
+    def __init__(self, drive: RigDrive, scenario: Scenario, clock: Clock) -> None:
+        self._drive, self._scenario, self._clock = drive, scenario, clock
+        self._section = warning_of(scenario, drive.port)
+        self.left = 0.0
+        self._on, self._start = False, EMPTY
+
+    def check(self) -> None:
+        """Raise ConfigError if the far end of the open port has no warning output."""
+        warning_of(self._scenario, self._drive.port)
+
+    @property
+    def wired(self) -> bool:
+        return self._section is not None
+
+    @property
+    def text(self) -> str:
+        if self._section is None or not self.left:
+            return ""
+        return f"{self._section.output} is on: motion in {math.ceil(self.left)} s"
+
+    def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
+        """Switch the output on before ``act``, and wait for its duration. The caller switches it :meth:`off`.
+
+        If ``held``, the drive holds the rig; otherwise a rung holds it, and the clock counts. Raises ActRefused
+        once ``stopped`` returns a reason, and if the rig can no longer be held.
+        """
+        assert self._section is not None  # callers check ``wired``
+        if self._on:
+            raise ActRefused(f"{act}: {self._section.output} is on, because another motion begins")
+        self._on, self._start = True, self._drive.command
+        self._drive.port.warn(True)
+        try:
+            reason = (self._hold if held else self._wait)(self._section.seconds, stopped)
+            if why := stopped():
+                reason = stopped_by_operator(why)
+            if reason:
+                raise ActRefused(f"{act}: nothing has moved: {reason}")
+        except BaseException:
+            self.off()
+            raise
+        finally:
+            self.left = 0.0
+
+    def off(self) -> None:
+        if self._on:
+            self._on = False
+            self._drive.port.warn(False)
+
+    def look(self) -> None:
+        """Switch the output off once the command has changed. Call this with each Measurement."""
+        if self._on and not np.array_equal(self._drive.command, self._start):
+            self.off()
+
+    def _hold(self, seconds: float, stopped: Callable[[], str]) -> str:
+        drive, dt = self._drive, self._scenario.dt
+
+        def shown(samples: int) -> None:
+            self.left = samples * dt
+
+        steps = hold(drive.command.copy(), math.ceil(seconds / dt), stopped, shown)
+        return drive.drive(GuidedMotion(steps, drive.command)).reason
+
+    def _wait(self, seconds: float, stopped: Callable[[], str]) -> str:
+        end = self._clock.monotonic_ns() + round(1e9 * seconds)
+        while not stopped() and (left := end - self._clock.monotonic_ns()) > 0:
+            self.left = left * 1e-9
+            self._clock.sleep(STOP_LOOK_S)
+        return ""

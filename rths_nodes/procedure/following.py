@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a rig follows its commands, closely in slow motions, and that its sensors move with it.
+"""Checks that a rig follows its commands, closely in slow motions, and that its sensors move with the rig.
 
-Without interlock or pressure, or if driven from the controller itself, actuators stay or move elsewhere.
+Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere.
 Afterwards they move to the external command at once. While the rig does not follow, the command therefore moves to
-its position at every tick, within velocity and stroke, and closing the interlock moves nothing. If pressure has
-only dropped to low, the command moves there once.
+the position of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. If
+the pressure has only dropped to low, the command moves there once.
 
 An open interlock may be only a signal. A rig that still follows would then run ahead of its command until its
 force is zero, because of the static error of its loop. The command therefore waits, moves to the position of the
-rig, and waits again. An axis that moved along does follow, and its command moves no further.
+rig, and waits again. An axis that has moved along follows, and its command does not move further.
 
-``slow_error`` bounds the tracking error at every tick of a slow motion. A sensor that does not move with the rig
-is detected by travel, as in tests (``loop/stages/frozen.py``).
+``slow_error`` bounds the tracking error in slow motions. For sensors see ``loop/stages/frozen.py``.
 """
 
 from __future__ import annotations
@@ -42,13 +41,15 @@ from rths_nodes.loop.stages.frozen import FINE_BLOCKS, LATE_S, STUCK, OneWay, le
 from rths_nodes.procedure.clearance import Offsets
 
 AGREEMENT = 0.02
-"""Tolerance between active command and measured position, as a fraction of the sensor's range."""
+"""Largest accepted difference between active command and measured position, as a fraction of the sensor's range.
+"""
 MOVED = 1e-4
-"""Tolerance between active and sent command, as a fraction of the command's range; at least its resolution."""
+"""Largest accepted difference between active and sent command, as a fraction of the command's range, but not less
+than the resolution of the command."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Return why the external command must not be accepted, or empty.
+    """Return why the external command must not be accepted, or an empty string.
 
     ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
@@ -64,9 +65,9 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Return why the controller does not drive to the last command ``sent``, or empty.
+    """Return why the controller does not drive to the last command ``sent``, or an empty string.
 
-    An axis in force control is held where its loop has moved it. From there it follows only changes.
+    An axis in force control is held where its loop has moved it, and then follows only changes.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         if axis.limits.of_force:
@@ -81,10 +82,10 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 
 
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return remarks on ``axes`` whose active command cannot be read, at ``places`` ``(n_axes,)`` m."""
+    """Return a remark for each of ``axes``, whose active command cannot be read; ``places`` is ``(n_axes,)`` m."""
     return [
-        f"axes.{name}: the active command of the controller cannot be read: the first command is the measured "
-        f"position, {position:.6g} m: expect a bump by what the two differ"
+        f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
+        f"position, {position:.6g} m: expect a bump if both differ"
         for name, position in zip(axes, places.tolist(), strict=True)
     ]
 
@@ -92,19 +93,19 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Times after the loss, in multiples of TAKEN_AFTER_S: the command moves to the rig; it is decided whether an axis
-has moved along; this axis has come to rest; its remaining error is static."""
+"""Events after the loss of the rig, in multiples of TAKEN_AFTER_S: the command moves to the position of the rig;
+it is decided which axes have moved along; these axes have come to rest; their remaining error is static."""
 WENT_ALONG = 0.5
-"""Fraction of the trial motion that an axis must move along to count as following."""
+"""Fraction of the trial motion above which an axis counts as following."""
 TAKEN_AFTER_S = 0.1
 """Time at rest within which a controller accepts the sent command, s."""
 
 
 class LossWatch:
-    """Determines from each Measurement whether the rig of ``scenario`` follows.
+    """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
-    ``reason`` is why the rig does not follow, or empty; ``count`` is the number of losses, ``last`` the last
-    reason. Modes and active commands of axes in force control are ignored.
+    ``reason`` is why the rig does not follow, or an empty string. ``count`` is the number of losses, ``last`` the
+    last reason. With force-controlled axes, modes and active commands are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -118,13 +119,12 @@ class LossWatch:
         self._at_rest = MOVED * np.array(spans)
         """Largest change of displacement within ``taken_after`` ticks for an axis at rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
-        """Ticks at rest until the actuators have reached the last command."""
+        """Number of ticks at rest after which the actuators have reached the last command."""
         self._by_force = any(axis.of_force for axis in limits)
         self.count, self.last = 0, ""
         self.begin(HYDRAULICS_NOT_TOLD)
 
     def begin(self, pressure: int, modes: bytes = b"") -> None:
-        """Begin with this ``pressure`` and these control ``modes`` (empty: unknown)."""
         self.reason = ""
         self._pressure, self._modes = pressure, modes
         self._dropped = self._elsewhere = False
@@ -158,14 +158,11 @@ class LossWatch:
         self.reason = reason
         if reason or pressure == HYDRAULICS_LOW:
             return
-        if self._still >= self.taken_after and self._rested():
+        rests = self._still >= self.taken_after
+        if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN: in motion
             self._missed = measured.displacement - sent
         elif led_on:
             self._missed = None
-
-    def _rested(self) -> bool:
-        """Return whether no axis has moved in the last ``taken_after`` ticks; false for nan."""
-        return bool((np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all())
 
     def _why(self, port: Port, measured: Measurement, sent: Array) -> str:
         if opened := why_opened(port, measured):
@@ -185,10 +182,11 @@ class LossWatch:
         return elsewhere
 
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
-        """Return the next command after ``command``, towards the position of the rig, or None if the rig follows.
+        """Return the command that follows ``command``, towards the position of the rig, or None if the rig
+        follows.
 
-        ``shift`` ``(n_axes,)`` m is the difference of displacement sensors and commands. For a rig that rested
-        under force when it was lost, the measured error replaces it.
+        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. For a rig that rested under force
+        when it was lost, the measured error replaces ``shift``.
         """
         if not self.reason:
             return None
@@ -201,7 +199,6 @@ class LossWatch:
         return np.asarray(command + np.clip(way, -self._step, self._step))
 
     def _tried(self, way: Array, measured: Array, command: Array, shift: Array) -> Array:
-        """Return ``way``, or zero while ``command`` waits before and after its trial; arrays ``(n_axes,)`` m."""
         self._ticks += 1
         waited = self._ticks / self.taken_after
         if waited <= 1 or waited > LAST_WAIT:
@@ -211,7 +208,7 @@ class LossWatch:
             return way
         if waited == VERDICT:
             along = (measured - self._from) * np.sign(self._trial)
-            self._follows = along >= WENT_ALONG * np.abs(self._trial)  # false for nan
+            self._follows = along >= WENT_ALONG * np.abs(self._trial)  # NaN counts as not following
             if not self._follows.any():
                 self._ticks = LAST_WAIT * self.taken_after
             self._sum = np.zeros_like(way)
@@ -230,15 +227,13 @@ class LossWatch:
 LEAST_ERROR = 1e-3
 """Smallest default of ``slow_error``, m."""
 TIMES_FOUND = 3.0
-"""Default of ``slow_error``, relative to the error measured by the check."""
+"""Ratio of the default of ``slow_error`` to the error measured by the check."""
 TIMES_LATE = 3.0
-"""Assumed lag, relative to the lag of the small move."""
+"""Ratio of the assumed lag to the lag of the small move."""
 WHY = "the actuator does not follow, or the displacement sensor is wrong"
 
 
 class _Axis:
-    """An axis of the rig: its offset, its bound of the error, and its travels, in m and N without tare."""
-
     def __init__(
         self, scenario: Scenario, name: str, index: int, offsets: Offsets, checks: AxisChecks | None
     ) -> None:
@@ -256,7 +251,7 @@ class _Axis:
         )
         self._fastest = max(velocities, default=0.0)
         self._least = LEAST_ERROR
-        if checks is None:  # nothing is measured yet; the small move has tighter guards
+        if checks is None:  # before the small move, which has tighter guards
             move = 0.0 if rig is None or rig.small_move is None else rig.small_move.displacement
             self._least = max(LEAST_ERROR, move, LATE_S * self._fastest)
         steps = (0.0, 0.0) if rig is None else (rig.displacement.step_si, rig.force.step_si)
@@ -270,7 +265,6 @@ class _Axis:
         self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None
 
     def bound(self, force: float) -> float:
-        """Return slow_error (m) under a measured ``force`` (N)."""
         if self._given is not None:
             return self._given
         static, under = self._found.static_error or 0.0, self._found.static_error_force or 0.0
@@ -278,7 +272,9 @@ class _Axis:
         return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
 
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
-        """Return why the axis does not follow a slow ``command``, or with ``window`` any of the last LATE_S."""
+        """Return why the axis does not follow a slow ``command`` or, with ``window``, any command of the last
+        LATE_S.
+        """
         settled = self._moved.settled
         if window and not settled:
             return ""
@@ -288,7 +284,7 @@ class _Axis:
         if not settled:  # the rig may still be settling after a motion
             self._missed = abs(error) if self._missed is None else self._missed
             bound += self._missed
-        if abs(error) <= bound:  # false for nan
+        if abs(error) <= bound:  # NaN counts as an error
             return ""
         return (
             f"axes.{self.name}.slow_error: measured - command = {_mm(error)}: must be within +- {_mm(bound)} in "
@@ -296,7 +292,6 @@ class _Axis:
         )
 
     def stuck(self, command: float, displacement: float) -> str:
-        """Return why the displacement does not move with the rig."""
         travel = self._moved.stuck(command, displacement)
         if travel is None or not self._known:  # the small move has its own guards
             return ""
@@ -306,7 +301,8 @@ class _Axis:
         )
 
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
-        """Return why the load cell seems dead: no change out and back, unlike a plateau in one direction.
+        """Return why the load cell seems dead, or an empty string: no change of force in both directions, unlike
+        on a plateau.
 
         The expected force is based on the small moves and the ``displacements`` (m) of all axes.
         """
@@ -316,7 +312,7 @@ class _Axis:
         travel = self._pushed.stuck(expected, force)
         if travel is None or not self._pushed.both_ways:
             return ""
-        self._pushed = None  # reported once
+        self._pushed = None  # report a dead load cell only once
         return (
             f"axes.{self.name}: the force does not move with the rig: it has changed by {travel.shown:.4g} N "
             f"where it should by some {travel.gone:.4g} N, there and back: is the load cell dead?"
@@ -324,7 +320,7 @@ class _Axis:
 
 
 class Following:
-    """Checks that the axes of ``scenario`` follow, relative to the ``offsets``, given the ``checks`` of each axis.
+    """Checks that the axes of ``scenario`` follow, relative to the ``offsets``, with the ``checks`` of each axis.
 
     ``warnings`` name load cells that do not move with the rig.
     """
@@ -337,14 +333,15 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return why a slow motion must stop, or empty; ``command`` ``(n_axes,)`` m is untared."""
+        """Return why a slow motion must stop, or an empty string; ``command`` ``(n_axes,)`` m is untared."""
         for axis, sent, displacement, force in self._rows(command, measured):
             if reason := axis.stuck(sent, displacement) or axis.slow_error(sent, displacement, force):
                 return reason
         return ""
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
-        """Return why a test must stop: ``command`` counts from the zero of the test, ``shown`` is untared.
+        """Return why a test must stop, or an empty string. ``command`` counts from the zero of the test; ``shown``
+        is untared.
 
         ``paused`` is true while the test comes to rest, rests, or returns.
         """

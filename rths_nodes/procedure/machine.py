@@ -2,8 +2,8 @@
 """States of a procedure and their transitions, from a cold rig through the rungs of a test to its end.
 
 Commands change only in a motion state, or if the rig does not follow (``following.py``). Acts of the operator
-enter motion states; trips also enter stopping. A stop is a latch: it ends every act that began before it, and the
-machine then bars these acts from motion states and the armed state.
+enter motion states; a trip also enters STOPPING. Acts that began before a stop can no longer enter a motion state
+or the armed state.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, Sta
 """States in which the rig is held. The rig or the clock may end them without an act."""
 
 BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
-"""States that only an act that was not stopped can enter."""
+"""States that only an act can enter, and only if it was not stopped."""
 
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
-    # the loss of the rig leads from every state at rest to tripped
+    # in every state at rest, the loss of the rig leads to TRIPPED
     State.CONNECTED: (State.REFERENCED, State.FINISHED, State.TRIPPED),
     State.REFERENCED: (State.CHECKING, State.POSITIONING, State.FINISHED, State.TRIPPED),
     State.CHECKING: (State.REFERENCED, State.STOPPING),
     State.POSITIONING: (State.POSITIONED, State.STOPPING),
-    # to held if the rig did not follow for a time: its position may differ
+    # HELD if the rig did not follow for a time, because its position may differ
     State.POSITIONED: (State.ARMED, State.HELD, State.FINISHED, State.TRIPPED),
     # the operator or the rig disarms before any motion
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
     State.RUNNING: (State.STOPPING, State.HELD),
     State.STOPPING: (State.HELD, State.TRIPPED),
-    # to tripped if the rig itself ends a held run
+    # TRIPPED if the rig itself ends a held run
     State.HELD: (State.RESUMING, State.POSITIONING, State.UNLOADING, State.FINISHED, State.TRIPPED),
     State.RESUMING: (State.RUNNING, State.STOPPING),
     State.UNLOADING: (State.HELD, State.STOPPING),
-    State.TRIPPED: (State.HELD, State.FINISHED),  # to held by the act ``acknowledge``
+    State.TRIPPED: (State.HELD, State.FINISHED),  # HELD by the act ``acknowledge``
     State.FINISHED: (),
 }
 """Successors of each state. Only a checked rig may change from referenced to positioning."""
@@ -54,8 +54,8 @@ ARROWS: dict[State, tuple[State, ...]] = {
 _STATES = {
     State.IDLE: "the rig is not connected",
     State.CONNECTED: "the offsets are not confirmed",
-    State.REFERENCED: "the rig has its offsets, and is not positioned",
-    State.POSITIONED: "the rig is at the start, and not armed",
+    State.REFERENCED: "the offsets are confirmed, but the rig is not positioned",
+    State.POSITIONED: "the rig is at the start, but not armed",
     State.ARMED: "the rig is armed",
     State.FINISHED: "the procedure has ended",
     State.HELD: "the rig is held",
@@ -64,7 +64,6 @@ _STATES = {
 
 
 def situation(state: State) -> str:
-    """Return the situation of the rig in ``state``, as a sentence."""
     return _STATES.get(state, f"the rig is {state.name.lower()}")
 
 
@@ -73,7 +72,7 @@ UNCONDITIONAL = ("stop", "hold", "note")
 
 
 class ActRefused(ConfigError):
-    """An act that is not possible, with the reason for the operator; nothing was changed."""
+    """An act that is not possible, with the reason for the operator. The act has changed nothing."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +93,11 @@ class ActUnderWay:
     def __init__(self, machine: SessionMachine) -> None:
         self.machine = machine
         self.stopped = ""
-        """Reason of the first stop since the act began, or empty."""
+        """Reason of the first stop since the act began, or an empty string."""
         self.guarded = ""
-        """Name of the act whose guards were evaluated last; empty once the act begins."""
+        """Name of the act whose guards were evaluated last; an empty string once the act begins."""
 
     def go_on(self) -> None:
-        """Raise ActRefused if the operator has stopped the act."""
         if self.stopped:
             raise ActRefused(stopped_by_operator(self.stopped))
 
@@ -114,7 +112,7 @@ _UNDER_WAY: ContextVar[ActUnderWay | None] = ContextVar("the act under way", def
 class SessionMachine:
     """State of a procedure and its reason; refuses invalid transitions.
 
-    ``changed`` receives each state with its reason. ``history`` contains the states so far, ``stops`` is the
+    ``changed`` receives each state with its reason. ``history`` contains all states so far, ``stops`` is the
     number of stops. Hold the ``lock`` to check and act atomically.
     """
 
@@ -142,7 +140,7 @@ class SessionMachine:
 
     @property
     def stopped(self) -> str:
-        """Reason why the current act was stopped, or empty."""
+        """Reason why the current act was stopped, or an empty string."""
         act = self.under_way
         return act.stopped if act is not None else ""
 
@@ -155,15 +153,17 @@ class SessionMachine:
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
         """Context of an act. An act inside another act is part of the outer act, and one stop ends both.
 
-        Raises ActRefused if a stop was counted, or the state has changed, since its sender has ``seen`` them. The
-        act begins under the same lock, so that no stop can occur in between.
+        Raises ActRefused if the count of stops or the state differs from ``seen``. The act begins under the same
+        lock, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:
             yield outer
             return
         with self.lock:
             if seen is not None and name not in UNCONDITIONAL and seen != (now := self.seen):
-                raise ActRefused(f"{name}: refused: its sender saw {seen}; now: {now}: look again")
+                raise ActRefused(
+                    f"{name}: refused, because its sender saw {seen}, but now there is {now}: look again"
+                )
             act = ActUnderWay(self)
             self._acts.append(act)
         token = _UNDER_WAY.set(act)
@@ -175,7 +175,6 @@ class SessionMachine:
                 self._acts.remove(act)
 
     def count_stop(self, reason: str) -> None:
-        """Count a stop, which ends all acts under way."""
         with self.lock:
             self.stops += 1
             for act in self._acts:
@@ -185,7 +184,7 @@ class SessionMachine:
         return state in ARROWS[self.state]
 
     def to(self, state: State, reason: str = "", act: ActUnderWay | None = None) -> None:
-        """Enter ``state`` as part of ``act``, by default of the caller's act.
+        """Enter ``state`` as part of ``act``, which defaults to the act of the calling thread.
 
         Raises RuntimeError for an invalid transition, and ActRefused if the act was stopped.
         """
@@ -196,7 +195,7 @@ class SessionMachine:
             if state in BY_ACTS:
                 act = act or self.under_way
                 if act is None:
-                    raise RuntimeError(f"{arrow}: by no act")
+                    raise RuntimeError(f"{arrow}: outside of an act")
                 act.go_on()
             self.state, self.reason = state, reason
             self.history.append(state)
@@ -204,9 +203,10 @@ class SessionMachine:
                 self._changed(state, reason)
 
     def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
-        """Leave a state at rest for the state and reason that ``why`` returns, unless it returns None.
+        """If the state is at rest, enter the state that ``why`` returns with its reason, if any.
 
-        Without ``wait``, do nothing if the lock is taken: the caller may be a thread that must not wait.
+        Without ``wait``, do nothing if another thread holds the lock: the caller may be a thread that must not
+        wait.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
             return
@@ -217,7 +217,7 @@ class SessionMachine:
             self.lock.release()
 
     def brake(self, reason: str) -> None:
-        """Enter STOPPING if the rig is in a motion state."""
+        """Enter STOPPING if the rig is in another motion state."""
         with self.lock:
             if self.moving and self.state is not State.STOPPING:
                 self.to(State.STOPPING, reason)

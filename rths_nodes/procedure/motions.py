@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guided motions, which an operator requests outside of tests: a common engine with goal, velocity, watch and end.
+"""Guided motions, which an operator requests outside of tests: one engine with goal, velocity, watch and end.
 
 The steps of a motion are a generator of commands in untared coordinates: ramps and rests. The drive (``drive.py``)
 checks the commands against the limits. A ramp connects two rests on a straight line of all axes:
@@ -31,46 +31,45 @@ T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
 """Yields commands ``(n_axes,)`` m, receives Measurements, returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Returns why the rig does not follow the last command ``(n_axes,)`` m, or empty."""
+"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m, or an empty string."""
 Guard = Callable[[Measurement], str]
-"""Returns why a ramp must end, or empty."""
+"""Function that returns why a ramp must end, or an empty string."""
 
 WINDOW_S = 0.05
-"""Length of a window, s. At rest, values do not differ between windows."""
+"""Length of a window, s. At rest, the means of two windows agree within the noise."""
 AVERAGED_S = 0.5
 """Averaging time at rest, s."""
 LONGEST_S = 2.0
-"""Longest wait for rest, s. A value that still changes is used, with a remark."""
+"""Longest wait for rest, s. Values that still change after this time are used, with a remark."""
 FEWEST = 8
 """Smallest length of a window, samples."""
 STILL = 1e-6
-"""Change within a window that counts as rest, as a fraction of stroke and force limit."""
+"""Largest change between windows that counts as rest, as a fraction of stroke and force limit."""
 CERTAIN = 4.0
-"""Number of standard deviations by which means must differ."""
+"""Number of standard deviations by which two means must differ to count as different."""
 GENTLE = 0.1
 """Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity to the start, as a fraction of the limit, if the rig file states none."""
+"""Velocity of the motion to the start, as a fraction of the limit, if the rig file contains no velocity."""
 
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion: complete if ``reason`` is empty, else a safe stop; ``tripped``: not by the operator."""
+    """Outcome of a motion: complete if ``reason`` is empty, else a safe stop; ``tripped`` is false if the operator
+    stopped it.
+    """
 
     reason: str = ""
     tripped: bool = False
     samples: int = 0
 
 
-class NotFollowing(Exception):
-    """The rig does not follow a guided motion, for the given reason: it stops and trips."""
-
-
 class GuidedMotion:
     """A motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps`` to their end and ``result``.
 
-    ``modes`` returns the control mode of each axis in the last command, one byte per axis; empty: displacement.
+    ``modes`` returns the control mode of each axis in the last command, one byte per axis; empty bytes mean
+    displacement.
     """
 
     def __init__(
@@ -84,10 +83,12 @@ class GuidedMotion:
         self._begun = False
         self.result: Any = None
 
+    def watched(self, measured: Measurement) -> str:
+        """Return why the rig does not follow the last command, or an empty string."""
+        return self._watch(self._sent, measured)
+
     def step(self, measured: Measurement) -> Array | None:
-        """Return the next command ``(n_axes,)`` after ``measured``; None at the end. Raises NotFollowing."""
-        if reason := self._watch(self._sent, measured):
-            raise NotFollowing(reason)
+        """Return the next command ``(n_axes,)`` after ``measured``, or None at the end."""
         try:
             self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # starts it
             self._begun = True
@@ -103,7 +104,9 @@ def hold(
     ended: Callable[[], str] = str,
     shown: Callable[[int], None] = lambda left: None,
 ) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason; ``shown`` gets the samples left."""
+    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason; ``shown`` receives the number of
+    samples left.
+    """
     seen: list[Measurement] = []
     for left in range(samples, 0, -1):
         shown(left)
@@ -115,12 +118,12 @@ def hold(
 
 
 def smooth(s: float) -> float:
-    """Return the fraction of the distance at the fraction ``s`` of the duration."""
     return s**3 * (10.0 - 15.0 * s + 6.0 * s * s)
 
 
 class BoundedRamp:
-    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time for all axes; ``dt`` s.
+    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time for all axes; ``dt`` in
+    s.
 
     ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis. Raises ConfigError for a position that is not
     finite, and for a bound that is not positive.
@@ -141,7 +144,6 @@ class BoundedRamp:
         self._done = 0
 
     def step(self, measured: Measurement | None = None) -> Array | None:
-        """Return the next command, independent of the measurement; None at the end."""
         if self._done == self.samples:
             return None
         self._done += 1
@@ -156,7 +158,9 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity of each axis to its start, m/s: from its small move, or a fraction of its limit."""
+    """Return the velocity of each axis to its start, m/s: the velocity of its small move, or a fraction of its
+    limit.
+    """
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
     return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])
@@ -183,8 +187,8 @@ class Stand:
 class QuasiStatic:
     """Ramps and rests of a rig at ``command`` ``(n_axes,)`` m, with period ``dt`` s and ``transport`` samples.
 
-    ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. Changes of displacement (m) or force (N) below ``still``
-    in a window count as rest.
+    ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. The rig rests if displacement (m) and force (N) change
+    by less than ``still`` between two windows.
     """
 
     def __init__(
@@ -196,7 +200,6 @@ class QuasiStatic:
 
     @classmethod
     def of(cls, scenario: Scenario, command: Array, still: tuple[Array, Array] | None = None) -> QuasiStatic:
-        """Return the ramps and rests of the rig of ``scenario``, which rests at ``command`` ``(n_axes,)`` m."""
         limits = scenario.limits
         if still is None:
             rows = np.array([(axis.stroke, axis.force) for axis in limits.values()])
@@ -204,7 +207,9 @@ class QuasiStatic:
         return cls(command, scenario.dt, scenario.port.transport_samples, accelerations(limits), still)
 
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
-        """Ramp to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; return why ``guard`` ended it, or empty."""
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; return why ``guard`` ended the ramp, or an
+        empty string.
+        """
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before = self.command
         while (wanted := ramp.step()) is not None:
@@ -215,7 +220,6 @@ class QuasiStatic:
         return ""
 
     def go(self, goal: Array, velocity: Array) -> Steps[Stand]:
-        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s, and rest there."""
         yield from self.ramp(goal, velocity, lambda measured: "")
         return (yield from self.stand())
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rungs on the rig: arming, the port that a run gets, requests of the operator during the run, and its end."""
+"""Rungs on the rig: arming, the port of a run, requests of the operator during the run, and the end of a rung."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -53,10 +53,8 @@ class Armed:
     code: Code
     inputs: dict[str, str]
     persons: tuple[str, ...] = ()
-    """Names of the operator and, with ``two_persons``, of the second person."""
 
     def changed(self, build: str) -> list[str]:
-        """Return texts on changes since arming; ``build`` is the current build of the receiver."""
         changes = [f"what computes the test has changed: {change}" for change in self.code.changed(build)]
         if armed_hash(self.scenario) != self.scenario_hash:
             changes.append("a file that the scenario names, or the program of its engine, has changed")
@@ -75,12 +73,12 @@ def arm(
 ) -> Armed:
     """Arm a rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
 
-    ``code`` is the code at the start of the test, ``build`` the receiver's current build. Raises ConfigError if
-    scenario, offsets, rig or code differ, and names the differences.
+    ``code`` is the code at the start of the test, ``build`` the current build of the receiver. Raises ConfigError
+    with all changes of scenario, offsets, rig and code.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
-        raise ConfigError(f"rung {show(rung)}: is none that needs the rig; known: {rung_names}")
+        raise ConfigError(f"rung {show(rung)}: must be a rung on the rig: {rung_names}")
     problems = Problems()
     if (now := armed_hash(scenario)) != scenario_hash:
         problems.append(
@@ -101,9 +99,10 @@ def arm(
 
 
 def program_of(scenario: Scenario) -> str:
-    """Return the identity of the executive's program for a rung: text, compiler, flags and binary.
+    """Return the identity of the executive's program for a rung: text, compiler, flags and binary; empty for other
+    engines.
 
-    Empty for the engine python. Raises ConfigError if the scenario cannot run with the executive.
+    Raises ConfigError if the scenario cannot run with the executive.
     """
     if scenario.engine != EXECUTIVE:
         return ""
@@ -113,30 +112,23 @@ def program_of(scenario: Scenario) -> str:
 
 
 def armed_hash(scenario: Scenario) -> str:
-    """Return the hash by which a rung of ``scenario`` is armed; it covers the program of its engine."""
+    """Return the hash by which a rung of ``scenario`` is armed; the hash covers the program of the scenario's
+    engine.
+    """
     return hash_of(scenario, program_of(scenario))
 
 
-def persons_arming(rung: str, scenario: Scenario, operator: str, second: str) -> tuple[str, ...]:
-    """Return the persons (one or two) who arm a ``rung``. Raises ConfigError if :func:`check_second` does."""
-    if not two_persons(rung, scenario):
-        return (operator,)
-    check_second(operator, second)
-    return operator, second.strip()
-
-
 def two_persons(rung: str, scenario: Scenario) -> bool:
-    """Return whether the rig file requires a second person to arm a ``rung`` of ``scenario``."""
     return rung == FULL and scenario.rig_file is not None and bool(scenario.rig_file.two_persons)
 
 
 def check_second(operator: str, second: str) -> None:
-    """Raise ConfigError unless ``second`` names another person than ``operator``, ignoring case and spaces."""
+    """Raise ConfigError unless ``second`` names a person other than ``operator``; case and spaces are ignored."""
     if not second.strip():
         raise ConfigError(f"second: empty: rung {FULL} needs the name of a second person (two_persons: true)")
     if _name(second) == _name(operator):
         raise ConfigError(
-            f"second = {show(second)}: must be another person than the operator {show(operator)} "
+            f"second = {show(second)}: must be a person other than the operator {show(operator)} "
             "(two_persons: true)"
         )
 
@@ -147,7 +139,8 @@ def _name(name: str) -> str:
 
 def _differing(base: Scenario, scenario: Scenario) -> list[str]:
     first, second = _of_rig(base), _of_rig(scenario)
-    return [path for path in first | second if _hash(first.get(path)) != _hash(second.get(path))]
+    text = partial(json.dumps, sort_keys=True)
+    return [path for path in first | second if text(first.get(path)) != text(second.get(path))]
 
 
 def _of_rig(scenario: Scenario) -> Data:
@@ -158,24 +151,20 @@ def _of_rig(scenario: Scenario) -> Data:
     return values | {"axes": list(data["axes"])}
 
 
-def _hash(data: object) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
 def _reach(rung: str, scenario: Scenario) -> Array:
     if rung not in REDUCED:
         return np.full(len(scenario.axes), np.inf)
     limits = elastic_limits(scenario)
     if missing := [name for name in scenario.axes if name not in limits]:
         raise ConfigError(
-            f"rung {rung}: axes.{missing[0]}: the rig file has no elastic_limit, below which rungs "
-            f"{', '.join(REDUCED)} stay"
+            f"rung {rung}: axes.{missing[0]}: the rig file has no elastic_limit, which bounds the rungs "
+            f"{', '.join(REDUCED)}"
         )
     return np.array([limits[name] for name in scenario.axes])
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig; zero for external integrators."""
+    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig; zero with an external integrator."""
     external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
@@ -191,12 +180,13 @@ def file_hashes(scenario: Scenario) -> dict[str, str]:
 
 
 Forces = Callable[[list[float], list[float]], list[float]]
-"""Function from present and previous displacements (m), equal at first, to forces of all axes (N)."""
+"""Function that maps the present and the previous displacements (m) to the forces of all axes (N). At first, both
+displacements are equal."""
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Outcome of a run on the lent port (finished, held, tripped, failed, refused or interrupted), and reason."""
+    """Outcome of a run (finished, held, tripped, failed, refused or interrupted), and its reason."""
 
     outcome: str
     reason: str = ""
@@ -206,8 +196,8 @@ class RunOutcome:
 class RungUnderWay:
     """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended`` is true while the rung is held and can be resumed; ``stopped`` is why it must end, or empty.
-    Raises ConfigError if a model is missing.
+    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is the reason why the rung must
+    end, or an empty string. Raises ConfigError if a model is missing.
     """
 
     def __init__(
@@ -217,13 +207,13 @@ class RungUnderWay:
         self._resumed: ActUnderWay | None = None
         self._machine, self.following = machine, following
         self.port = port = _port_of(armed, drive, offsets)
-        if not isinstance(port, UnsentPort):  # an UnsentPort keeps the rig held
+        if not isinstance(port, UnsentPort):  # with an UnsentPort the rig is held
             port.handover.following = following.test
         port.handover.stopping = machine.brake
         port.handover.at_rest, port.handover.under_way = self._at_rest, self._under_way
 
     def hold(self, reason: str) -> None:
-        """Pause until :meth:`resume`; in real time, end the rung and hold instead."""
+        """Pause until :meth:`resume`. In real time, end the rung instead and hold the rig."""
         requests = self.port.handover.requests
         if self.armed.scenario.time_ratio == 1:
             requests.stop(reason)
@@ -242,7 +232,9 @@ class RungUnderWay:
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
-        """Enter the next state after the run; ``broken`` is why the port has failed."""
+        """Enter the state that follows the run; ``broken`` is the reason why the port has failed, or an empty
+        string.
+        """
         machine = self._machine
         with machine.lock:
             self.suspended = False
@@ -256,7 +248,6 @@ class RungUnderWay:
                 machine.to(State.HELD, reason or "the rung has ended")
 
     def held(self, names: Sequence[str]) -> list[str]:
-        """Return a text for each hold, with the forces before and after it."""
         remarks = []
         for hold in self.port.handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)
@@ -289,7 +280,6 @@ def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
 
 
 def _forces_of(scenario: Scenario) -> Forces:
-    """Return the function that maps measured displacements to the forces of specimens or coupled rig."""
     dt = scenario.dt
     if scenario.rig is None:
         models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
@@ -303,7 +293,7 @@ def _forces_of(scenario: Scenario) -> Forces:
     there = registry.class_of("rig", scenario.rig).at_commands(scenario.rig)
     if there is None:
         kind = type_of(scenario.rig)
-        raise ConfigError(f"rung d: rig.type = {kind!r}: its specimen has no model that follows what is measured")
+        raise ConfigError(f"rung d: rig.type = {kind!r}: the specimen has no model that follows measurements")
     rig, nothing = registry.build("rig", there, dt, len(scenario.axes)), np.zeros(0)
 
     def of_rig(now: list[float], before: list[float]) -> list[float]:
@@ -319,8 +309,7 @@ class RungPort(PortBefore):
     """Armed port of ``drive`` for one run, with ``tares`` as its zero; ``given_back`` is true after the run.
 
     The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
-    nothing. Measurements are untared, because limits apply to them; the ``handover`` contains the zero of the
-    test.
+    nothing. Measurements are untared, because limits apply to them.
     """
 
     armed = True
@@ -338,7 +327,7 @@ class RungPort(PortBefore):
         self._true: Measurement | None = None
         self._opened = self._lost = ""
         self.begins: Callable[[], None] = lambda: None
-        """Called when the run begins to drive the rig."""
+        """Callback, called when the run begins to drive the rig."""
 
     @property
     def counter_at_start(self) -> int | None:
@@ -348,20 +337,20 @@ class RungPort(PortBefore):
         self._pacer = pacer
 
     def arm_watchdog(self) -> None:
-        """Do nothing: the procedure has armed the watchdog."""
+        """Do nothing: the procedure has already armed the watchdog."""
 
     def disarm_watchdog(self) -> None:
         self.release()
 
     def safe(self) -> None:
-        """Release the port: the procedure brakes and holds."""
+        """Release the port: the procedure brakes and holds the rig."""
         self.release()
 
     def close(self) -> None:
         self.release()
 
     def release(self) -> None:
-        """Return the port to the procedure. May be called again. Thread-safe."""
+        """Return the port to the procedure. Thread-safe; further calls do nothing."""
         with self._turn:
             if self.given_back or not self._begun:
                 self.given_back = True
@@ -373,16 +362,18 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Reason why the rig does not follow, or once did not, which ends the run; or empty."""
+        """Reason of the first fault of the rig during this run, which ends the run; an empty string without a
+        fault.
+        """
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 
     def begin(self) -> None:
-        """Let the run drive the rig; its Measurement 0 is the last Measurement of the procedure."""
+        """Let the run drive the rig; Measurement 0 of the run is the last Measurement of the procedure."""
         if self.given_back:
             raise PortError("the port of a rung serves one run, which has ended")
         drive = self._drive
-        drive.lend()
+        drive.hold_loop.borrow()  # the drive does not tick until ``take_back``
         self.begins()
         self._begun = True
         drive.pace = self._pacer
@@ -412,7 +403,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that does not follow, or once did not, else None."""
+        """Return the command for a rig that does not follow, or did not earlier in this run; else None."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
@@ -440,33 +431,31 @@ class RungPort(PortBefore):
         return replace(self._measured, sample=self._measured.sample - self._zero)
 
     def _presented(self, shown: Measurement) -> Measurement:
-        """Convert the untared ``shown`` to the coordinates of the test."""
+        presented = self._from_zero(shown)
+        if self._ticked and equal(shown.command, self._last):
+            presented.command = self._tared.copy()
+        return presented
+
+    def _from_zero(self, measured: Measurement) -> Measurement:
         tares = self.handover.tares
-        exact = self._ticked and equal(shown.command, self._last)
         return replace(
-            shown,
-            displacement=shown.displacement - tares.displacement,
-            force=shown.force - tares.force,
-            command=self._tared.copy() if exact else shown.command - tares.command,
+            measured,
+            displacement=measured.displacement - tares.displacement,
+            force=measured.force - tares.force,
+            command=measured.command - tares.command,
         )
 
     def truth(self) -> Measurement | None:
         if self.given_back:
             return self._true
         true = self._port.truth()
-        if true is None:
-            return None
-        tares = self.handover.tares
-        return replace(
-            true,
-            displacement=true.displacement - tares.displacement,
-            force=true.force - tares.force,
-            command=true.command - tares.command,
-        )
+        return None if true is None else self._from_zero(true)
 
 
 class ComputedForcePort(RungPort):
-    """Rung (d): models of the specimens compute the ``forces`` of the axes from measurements of the rig."""
+    """Port of rung (d): models of the specimens compute the ``forces`` of the axes from the measured
+    displacements.
+    """
 
     def __init__(self, drive: RigDrive, tares: Tares, forces: Forces) -> None:
         super().__init__(drive, tares)
@@ -481,11 +470,11 @@ class ComputedForcePort(RungPort):
         return replace(tared, force=np.array(self._forces(now, before)))
 
     def truth(self) -> None:
-        """Return None: the specimen is not part of the rig."""
+        """Return None: the rig has no true state of the computed specimen."""
 
 
 class UnsentPort(RungPort):
-    """Rung (c): the run drives the simulator ``answers``, while the rig is held and monitored."""
+    """Port of rung (c): the run drives the simulator ``answers``, while the rig is held and monitored."""
 
     def __init__(self, drive: RigDrive, tares: Tares, answers: Port) -> None:
         none = Tares.none(len(tares.command))
@@ -494,13 +483,11 @@ class UnsentPort(RungPort):
         self._found = ""
 
     def begin(self) -> None:
-        """Let the run drive its simulator, while the rig continues to tick."""
         super().begin()
         self._answers.open(None)
         self._answers.begin()
 
     def write(self, command: Command) -> None:
-        """Send the Command to the simulator, and the held command to the rig."""
         self._mine()
         waiting = self._waiting()
         held = self._drive.command if waiting is None else waiting
@@ -509,7 +496,9 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """Return the simulator's Measurement with the rig's state, and the rig's channels if the names differ."""
+        """Return the simulator's Measurement with the state of the rig, and with the channels of the rig if the
+        names differ.
+        """
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)
@@ -530,7 +519,6 @@ class UnsentPort(RungPort):
 
     @property
     def interlock(self) -> str:
-        """Reason why the held rig does not follow or has a fault, or empty."""
         return super().interlock or self._found
 
     def truth(self) -> Measurement | None:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session of a rig: a port that is opened once, and the acts (``ACTS``) from a cold rig to the end of its rungs.
+"""Session of a rig: a port that is opened once, and the acts (``ACTS``) from a cold rig to the end of the last
+rung.
 
 Values are untared, in the coordinates of the axes, m and N.
 """
@@ -47,7 +48,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.procedure import small_move, unloading
 from rths_nodes.procedure.clearance import Clearance, Offsets
-from rths_nodes.procedure.drive import RigDrive
+from rths_nodes.procedure.drive import MotionWarning, RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.machine import (
     UNCONDITIONAL,
@@ -58,17 +59,16 @@ from rths_nodes.procedure.machine import (
     stopped_by_operator,
 )
 from rths_nodes.procedure.motions import DriveOutcome, GuidedMotion, QuasiStatic, hold, positioning_velocities
-from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome, arm, persons_arming, start_of
-from rths_nodes.procedure.warning import MotionWarning
+from rths_nodes.procedure.rungs import RungUnderWay, RunOutcome, arm, check_second, start_of, two_persons
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
-"""Bounds of the duration of offsets, s."""
+"""Bounds of the measuring time of offsets, s."""
 ARMED_FOR_S = 60.0
-"""Time after which an armed rung is disarmed, because the operator may have left, s."""
+"""Time after which an armed rung is disarmed, s, because the operator may have left."""
 ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
 """Acts that remain possible after the loss of a rig."""
 CLEAR = "CLEAR"
-"""Argument ``clear`` of an act, typed by a person who has read the description of its motion."""
+"""Argument ``clear`` of an act. A person types this word after reading the description of the motion."""
 NOT_TOLD = "not reported"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
@@ -80,14 +80,16 @@ S = TypeVar("S", bound="GuardedRig")
 
 
 class Test(Protocol):
-    """The test of a session: its acts on rungs and checklist, its guards, and the file of its record."""
+    """The test of a session: acts on rungs and checklist, further guards, and the file of the record."""
 
     def barred(self, act: str) -> str:
-        """Return why the test forbids ``act``, or empty."""
+        """Return why the test forbids ``act``, or an empty string."""
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act``, and remove ``clear`` from its ``arguments``. Raises ActRefused."""
+        """Return the motion of ``act``, and remove ``clear`` from its ``arguments``. Raises ActRefused without a
+        clearance.
+        """
         ...
 
     def write(self, quietly: bool = False) -> None:
@@ -100,12 +102,14 @@ class Test(Protocol):
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Decorate a method as the act of its name, which a stop ends. Raises ActRefused if it is not possible."""
+    """Decorate a method as the act with the method's name; a stop ends the act. Raises ActRefused if it is not
+    possible.
+    """
 
     @wraps(method)
     def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
         with self.act() as under_way:
-            if under_way.guarded != method.__name__:  # not through ``do()``
+            if under_way.guarded != method.__name__:  # called directly, not by ``do()``
                 self.begin(method.__name__, early=True)
             under_way.guarded = ""
             return method(self, *args, **arguments)
@@ -114,14 +118,14 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 def lost(drive: RigDrive) -> str:
-    """Return why the rig is lost, or empty; only a far end that provides the ticks can end the session itself."""
+    """Return why the rig is lost, or an empty string. Only a far end that provides the ticks ends the session."""
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
 
 class GuardedRig(SessionMachine):
-    """States of a session with its rig, and the guards of its acts.
+    """State of a session with its rig, and the guards of its acts.
 
-    ``taken`` are unconfirmed offsets; ``rehearsing`` is true while a rung runs on the simulator.
+    ``taken`` are unconfirmed offsets. ``rehearsing`` is true while a rung runs on the simulator.
     """
 
     def __init__(
@@ -147,13 +151,12 @@ class GuardedRig(SessionMachine):
         self.rung: RungUnderWay | None = None
         """Armed rung, or rung under way."""
         self._losses = 0
-        """Number of losses when the rig was positioned."""
+        """Number of losses at the time when the rig was positioned."""
         self._armed_until = 0
         """Monotonic time at which the rung is disarmed, ns."""
 
     @property
     def suspended(self) -> bool:
-        """True while a rung is held and can be resumed."""
         return self.rung is not None and self.rung.suspended
 
     @property
@@ -161,19 +164,20 @@ class GuardedRig(SessionMachine):
         return self.busy or self.state is State.ARMED
 
     def possible(self) -> dict[str, str]:
-        """Return for each act why it is not possible, or empty."""
+        """Return by act why the act is not possible; an empty string if it is possible."""
         with self.lock:
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
 
     def why_not(self, act: str, early: bool = False) -> str:
-        """Return why ``act`` is not possible, or empty. ``early``: check only the state if the act ``commits``."""
+        """Return why ``act`` is not possible, or an empty string. If ``early`` and the act ``commits``, check only
+        the state.
+        """
         with self.lock:
             self._leave_start()
             return self._state_reason(act) if early and ACTS[act].commits else self._reason(act)
 
     def _reason(self, act: str) -> str:
-        """Evaluate state and guards of ``act``; the caller holds the lock."""
         guarded = (guard(self, act) for guard in ACTS[act].guards)
         return self._state_reason(act) or next((reason for reason in guarded if reason), "")
 
@@ -193,15 +197,14 @@ class GuardedRig(SessionMachine):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest if rig or clock require it; the call after the last tick waits for the lock."""
+        """Leave a state at rest if the rig or the clock requires it. After the last tick, wait for the lock."""
         self.leave(self._displaced, wait=bool(self.drive.broken))
 
     def _displaced(self) -> tuple[State, str] | None:
-        """Return the next state and the reason if rig or clock contradict the state, or None."""
         if self.state is State.HELD and self.rung is not None:
             return None  # the port of the held rung ends the rung
         if reason := lost(self.drive):
-            self.note(f"the rig was lost in the state {self.state.name}: {reason}", "rths")
+            self.note(f"the rig was lost in state {self.state.name}: {reason}", "rths")
             self.rung = None
             return State.TRIPPED, reason
         if self.state not in (State.POSITIONED, State.ARMED):
@@ -216,32 +219,28 @@ class GuardedRig(SessionMachine):
             then = State.HELD, f"armed for {ARMED_FOR_S:g} s without a run: position and arm again"
         else:
             return None
-        self.rung = None  # stops must no longer reach the rung
+        self.rung = None  # later stops must not reach the rung
         return then
 
     def _measured(self, measured: Measurement) -> None:
-        """Handle a Measurement, in the thread that drives the rig."""
         self.warning.look()
         self._leave_start()
 
     def note(self, text: str, by: str = "") -> None:
-        """Add a note to the record; thread-safe."""
         self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
 
     def _ready(self) -> None:
-        """Let the drive continue in this act. Raises ActRefused if the act was stopped."""
         with self.lock, self.act() as act:
             act.go_on()
             self.drive.ready()
 
     def _warn(self, act: str, held: bool = True) -> None:
-        """Warn of the motion of ``act``; the rig is ``held`` by the drive, otherwise by a rung."""
         if not self.warning.wired:
             return
         self.begin(act)
         if held:
             self._ready()
-        under_way = self.under_way  # the thread that drives the rig also calls it
+        under_way = self.under_way  # here, because the thread that drives the rig calls the function
         self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
 
     @contextmanager
@@ -254,7 +253,8 @@ class GuardedRig(SessionMachine):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``, from the first state of its ``motion`` to the second, or a stop.
+        """Context of the motions of ``act``, between the two states of its ``motion``; a stop or an error ends it
+        in another state.
 
         ``begins`` is called with the first motion. A refusal before this motion changes nothing.
         """
@@ -298,8 +298,7 @@ class RigSession(GuardedRig):
 
     ``code`` is the code in use when the scenario was read, by default the current code. ``judged`` returns the
     cautions about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that
-    drives the rig. Acts of MEANWHILE are thread-safe. Raises ConfigError without a rig file, and for an invalid
-    port.
+    drives the rig. Raises ConfigError without a rig file, and for an invalid port.
     """
 
     def __init__(
@@ -318,20 +317,19 @@ class RigSession(GuardedRig):
         self.code = code or Code.of(scenario)
         record.code = dict(self.code.names)
         self.commissioned: Commissioning | None = None
-        """Must be valid to arm a rung that moves a real rig."""
+        """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
-        """Operator of the last arming and ``way`` of the request, set before the rig is armed."""
+        """Operator of the last arming, and the ``way`` of the request. Both are set before the rig is armed."""
         self._one = threading.Lock()
         super().__init__(scenario, record, realtime, clock, changed, judged)
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
         """Perform an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
 
-        One act runs at a time, except the acts of MEANWHILE. Thread-safe. Raises ActRefused (a ConfigError) if the
-        act is not possible or was stopped, or if stops or state have changed since its sender has ``seen`` them.
-        If the record cannot be written, an act that moves the rig does not begin; acts in HEARD are performed
-        anyway.
+        Only acts of MEANWHILE run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the act is
+        not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be written, an
+        act that moves the rig does not begin, but acts of HEARD are performed.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -363,7 +361,7 @@ class RigSession(GuardedRig):
                     under_way.guarded = act
                 if test is not None:
                     written.motion = test.cleared(act, way, arguments)
-                if row.moves and row.lasting:  # the act is recorded before its motion
+                if row.moves and row.lasting:  # record the act before its motion
                     written.under_way = True
                     self.record.acts.append(written)
                     self._write()
@@ -390,12 +388,11 @@ class RigSession(GuardedRig):
 
     @property
     def measured(self) -> Measurement:
-        """Last Measurement, untared, with its own counter."""
         return self.drive.measured
 
     @as_act
     def connect(self) -> str:
-        """Open the port; return position, force, hydraulics and interlock, as text. Raises ConfigError."""
+        """Open the port; return position, force, hydraulics and interlock as text. Raises ConfigError."""
         self.drive.connect()
         try:
             self.warning.check()
@@ -419,12 +416,11 @@ class RigSession(GuardedRig):
 
     @as_act
     def take_offsets(self, seconds: float) -> Offsets:
-        """Measure for ``seconds`` at rest and return mean and scatter as unconfirmed offsets."""
         self.taken = self._watched(seconds)
         return self.taken
 
     def rest_of(self, state: State, reason: str) -> HeldRecord:
-        """Return position and force of each axis as last measured; store the controller's state in the record."""
+        """Return the last measured position and force of each axis; store the controller's state in the record."""
         with suppress(PortError):
             self.record.controller = told_of(self.drive)
         measured, offsets, names = self.measured, self.offsets, tuple(self.scenario.axes)
@@ -452,7 +448,9 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test; for forces only if ``unloaded``."""
+        """Use the offsets with this ``hash`` as the zero of the test. Forces count from these offsets only if
+        ``unloaded``.
+        """
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
@@ -468,8 +466,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def check(self) -> dict[str, AxisChecks]:
-        """Move each axis by its guarded small move; findings may prevent the start."""
-        assert self.offsets is not None  # implied by the state
+        assert self.offsets is not None  # the state implies confirmed offsets
         offsets = self.offsets
         with self.motion("check", lambda: self.clearance.begin(offsets)):
             checks: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, offsets)
@@ -478,13 +475,11 @@ class RigSession(GuardedRig):
 
     @as_act
     def sign_for(self, what: str, by: str = "") -> None:
-        """Sign for one unverified item, by its full name or text."""
         with self.lock:
             self.clearance.sign(what, by or self.record.operator)
 
     @as_act
     def position(self) -> None:
-        """Move to the start of the test by a bounded ramp, and rest there."""
         assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
         goal = self.offsets.held + start_of(scenario, drive.port)
@@ -506,10 +501,16 @@ class RigSession(GuardedRig):
     def arm(
         self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
     ) -> tuple[str, ...]:
-        """Arm a rung of ``scenario`` as it will run; return the persons. Raises ConfigError if a hash differs."""
+        """Arm a rung of ``scenario`` as it will run; return the names of the persons who arm it. Raises
+        ConfigError if a hash differs.
+        """
         assert self.offsets is not None
         build = self.drive.port.build
-        persons = persons_arming(rung, self.scenario, by or self.record.operator, second)
+        operator = by or self.record.operator
+        persons: tuple[str, ...] = (operator,)
+        if two_persons(rung, self.scenario):
+            check_second(operator, second)
+            persons = operator, second.strip()
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
         now, port = _time(self._clock), self.drive.port
         if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
@@ -530,9 +531,9 @@ class RigSession(GuardedRig):
 
     @as_act
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        """Run the armed rung: ``runner`` runs its scenario on the lent port. The rung is then disarmed.
+        """Run the armed rung: ``runner`` runs its scenario on the lent port. Then the rung is disarmed.
 
-        The rung is recorded before it runs. Raises ActRefused if a file or the code has changed; it then stays
+        The rung is recorded before it runs. If a file or the code has changed, ActRefused is raised and it stays
         armed.
         """
         moves = self.rung is not None and RUNGS[self.rung.armed.rung].moves
@@ -571,7 +572,7 @@ class RigSession(GuardedRig):
                 drive.await_rest()
             finally:
                 written.outcome, written.reason = outcome.outcome, outcome.reason
-                written.samples = outcome.samples or written.samples  # a runner may set it and raise
+                written.samples = outcome.samples or written.samples  # a runner may set the number and then raise
                 holds = rung.held(tuple(self.scenario.axes))
                 written.remarks += holds + rung.following.warnings
                 self.record.deviations += [f"rung {armed.rung}: {hold}" for hold in holds]
@@ -580,7 +581,6 @@ class RigSession(GuardedRig):
         return written
 
     def hold(self, reason: str = "") -> None:
-        """Pause the rung until :meth:`resume`; in real time, end the rung and hold instead."""
         with self.lock:
             self.begin("hold")
             assert self.rung is not None
@@ -588,14 +588,13 @@ class RigSession(GuardedRig):
 
     @as_act
     def resume(self) -> None:
-        """Continue the held rung."""
         with self._warned("resume", held=False), self.lock:
             self.begin("resume")
             assert self.rung is not None
             self.rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig; thread-safe. Acts under way end and cannot move or arm it again."""
+        """Brake, hold and disarm the rig; thread-safe. Acts under way end, and can no longer move or arm it."""
         reason = reason or "the operator has asked to stop"
         with self.lock:
             self.count_stop(reason)
@@ -613,8 +612,10 @@ class RigSession(GuardedRig):
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """Unload the specimen to zero force, or move axes ``to`` positions (m) that a person ``signed`` for."""
-        assert self.offsets is not None  # implied by the state
+        """Unload the specimen to zero force, or move axes to the positions ``to`` (m) for which a person has
+        ``signed``.
+        """
+        assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks
         goal = None if to is None else unloading.goal_of(*inputs, self.drive.command, to, signed)
 
@@ -631,7 +632,6 @@ class RigSession(GuardedRig):
 
     @as_act
     def finish(self) -> None:
-        """Measure the offsets again if possible, and close the port."""
         if self.offsets is not None:
             try:
                 again = self._watched(self.offsets.seconds)
@@ -648,7 +648,7 @@ class RigSession(GuardedRig):
     def close(self) -> None:
         """Close the port in any case; the rig is left to its own safe state."""
         self.stop("the session is closed")
-        with suppress(ConfigError, PortError):  # the rig may be out of reach
+        with suppress(ConfigError, PortError):  # the rig may be unreachable
             self.drive.close()
         if not self.record.ended and self.state is not State.IDLE:
             self.record.ended = _now(self._clock)
@@ -664,7 +664,6 @@ def _now(clock: Clock) -> str:
 
 
 def told_of(drive: RigDrive) -> dict[str, str]:
-    """Return hydraulics, interlock, control mode and active command as last read by the port."""
     measured, active = drive.measured, drive.port.active_command
     modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
     commands = "cannot be read"
@@ -682,12 +681,12 @@ def told_of(drive: RigDrive) -> dict[str, str]:
 class Act:
     """An act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
 
-    ``guards`` return why it is not possible. ``arguments`` are names; if ``needed``, all but the ``optional``
-    arguments are required. ``motion``: states during and after its guided motion. ``lasting``: the operator
-    watches it. ``at_once``: also possible during another act. ``held``: also possible while a rung is held.
-    ``anybody``: other nodes may request it, because it brings the rig to rest. ``named``: ``do`` receives its
-    author. ``commits``: ``do`` evaluates the guards once, under the lock under which it takes effect; before, only
-    the state is checked.
+    ``guards`` return reasons why the act is not possible. ``arguments`` are names; if ``needed``, all of them
+    except ``optional`` are required. ``motion`` has the states during and after a guided motion. The operator
+    watches a ``lasting`` act. An act is also possible during another act if ``at_once``, and during a hold of a
+    rung if ``held``. Other nodes may request an act for ``anybody``, because it brings the rig to rest. If
+    ``named``, ``do`` receives the author. If the act ``commits``, ``do`` evaluates the guards once, under the lock
+    under which the act takes effect.
     """
 
     words: str
@@ -707,7 +706,6 @@ class Act:
 
     @property
     def moves(self) -> bool:
-        """True if the act moves the rig, or lets it move."""
         return fit in self.guards
 
 
@@ -720,11 +718,11 @@ def rung_goes_on(rig: GuardedRig, act: str) -> str:
 
 
 def taken(rig: GuardedRig, act: str) -> str:
-    return "no offsets were taken that are not confirmed yet" if rig.taken is None else ""
+    return "there are no unconfirmed offsets" if rig.taken is None else ""
 
 
 def unsigned(rig: GuardedRig, act: str) -> str:
-    return "" if rig.clearance.wanting() else "nothing is to be signed for"
+    return "" if rig.clearance.wanting() else "there is nothing to sign for"
 
 
 def fit(rig: GuardedRig, act: str) -> str:
@@ -753,7 +751,6 @@ def _of_test(name: str) -> Callable[..., object]:
 
 
 def barred_by_state(act: str, state: State) -> str:
-    """Return why ``act`` is not possible in ``state``, or empty."""
     if state in ACTS[act].states:
         return ""
     needed = " or ".join(allowed.name.lower() for allowed in ACTS[act].states)
@@ -770,13 +767,13 @@ ACTS = {
         "run a rung on the simulator", _ALL, _of_test("rehearse"), (allowed,), ("rung",), lasting=True, held=True
     ),
     "connect": Act(
-        "open the port; the controller's active command becomes ours",
+        "open the port; the controller's active command becomes the first command",
         (State.IDLE,),
         RigSession.connect,
         lasting=True,
     ),
     "take_offsets": Act(
-        "what the sensors show at rest, with its scatter",
+        "measure the sensors at rest, with their scatter",
         _BEFORE,
         _take_offsets,
         (),
@@ -785,7 +782,7 @@ ACTS = {
         lasting=True,
     ),
     "confirm_offsets": Act(
-        "the test counts from these offsets",
+        "use these offsets as the zero of the test",
         _BEFORE,
         RigSession.confirm_offsets,
         (taken,),
@@ -811,7 +808,7 @@ ACTS = {
         lasting=True,
     ),
     "sign_for": Act(
-        "answer for one thing that is not verified, by its whole name",
+        "sign for one unverified item, by its whole name",
         (State.REFERENCED,),
         RigSession.sign_for,
         (unsigned,),
@@ -873,7 +870,7 @@ ACTS = {
         lasting=True,
     ),
     "note": Act(
-        "words for the report",
+        "add a note to the report",
         _ALL,
         RigSession.note,
         (),

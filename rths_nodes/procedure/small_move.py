@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guarded small moves of the axes in turn, to check signs, scales, sensors and cables.
 
-An axis moves out in three stages, rests after each stage, and returns. The first stage, a quarter of the travel,
-shows whether the correct axis moves, and in which direction. The move ends early if the displacement opposes the
-command or runs away, if another axis moves, or if a force changes by more than the rig file allows. ``checks.py``
-interprets the results.
+An axis moves out in three stages, rests after each stage, and returns. The first stage shows whether the correct
+axis moves, and in which direction. ``checks.py`` interprets the results.
 
 The scenario's own specimens make the same moves and give the expected stiffness, because a rate-dependent specimen
-is not as stiff as its parameters state. A wrong scale shows as the ratio of measured to expected stiffness. The
+is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale. The
 ``experimental_stiffness`` of an integrator is compared in the same way.
 
-If the controller closes a force loop, a small force follows, before a test uses the loop. The axis is held; its
-loop takes over at the measured force, which must move nothing. It applies a force, rests, and removes the force;
-the axis is held again. This verifies sign and scale of commands in N, that the controller accepts them, and that
-both changes of mode are bumpless. Other axes rest.
+If the controller closes a force loop, a small force follows. The loop of a held axis takes over at the measured
+force, applies a force, rests, and removes the force; then the axis is held again. This verifies sign and scale of
+commands in N, that the controller accepts them, and that both changes of mode are bumpless.
 """
 
 from __future__ import annotations
@@ -41,7 +38,6 @@ from rths_nodes.procedure.checks import (
     FORCE,
     SWAPPED,
     AxisMove,
-    Bands,
     RigKnowledge,
     judge,
     section_of,
@@ -56,18 +52,19 @@ from rths_nodes.procedure.motions import GENTLE, GuidedMotion, QuasiStatic, Stan
 STAGES = (0.25, 0.5, 1.0)
 """Fractions of the travel at which the axis rests."""
 CAUTION = 0.1
-"""Tolerated error of the displacement in motion, as a fraction of the travel."""
+"""Largest accepted error of the displacement in motion, as a fraction of the travel."""
 LOUDEST = 8.0
-"""Largest deviation of a sample, relative to the sensor's scatter."""
+"""Largest deviation of one sample, as a multiple of the sensor's scatter."""
 OTHER = 0.3
-"""Tolerated motion of another axis, as a fraction of the travel: actuators of one specimen are coupled."""
+"""Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because actuators of one
+specimen are coupled."""
 BARS_ALL = (SWAPPED, FORCE, AWAY)
 """Findings after which no other axis is moved, because it is uncertain which axis moves."""
 STILL = (1e-3, 1e-5)
-"""Change within a window that counts as rest, as fractions of the travel and of the load cell's range."""
+"""Largest changes between windows that count as rest, as fractions of the travel and of the load cell's range."""
 
 LEAST, MOST = 0.67, 1.5
-"""Bounds of the ratio of measured to expected stiffness; outside them a signature is required."""
+"""Bounds of the ratio of measured to expected stiffness. A ratio outside these bounds requires a signature."""
 SURE = 0.2
 """Relative uncertainty above which a stiffness is not compared."""
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
@@ -85,7 +82,6 @@ class SmallMoves:
     first: Stand | None = None
 
     def run(self) -> Steps[None]:
-        """Move all axes in turn."""
         limits, rig = self.scenario.limits, self.rig
         still = STILL[0] * rig.way, STILL[1] * rig.force_range
         walk = QuasiStatic.of(self.scenario, self.command, still)
@@ -98,7 +94,6 @@ class SmallMoves:
                 return
 
     def _direction(self, index: int) -> float:
-        """Return the direction away from the nearer end of the stroke."""
         stroke = list(self.scenario.limits.values())[index].stroke
         position = max(float(self.measured.displacement[index]), float(self.command[index]))
         return -1.0 if position + (1.0 + CAUTION) * self.rig.way[index] > stroke else 1.0
@@ -106,19 +101,18 @@ class SmallMoves:
     def _move(self, walk: QuasiStatic, move: AxisMove) -> Steps[None]:
         start = walk.command
         move.stands.append((yield from walk.stand()))
-        bands = self.rig.bands(move.stands[0])
         velocity = self.rig.velocity
         for share in STAGES:
             goal = start.copy()
             goal[move.index] += share * move.direction * self.rig.way[move.index]
-            guard = self._guard(walk, move, start, bands)
+            guard = self._guard(walk, move, start)
             move.ended = yield from walk.ramp(goal, velocity, guard)
             if move.ended == AGAINST:  # the force is more conclusive at rest
                 move.stands.append((yield from walk.stand()))
             if move.ended:
                 break
             move.stands.append((yield from walk.stand()))
-            move.ended = early(self.rig, move, bands, share)
+            move.ended = early(self.rig, move, share)
             if move.ended:
                 break
         yield from walk.ramp(start, velocity, self._listen(move.back))
@@ -126,7 +120,9 @@ class SmallMoves:
 
     @staticmethod
     def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        """Return the guard of the way back: only limits and slow_error end it, because it leads to the start."""
+        """Return the guard of the return motion, which only limits and ``slow_error`` end, because it leads to the
+        start.
+        """
 
         def listen(measured: Measurement) -> str:
             forces.append(measured.force)
@@ -135,16 +131,13 @@ class SmallMoves:
         return listen
 
     def look(self, sent: Array, measured: Measurement) -> None:
-        """Process each sample, also at rest."""
         move = self.done[-1] if self.done else None
         if move is not None and move.back and move.after is None:
             move.returning.append((float(sent[move.index]), float(measured.displacement[move.index])))
 
-    def _guard(
-        self, walk: QuasiStatic, move: AxisMove, start: Array, bands: Bands
-    ) -> Callable[[Measurement], str]:
+    def _guard(self, walk: QuasiStatic, move: AxisMove, start: Array) -> Callable[[Measurement], str]:
         rig, before, i = self.rig, move.stands[0], move.index
-        caution = np.maximum(CAUTION * rig.way[i], LOUDEST * bands.displacement_scatter)
+        caution = np.maximum(CAUTION * rig.way[i], LOUDEST * before.displacement_scatter)
         other = np.maximum(OTHER * rig.way[i], caution)
 
         def guard(measured: Measurement) -> str:
@@ -166,19 +159,19 @@ class SmallMoves:
         return guard
 
 
-def early(rig: RigKnowledge, move: AxisMove, bands: Bands, share: float) -> str:
-    """Return why the move must end after the rest at the fraction ``share`` of its travel, or empty."""
-    i, way = move.index, share * rig.way[move.index]
+def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
+    """Return why the move must end after the rest at the fraction ``share`` of its travel, or an empty string."""
+    i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
     other_axes = np.abs(np.delete(moved, i))
-    other = np.delete(np.maximum(bands.displacement, 0.5 * way), i)
+    other = np.delete(np.maximum(least, 0.5 * way), i)
     if (other_axes > other).any() and other_axes.max() > 2.0 * abs(moved_axis):
         return SWAPPED
-    if moved_axis < -bands.displacement[i]:
+    if moved_axis < -least[i]:
         return AGAINST
     # lost motion may hide the first stage from the sensor
-    return DEAD if share > STAGES[0] and moved_axis < bands.displacement[i] else ""
+    return DEAD if share > STAGES[0] and moved_axis < least[i] else ""
 
 
 class _Specimens(Rig):
@@ -199,7 +192,7 @@ class _Specimens(Rig):
 def compare(
     scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], checks: Mapping[str, AxisChecks]
 ) -> None:
-    """Write the ratio of measured to expected stiffness of each axis into ``checks``."""
+    """Write the ratios of measured to expected stiffness of each axis into ``checks``."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
         name, axis_checks = rig.names[move.index], checks[rig.names[move.index]]
@@ -212,11 +205,11 @@ def compare(
         }
         if not known_stiffness and NOT_VERIFIED in (axis_checks.force_scale, axis_checks.displacement_scale):
             axis_checks.remarks.append(
-                f"axes.{name}: nothing is known of the specimen, neither by the scenario nor by the rig file: its "
-                "stiffness is compared with nothing"
+                f"axes.{name}: neither the scenario nor the rig file describes the specimen, so its stiffness is "
+                "not compared"
             )
         if known_stiffness and uncertainty(rig, move) > SURE:
-            axis_checks.remarks.append(f"axes.{name}: its stiffness is found too badly to be compared with any")
+            axis_checks.remarks.append(f"axes.{name}: the measured stiffness is too uncertain to be compared")
             continue
         for who, value in known_stiffness.items():
             _beside(name, who, value, axis_checks)
@@ -244,7 +237,7 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     bounded = replace(rig, force_bound=np.full(len(rig.names), np.inf), steps=(np.zeros_like(rig.way),) * 2)
     moves = _driven(model, scenario, bounded)
     matrices = stiffnesses(bounded, moves)
-    # a change below the rig's resolution is no stiffness: the force depends only on motion
+    # a force below the resolution of the rig depends only on motion and gives no stiffness
     seen = {
         index: row[index]
         for index, row in matrices.items()
@@ -271,7 +264,6 @@ def _model(scenario: Scenario) -> object:
 
 
 def _driven(model: Any, scenario: Scenario, rig: RigKnowledge) -> list[AxisMove]:
-    """Return the moves of the ``model``, driven step by step."""
     zero, inputs = np.zeros(len(rig.names)), np.zeros(len(model.auxiliary_inputs))
     measured = Measurement(0, zero, np.array(model.force, float), zero)
     moves = SmallMoves(scenario, rig, zero, measured)
@@ -290,15 +282,17 @@ def _declared(scenario: Scenario) -> dict[str, float]:
     if matrix is None or type(scenario.setup).type_name != "identity":
         return {}
     diagonal = np.diagonal(np.asarray(matrix, float)).tolist()
-    scales = [axis.length / axis.force for axis in scenario.similitude]  # from structure to specimen
+    scales = [
+        axis.length / axis.force for axis in scenario.similitude
+    ]  # convert stiffnesses of the structure to the specimen
     rows = zip(scenario.axes, diagonal, scales, strict=False)
     return {name: value * scale for name, value, scale in rows if value > 0.0}
 
 
 SAME_FORCE = 0.03
-"""Tolerated relative difference of measured and commanded force, which checks the scale of commands in N."""
+"""Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2
-"""Tolerated force in the wrong direction during the trial, as a fraction of the force, and tolerated excess
+"""Largest accepted force in the wrong direction, as a fraction of the small force, and largest accepted excess
 travel, as a fraction of the small move."""
 
 
@@ -317,9 +311,11 @@ class Pressed:
 
 
 class SmallForces:
-    """Applies small forces to the axes of ``scenario`` whose loop the controller closes, from ``command`` m.
+    """Applies small forces to the axes of ``scenario`` whose force loop the controller closes, starting at
+    ``command`` m.
 
-    ``modes`` are the control modes of the last command of :meth:`run`, one byte per axis; empty: displacement.
+    ``modes`` are the control modes of the last command of :meth:`run`, one byte per axis; empty bytes mean
+    displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
@@ -333,7 +329,6 @@ class SmallForces:
         return [index for index, axis in enumerate(scenario.axes.values()) if by_controller(axis)]
 
     def run(self) -> Steps[None]:
-        """Test the axes in turn, until a trial ends early."""
         for index, axis in enumerate(self._axes):
             small = None if axis.rig_axis is None else axis.rig_axis.small_move
             if not by_controller(axis) or small is None or small.press is None:
@@ -380,7 +375,7 @@ class SmallForces:
     def _guard(self, pressed: Pressed, measured: Measurement) -> str:
         rig, before, i = self._rig, pressed.stands[0], pressed.index
         changes = measured.force - before.force
-        noise = rig.bands(before).force[i] + FORCE_CAUTION * pressed.force
+        noise = rig.least(before)[1][i] + FORCE_CAUTION * pressed.force
         if (np.abs(changes) > rig.force_bound).any():
             return FORCE
         if changes[i] < -noise:
@@ -389,7 +384,9 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m: an axis in N counts as at its position; ``shift`` (m) is its sensor's offset."""
+        """Return ``sent`` in m. An axis in N counts as being at its position; ``shift`` (m) is the offset of its
+        sensor.
+        """
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)
@@ -402,13 +399,15 @@ def judge_forces(
     expected: Sequence[int],
     checks: Mapping[str, AxisChecks],
 ) -> None:
-    """Write verdicts on the force loops of ``expected`` axes into ``checks``; ``stopped``: why the drive ended."""
+    """Write verdicts on the force loops of ``expected`` axes into ``checks``; ``stopped`` is a reason or empty."""
     done = {move.index: move for move in moves}
     for index in expected:
         axis_checks, name = checks[rig.names[index]], rig.names[index]
         move = done.get(index)
         finding = (
-            _wrong(rig, move, stopped) if move is not None else "was not tried, because another one has ended"
+            _wrong(rig, move, stopped)
+            if move is not None
+            else "was not tried, because an earlier trial has failed"
         )
         axis_checks.force_loop = WRONG if finding else VERIFIED
         if finding:
@@ -416,30 +415,36 @@ def judge_forces(
 
 
 def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
-    """Return why the force loop of an axis is wrong, or empty."""
     if stopped:
         return f"the small force was stopped: {stopped}"
     if move.ended == AGAINST:
         return (
-            "the force runs against its command: the sign of force_command is wrong, in the rig file or in the "
-            "controller, or the sign of its loop"
+            "the force opposes its command: the sign of force_command is wrong, in the rig file or in the "
+            "controller, or the sign of the loop"
         )
     if move.ended:
         how = (
-            "a force has changed by more than small_move.force" if move.ended == FORCE else "an axis has gone far"
+            "a force has changed by more than small_move.force"
+            if move.ended == FORCE
+            else "an axis has moved too far"
         )
-        return f"the small force was given up, because {how}: its scale is wrong, or the specimen is another one"
-    bands, i = rig.bands(move.stands[0]), move.index
-    changed = move.change("force", 1, 2)
-    if abs(changed - move.force) > SAME_FORCE * move.force + bands.force[i]:
         return (
-            f"the force has changed by {changed:.4g} N where its command went by {move.force:.4g} N: the scales "
-            "of force_command and load cell differ, or the loop does not reach its command"
+            f"the small force was given up, because {how}: the scale of force_command is wrong, or "
+            "another specimen is in the rig"
+        )
+    (least, least_force), i = rig.least(move.stands[0]), move.index
+    changed = move.change("force", 1, 2)
+    if abs(changed - move.force) > SAME_FORCE * move.force + least_force[i]:
+        return (
+            f"the force has changed by {changed:.4g} N while its command changed by {move.force:.4g} N: the "
+            "scales of force_command and load cell differ, or the loop does not reach its command"
         )
     for since, event in ((0, "taken over"), (3, "given back")):
         bump = move.change("displacement", since, since + 1)
-        if abs(bump) > bands.displacement[i]:
-            return f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {event}: the change is a bump"
+        if abs(bump) > least[i]:
+            return (
+                f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {event}: the change is not bumpless"
+            )
     return ""
 
 
@@ -497,7 +502,7 @@ def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
             )
         if rig.characterised is not None and rig.characterised.simulated and not simulated:
             problems.append(
-                f"axes.{rig.name}.characterised of the rig file: was found on a simulator, and this rig is none: "
-                "characterise the rig itself, or leave the section out"
+                f"axes.{rig.name}.characterised of the rig file: was measured on a simulator, but this rig is "
+                "real: characterise the rig itself, or omit the section"
             )
     problems.refuse()

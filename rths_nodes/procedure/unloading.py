@@ -10,8 +10,9 @@ J is the tangent dF/dc of forces with respect to commands: first from a small st
 then from the secant of each step (Broyden 1965), which also fits a yielded specimen. If the forces do not
 decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight come last.
 
-A load cell may fail unnoticed. The force must therefore respond in quarters of the small move, with the stiffness
-measured there. If it does not, the operator signs for positions of axes whose displacement a check has verified.
+A load cell may fail unnoticed. Within quarters of the small move, the force must therefore respond with the
+stiffness measured in that move. If it does not, the operator signs for positions of axes whose displacement a
+check has verified.
 """
 
 from __future__ import annotations
@@ -42,48 +43,53 @@ Places = NDArray[np.intp]
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
 BLIND = 0.25
-"""Travel within which the force must respond without a bounded small move, as a fraction of all travel."""
+"""Travel within which the force must respond, as a fraction of all travel, if there is no small move."""
 BLIND_STEP = 0.25
-"""Step until the force has responded, as a fraction of that travel."""
+"""Step until the force has responded, as a fraction of the travel within which the force must respond."""
 IN_MOTION = 2.0
-"""Factor on the change of force due to the velocity and the damping of the small move."""
+"""Factor on the change of force that velocity and damping of the small move explain."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
-"""Bounds of a response relative to the stiffness; a yielded or hardened specimen stays within them."""
+"""Bounds of the ratio of the response to the stiffness. A yielded or hardened specimen stays within these bounds.
+"""
 LEFT_OVER = 0.1
-"""Ratio of resultant to sum of magnitudes below which the forces on an axis cancel and are not conclusive."""
+"""Ratio of resultant to sum of magnitudes below which the forces on an axis cancel and prove nothing."""
 DRIFTS = 0.7
-"""Fraction of the previous change above which a changing force counts as drifting."""
+"""Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
-    "the force is unknown: take the pressure off at the controller, or, where the displacement is right, unload "
-    "by displacement (unload, to a place)"
+    "the force is unknown. Switch the pressure off at the controller or, if the displacement is right, unload by "
+    "displacement (unload, to a place)"
 )
 LARGEST_STEP = 0.125
 """Largest step, as a fraction of the travel."""
 DAMPING = 0.7
 """Fraction of the Newton step that is taken, because the specimen may stiffen along it."""
 NEAR = 3.0
-"""Multiple of the tolerance below which the full Newton step is taken."""
+"""Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Target of the last steps, as a fraction of the tolerance; any force within the tolerance suffices."""
+"""Ratio of force to tolerance at which unloading ends. A force within its tolerance is sufficient."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
-"""Ratio below which a force counts as decreased."""
+"""Ratio to the smallest earlier force below which a force counts as decreased."""
 PATIENCE = 4
-"""Consecutive steps without a decrease before unloading is given up."""
+"""Number of consecutive steps without a decrease after which unloading is given up."""
 MOST_STEPS = 100
 LOUDEST = 8.0
-"""Largest deviation of a sample, relative to the load cell's scatter."""
+"""Largest deviation of one sample, as a multiple of the load cell's scatter."""
 MAY_RISE = 0.05
-"""Tolerated increase of a force on the way, as a fraction of its range: another axis may push."""
+"""Largest accepted increase of a force, as a fraction of its range. It is not zero, because another axis may push.
+"""
 CLOSE_TO_LIMIT = 0.95
 """Fraction of its limit up to which a force may increase."""
 STILL = (1e-3, 1e-5)
-"""Change within a window that counts as rest, as fractions of a first step and of the load cell's range."""
+"""Largest changes between windows that count as rest, as fractions of a first step and of the load cell's range.
+"""
 
 
 def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
-    """Parse positions by axis, m: a number for one axis, else ``axis: number, ...``. Raises ConfigError."""
+    """Parse positions by axis, m: one number for a rig with one axis, else ``axis: number, ...``. Raises
+    ConfigError.
+    """
     positions = {}
     for entry in text.split(","):
         name, colon, number = entry.rpartition(":")
@@ -95,7 +101,7 @@ def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
 
 
 def bounds_of(scenario: Scenario) -> list[Unloading]:
-    """Return the bounds of the unloading of each axis in the rig file. Raises ConfigError if they are missing."""
+    """Return the bounds of the unloading of each axis. Raises ConfigError if the rig file has none."""
     problems = Problems()
     bounds = []
     for name, axis in scenario.axes.items():
@@ -126,7 +132,7 @@ def goal_of(
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
-        problems.append("unload.signed: empty: a person has to sign for a motion under an unknown force")
+        problems.append("unload.signed: empty: a person must sign for a motion under an unknown force")
     names, bounds = tuple(scenario.axes), bounds_of(scenario)
     for name, position in to.items():
         if name not in names:
@@ -143,8 +149,8 @@ def goal_of(
             )
         if name not in checks or checks[name].displacement_sign != VERIFIED:
             problems.append(
-                f"unload.to.{name}: the check has not verified its displacement: take the pressure off "
-                "at the controller"
+                f"unload.to.{name}: the check has not verified the displacement of this axis: switch the pressure "
+                "off at the controller"
             )
     problems.refuse()
     return goal
@@ -178,7 +184,7 @@ def unload(
 
 
 def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
-    """Return the longest travel of an axis without a response of its force, m."""
+    """Return the longest travel of an axis in which its force need not respond, m."""
     if rig.small_move is None:
         return BLIND * bounds.travel
     return min(rig.small_move.displacement + (checks.lost_motion or 0.0), bounds.travel)
@@ -187,7 +193,7 @@ def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
 class Way:
     """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
 
-    ``first`` and ``last`` are rests; ``given_up`` is why the rig is not unloaded, or empty.
+    ``first`` and ``last`` are rests. ``given_up`` is why the rig is not unloaded, or an empty string.
     """
 
     def __init__(
@@ -222,7 +228,6 @@ class Way:
         self._tangent = np.full((len(bounds), len(bounds)), np.nan)
 
     def run(self) -> Steps[None]:
-        """Unload the axes without weight first, then all axes together."""
         self.first = yield from self._rest()
         if (yield from self._drifts(self.first)):
             return
@@ -246,7 +251,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force drifts, unlike the force of a relaxing specimen, which slows down."""
+        """Return whether a force drifts; the force of a relaxing specimen changes more and more slowly."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -258,8 +263,8 @@ class Way:
             return False
         worst = int(np.argmax(np.where(drifting, second / self._range, 0.0)))
         self.given_up = (
-            f"axes.{self._names[worst]}: the force does not rest: it changes by {second[worst]:.4g} N from one "
-            f"rest to the next: the load cell drifts, or the specimen relaxes for long: {UNKNOWN}"
+            f"axes.{self._names[worst]}: the force does not rest, but changes by {second[worst]:.4g} N from one "
+            f"rest to the next: the load cell drifts, or the specimen relaxes for long; {UNKNOWN}"
         )
         return True
 
@@ -268,13 +273,14 @@ class Way:
         return self.last.force - self.tare
 
     def _seen(self) -> Array:
-        """Return the smallest significant change of each force, N."""
         assert self.last is not None
         of_mean = SEEN * np.sqrt(2.0 / self.last.samples) * self.last.force_scatter
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return this change for the axis at ``index`` in its first step, which may be very short."""
+        """Return the smallest significant change of force in the first step of an axis, N; this step may be very
+        short.
+        """
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))
@@ -284,7 +290,9 @@ class Way:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Return why forces do not respond to axes ``moved`` (m) and ``faster`` (m/s), beyond ``noise`` (N)."""
+        """Return why forces do not respond, beyond ``noise`` (N), to axes ``moved`` (m) and ``faster`` (m/s); else
+        an empty string.
+        """
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
         expected_to_move = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))
@@ -295,12 +303,12 @@ class Way:
             return ""
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
         return (
-            f"axes.{self._names[worst]}: the force no longer goes with the displacement: it has changed by "
-            f"{change[worst]:.4g} N where the axis moved by {1e3 * moved[worst]:.4g} mm: {UNKNOWN}"
+            f"axes.{self._names[worst]}: the force no longer follows the displacement: it has changed by "
+            f"{change[worst]:.4g} N while the axis moved by {1e3 * moved[worst]:.4g} mm; {UNKNOWN}"
         )
 
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
-        """Return the guard of a step: a force that rises, has crossed zero, or does not respond ends the step."""
+        """Return a guard that ends the step if a force rises, has crossed zero, or does not respond."""
         assert self.last is not None
         marks = deque([(self.last.displacement, self.last.force, np.zeros(len(self._names)))])
         before = self._walk.command
@@ -328,7 +336,7 @@ class Way:
                     self.given_up = why
                     return why
             beyond = -sign * (measured.force - self.tare)[active] > through
-            return "a force has gone through zero" if (beyond & loaded).any() else ""
+            return "a force has crossed zero" if (beyond & loaded).any() else ""
 
         return guard
 
@@ -363,7 +371,7 @@ class Way:
         return float((np.abs(self._forces()) / self._range)[active].max())
 
     def _give_up(self, active: Places, why: str) -> None:
-        """End here; the rig still counts as unloaded if the forces are within their tolerance."""
+        """End the unloading. The rig still counts as unloaded if the forces are within their tolerance."""
         if not self._within(active, 1.0):
             worst = int(active[np.argmax((np.abs(self._forces()) / self._range)[active])])
             gone = self._walk.command - self._start
@@ -373,7 +381,6 @@ class Way:
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
-        """Find the tangent of one axis by moving it towards less force until the force responds."""
         start, before = self._walk.command, self._forces()
         direction = -np.sign(before[index]) or 1.0
         length = self._step[index]
@@ -386,19 +393,22 @@ class Way:
             yield from self._rest()
             gone = float(self._walk.command[index] - start[index])
             change = self._forces() - before
-            expected = abs(self._stiffness[index] * gone)  # nan if unknown
+            expected = abs(self._stiffness[index] * gone)  # NaN if the stiffness is unknown
             if (
                 gone
                 and abs(change[index]) > self._felt(index)
                 and not abs(change[index]) < LEAST_ANSWER * expected
             ):
                 if change[index] * gone < 0.0:
-                    self._give_up(active, "the force does not fall, it rises")
+                    self._give_up(active, "the force rises instead of falling")
                 elif abs(change[index]) > MOST_ANSWER * expected + self._seen()[index]:
-                    self._give_up(active, f"the force has fallen by more than {MOST_ANSWER:g} times its stiffness")
+                    self._give_up(
+                        active,
+                        f"the force has fallen by more than {MOST_ANSWER:g} times the stiffness times the travel",
+                    )
                 elif (
                     length > self._step[index] and not why
-                ):  # beyond lost motion: one more step gives the stiffness
+                ):  # after lost motion, one more step gives the stiffness
                     position, force = self._walk.command[index], self._forces()
                     goal[index] += direction * self._step[index]
                     yield from self._walk.ramp(goal, self._velocity, self._guard(active))
@@ -407,7 +417,7 @@ class Way:
                 self._tangent[:, index] = (self._forces() - force) / step if step else change / gone
                 return
             if why or length >= furthest:
-                self._give_up(np.array([index]), why or f"the force does not fall: {UNKNOWN}")
+                self._give_up(np.array([index]), why or f"the force does not fall; {UNKNOWN}")
                 if not self.given_up:  # an axis within its tolerance, such as a dashpot, needs no step
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
@@ -419,7 +429,6 @@ class Way:
         return max(0.0, float(self._travel[index]) - gone)
 
     def _next_step(self, active: Places) -> Array:
-        """Return the damped Newton step of the ``active`` axes, ``(n_axes,)`` m, within the remaining travel."""
         force, step = self._forces()[active], np.zeros(len(self._names))
         tangent = self._tangent[np.ix_(active, active)]
         movable = np.isfinite(np.diagonal(tangent))
@@ -440,7 +449,7 @@ class Way:
         return step
 
     def _go(self, step: Array, active: Places) -> Steps[str]:
-        """Make one step, rest, and update the tangent; return why the step ended early, or empty."""
+        """Make one step, rest, and update the tangent; return why the step ended early, or an empty string."""
         start, before = self._walk.command, self._forces()
         why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()

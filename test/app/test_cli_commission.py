@@ -65,8 +65,8 @@ FAULTS = {
     planted.WATCHDOG: ("killed", 1, KILLED, "is not over"),
     planted.ENDLESS: ("killed", 1, KILLED, "it does not brake"),
     planted.BRIDGE: ("killed", 2, KILLED, "brakes after 40 ms"),
-    planted.SWAPPED: ("signs", 2, SIGN, "south moves in its place"),
-    planted.SIGN: ("signs", 1, SIGN, "north -1 mm: the wrong way"),
+    planted.SWAPPED: ("signs", 2, SIGN, "south moves instead"),
+    planted.SIGN: ("signs", 1, SIGN, "north -1 mm: in the wrong direction"),
     planted.INTERLOCK: ("interlock", 1, INTERLOCK, "nothing was seen in 1 s"),
     planted.JUMP: ("pressure", 1, PRESSURE, "north moves "),
 }

@@ -134,7 +134,7 @@ def test_what_is_no_corridor_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
         assert main(["run", NAME, "--set", f"monitor.corridor={tmp_path / name}"]) == 2
         assert mentions(capsys.readouterr().err, "corridor", "rths")
     assert main(["check", NAME, "--set", "monitor.corridor_action=trip"]) == 2
-    assert mentions(capsys.readouterr().err, "monitor.corridor", "given")
+    assert mentions(capsys.readouterr().err, "monitor.corridor", "needs")
 
 
 @pytest.mark.parametrize(

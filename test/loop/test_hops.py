@@ -24,7 +24,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import DueCommands
 from rths_nodes.loop.supervision.hops import TakenAtOnce, UnderWay
 from rths_nodes.loop.supervision.pause import Pause
-from rths_nodes.procedure.commissioning.judging import way_of
+from rths_nodes.procedure.commissioning.stops import way_of
 from rths_nodes.recording.run import Collector, Run
 
 CHEN = ("chen_ricles_2010", ("duration=1.5",))

@@ -40,7 +40,7 @@ def test_a_wrong_scale_is_the_ratio_to_the_stiffness_of_the_scenario(walk, wrong
     assert found.unlike == [told]
     w.session.sign_for("scale of displacement of story_1 not verified", "A. Nyone")
     w.session.sign_for("scale of force of story_1 not verified", "A. Nyone")
-    with pytest.raises(ConfigError, match=naming("signed")):
+    with pytest.raises(ConfigError, match=naming("open item")):
         w.session.sign_for("story_1", "A. Nyone")
     with pytest.raises(ActRefused, match=naming(told, "verify")):
         w.session.position()
@@ -53,7 +53,7 @@ def test_a_wrong_scale_is_the_ratio_to_the_stiffness_of_the_scenario(walk, wrong
 
 def test_a_wrong_scale_of_the_displacement_is_named_beside_the_static_error(walk):
     found = checked(walk("axes.story_1.sensors.displacement_scale=0.5", rig=UNKNOWN))
-    words = "it moves by 50% of its command: static error of the loop, or the scale of the displacement"
+    words = "the axis moves by 50% of its command: the loop has a static error, or the scale of displacement"
     assert any(words in each for each in found.remarks)
 
 
@@ -72,7 +72,7 @@ def test_that_nothing_is_known_is_said(walk):
     object.__setattr__(w.session.scenario.axes["story_1"], "specimen", None)
     found = w.session.check()["story_1"]
     assert (found.ratios, found.unlike) == ({}, [])
-    assert any(mentions(words, "compared", "nothing") for words in found.remarks)
+    assert any(mentions(words, "compared", "describes") for words in found.remarks)
 
 
 def test_what_has_a_force_in_motion_only_has_no_stiffness_to_be_compared(walk):
@@ -81,7 +81,7 @@ def test_what_has_a_force_in_motion_only_has_no_stiffness_to_be_compared(walk):
     found = checked(w)
     assert (found.stiffness, found.ratios, found.unlike) == (None, {}, [])
     assert any(mentions(words, "force", "motion") for words in found.remarks)
-    assert not any(mentions(words, "compared", "nothing") for words in found.remarks)
+    assert not any(mentions(words, "compared", "describes") for words in found.remarks)
 
 
 def test_what_an_integrator_counts_on_is_compared_too(walk):

@@ -103,7 +103,7 @@ def test_nobody_moves_a_rig_whose_port_was_given_back(walk):
     w.to_start()
     w.session.close()
     sent = len(w.sent)
-    with pytest.raises(ActRefused, match=naming("port", "back")):
+    with pytest.raises(ActRefused, match=naming("port", "returned")):
         w.arm("g")
     assert len(w.sent) == sent
 

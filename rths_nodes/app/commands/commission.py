@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Guide the operator through all measurements and write the result; return 0 if every row has passed."""
     from rths_nodes.procedure.commissioning.trials import scenario_of
-    from rths_nodes.procedure.warning import warning_of
+    from rths_nodes.procedure.drive import warning_of
     from rths_nodes.recording import commissioning
 
     file = files.locate(options.rig, files.RIG)

@@ -71,8 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _front(options: argparse.Namespace) -> int:
-    from rths_nodes.app.page.connections import Behind, Front
-    from rths_nodes.app.page.stops import StopServer
+    from rths_nodes.app.page.connections import Behind, Front, StopServer
     from rths_nodes.ros.hosting.stop_client import StopClient
 
     address, parent = options.address, options.parent

@@ -60,19 +60,17 @@ from rths_nodes.mechanics.axial_load import lengths_of
 LOOK_S = 0.05
 """Polling interval of the operator's request to end, s."""
 QUIET_S = 0.5
-"""Silence after which a stopped session ends, s; in lockstep ``longest_wait`` applies until the
-session is closed.
+"""Silence after which a stopped session ends, s. In lockstep ``longest_wait`` applies until the session is closed.
 """
 LAG_S = 0.1
 """Allowed lag of an actuator, s: three times the slowest one in the package. The receiver stops the rig if the
-tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and bridge.
-"""
+tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and bridge."""
 PERSISTENCE_S = 0.005
 """Time beyond a limit of force or error before the receiver stops, s; the test computer stops earlier."""
 SLIPPED = "ticks by which its clock was late"
 """Name of the count of missed periods of this process, in which its rig rested."""
 IN_ORDER = 2
-"""Reason code of a session that the test computer closed."""
+"""Reason code of a session that the test computer has closed."""
 
 INTERLOCK, PRESSURE, CABLE = "interlock", "pressure", "cable"
 POSITIONS = {INTERLOCK: ("closed", "open"), PRESSURE: ("off", "low", "high"), CABLE: ("in", "out")}
@@ -85,8 +83,8 @@ FROZEN_S = 0.05
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in port units; ``away``: largest error as travel time at the
-    velocity limit, s.
+    """Return the limits of an axis in port units. The largest error is the travel in ``away`` s at the velocity
+    limit.
     """
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
@@ -103,8 +101,8 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the force loops of ``axes`` in the order and units (``gains``) of the port; ``moved``: axes of the
-    test.
+    """Return the force loops of ``axes`` in the order and units (``gains``) of the port; ``moved`` are the axes of
+    the test.
     """
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
@@ -145,7 +143,7 @@ class Controllers:
             if not isinstance(law, ServoValve.Params):
                 raise ConfigError(
                     f"axes.{name}.force_control.law.type = {type(law).type_name!r}: the controller of an emulated "
-                    "rig is a servo_valve"
+                    "rig must be a servo_valve"
                 )
             self._valves.append((index, registry.build("force_controller", law, dt)))
         self._n = len(axes)
@@ -155,17 +153,16 @@ class Controllers:
         return bool(self._valves)
 
     def start(self, places: Array) -> None:
-        """Hold all axes at ``places`` ``(n_axes,)`` m."""
         self.modes = bytearray([MODE_DISPLACEMENT] * self._n)
         self._led = places.copy()
         for index, valve in self._valves:
             valve.stand(float(places[index]))
 
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
-        """Return the positions of all pistons ``(n_axes,)`` (m) after the Measurement ``shown``. The unit of each
-        command depends on ``modes``: m or N.
+        """Return the positions of all pistons ``(n_axes,)`` (m) after the Measurement ``shown``; ``command`` is in
+        m or N.
 
-        ``stands``: the rig is at rest, and the valves are shut.
+        If ``stands``, the rig is at rest and the valves are shut.
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -231,16 +228,14 @@ def all_switches() -> str:
 
 @dataclass(frozen=True)
 class Session:
-    """Outcome of a session: last sample, reason, counts of the receiver."""
-
     samples: int
     reason: str
     in_order: bool
     counts: dict[str, int]
 
 
-TAKEN = "another program has this port: set another number, port.port of the rig file"
-ELSEWHERE = "--address names one of this machine"
+TAKEN = "another program uses this port: set another number, port.port of the rig file"
+ELSEWHERE = "set an address of this computer with --address"
 
 
 class Emulator:
@@ -273,20 +268,20 @@ class Emulator:
         self.true: Measurement
         """True state of the rig in SI units, by axes of the scenario."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
-        """Called with each true state, for further sensors."""
+        """Function that is called with each true state, for further sensors."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
         head = scenario.rig_file
         self._flags |= datagrams.WARNING if head is not None and head.warning is not None else 0
         self.warned: Callable[[bool], None] = lambda on: None
-        """Called with each change of the warning output."""
+        """Function that is called with each change of the warning output."""
         self._bridged = max(1, scenario.bridge.longest(scenario.dt))
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator, hydraulics: high, interlock: closed}"]))
         self._rig: Any = assembly.port
         self._edge: Calibration | None = None
-        if scenario.rig_file is not None:  # its datagrams use the units of the real receiver
+        if scenario.rig_file is not None:  # the datagrams use the units of the real receiver
             channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
             self._edge = Calibration.of(scenario.axes, channels)
         self._controllers = Controllers(scenario.axes, scenario.dt)
@@ -353,7 +348,7 @@ class Emulator:
         self._turned(self.switches.at(0))
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
-        """Serve one session and return its outcome; None if ``ended()`` is true before it begins."""
+        """Serve one session and return its outcome; None if ``ended()`` is true before the session begins."""
         self._begin()
         while self._receiver.state_number == datagrams.IDLE:
             if ended():
@@ -371,7 +366,7 @@ class Emulator:
                     pacer()
                     self._tick(pacer, ended)
                 elif not self._step(ended):
-                    pacer = Pacer(self.scenario.dt, 0)  # the rig stops: commands no longer set the ticks
+                    pacer = Pacer(self.scenario.dt, 0)  # once the rig stops, commands no longer set the ticks
                     pacer.start()
         receiver = self._receiver
         never = "ended by the operator" if ended() else "the test never began"
@@ -505,7 +500,7 @@ class Emulator:
             except OSError:
                 continue  # ICMP error in response to a sent datagram
             if not self.switches.out():
-                received.append(Came(data, _number_of(sender)))
+                received.append((data, _number_of(sender)))
 
     def _take(self, came: list[Came]) -> None:
         receiver = self._receiver

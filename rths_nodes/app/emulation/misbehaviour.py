@@ -10,7 +10,6 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.laboratory.ports import datagrams
@@ -22,14 +21,14 @@ LOSE, MUTE, DUPLICATE, REORDER, DELAY, DIE, FREEZE, SESSION, GARBAGE, INTERLOCK,
 PRESSURES = ("off", "low", "high")
 KINDS = {
     LOSE: (1, "N commands are lost on the way to the rig"),
-    MUTE: (1, "N states are lost on the way back"),
-    DUPLICATE: (1, "N datagrams come twice, both ways"),
-    REORDER: (2, "N datagrams come in pairs, the later one first, both ways"),
-    DELAY: (1, "from then on commands come N ticks late"),
-    DIE: (0, "the process ends without a word"),
-    FREEZE: (0, "nothing happens for N ticks; 0: for ever"),
-    SESSION: (1, "N states are of another session"),
-    GARBAGE: (1, "N times a datagram of random bytes comes along, both ways"),
+    MUTE: (1, "N states are lost on the way to the test computer"),
+    DUPLICATE: (1, "N datagrams arrive twice, in both directions"),
+    REORDER: (2, "N datagrams arrive in pairs in reverse order, in both directions"),
+    DELAY: (1, "from this sample on, commands arrive N ticks late"),
+    DIE: (0, "the process exits without a message"),
+    FREEZE: (0, "the rig and the receiver freeze for N ticks; 0: for ever"),
+    SESSION: (1, "N states have the number of another session"),
+    GARBAGE: (1, "N datagrams of random bytes are inserted, in both directions"),
     INTERLOCK: (0, "the interlock of the rig opens"),
     HYDRAULICS: (0, "the pressure is switched; 0: off, 1: low, 2: high"),
 }
@@ -62,11 +61,8 @@ def parse(text: str) -> Misbehaviour:
     return Misbehaviour(kind, int(sample), number)
 
 
-class Came(NamedTuple):
-    """Datagram, and the number of its sender."""
-
-    data: bytes
-    sender: int
+Came = tuple[bytes, int]
+"""Datagram, and the number of its sender."""
 
 
 class Saboteur:
@@ -101,7 +97,7 @@ class Saboteur:
             head = datagrams.head_of(data)
             head.session ^= 1
             data = datagrams.packed(head, data[datagrams.HEAD.size : -datagrams.CHECKSUM.size])
-        return [datagram.data for datagram in self._way("out", sample, Came(data, 0), MUTE)]
+        return [sent for sent, _ in self._way("out", sample, (data, 0), MUTE)]
 
     def _way(self, way: str, sample: int, came: Came, loss: str) -> list[Came]:
         if self._happens(loss, sample, way):
@@ -114,11 +110,11 @@ class Saboteur:
             return []
         more = [came] if self._happens(DUPLICATE, sample, way) else []
         if self._happens(GARBAGE, sample, way):
-            more.append(Came(self._random.randbytes(self._random.randrange(2 * datagrams.LARGEST)), came.sender))
+            more.append((self._random.randbytes(self._random.randrange(2 * datagrams.LARGEST)), came[1]))
         return [came, *more]
 
     def frozen(self, sample: int) -> float:
-        """Return the number of ticks to freeze at tick ``sample``; exit if the process must die there."""
+        """Return the number of ticks to freeze at tick ``sample``. Exit if the process must die at this tick."""
         for plan in self._plans:
             if plan.sample == sample and plan.kind == DIE:
                 os._exit(1)

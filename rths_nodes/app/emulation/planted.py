@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planted faults of an emulated receiver or rig. They are not reported, so that commissioning must detect them."""
+"""Planted faults of an emulated receiver or rig. They are not reported: commissioning must detect them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BRAKING, HARD, STROKE, VELOCITY, WATCHDOG, ENDLESS, BRIDGE, SWAPPED, SIGN, INTER
 KINDS = {
     BRAKING: "the receiver brakes with half of the deceleration that it states",
     HARD: "the receiver brakes with twice the deceleration that it states",
-    STROKE: "the limit of stroke of the receiver is wider by a fifth than it states",
-    VELOCITY: "the limit of velocity of the receiver is twice the stated one",
-    WATCHDOG: "the receiver brakes when no command comes, but continues with the next one, however late",
-    ENDLESS: "the receiver continues for ever along the slope when no command comes",
+    STROKE: "the stroke limit of the receiver is a fifth wider than stated",
+    VELOCITY: "the velocity limit of the receiver is twice the stated limit",
+    WATCHDOG: "the receiver brakes if a command is missing, but continues with the next command, however late",
+    ENDLESS: "the receiver continues for ever with constant velocity if commands are missing",
     BRIDGE: "the receiver bridges twice as many samples as it states",
     SWAPPED: "the displacement sensors of the first two axes are swapped",
     SIGN: "the displacement sensor of the first axis has the wrong sign",
-    INTERLOCK: "the receiver does not see the interlock",
-    JUMP: "when pressure returns the actuators are 1 mm off their commands",
+    INTERLOCK: "the receiver ignores the interlock",
+    JUMP: "after pressure returns, the actuators are 1 mm away from their commands",
 }
 """Description by fault."""
 FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}
@@ -38,9 +38,7 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """The faults ``kinds``. Raises ConfigError for an unknown fault, and for swapped axes of a rig
-    with one axis.
-    """
+    """The faults ``kinds``. Raises ConfigError for an unknown fault, and for swapped axes of a one-axis rig."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:

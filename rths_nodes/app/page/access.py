@@ -19,7 +19,7 @@ LARGEST_BODY = 4096
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
     """Return an application without routes for the server at ``address``, with one response per connection.
 
-    Requests for another host or from another origin are refused first. They do not count for limits.
+    Requests for another host or from another origin are refused first, before any limit counts them.
     """
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -64,10 +64,10 @@ def refused(status: int, why: str) -> web.Response:
 MARK = "X-Rths-Page"
 """Header of every POST. A page from another origin needs a preflight request for this header, which is refused."""
 PER_SECOND = 100
-"""Largest number of requests per second and address."""
+"""Maximum number of requests per second and address."""
 TOO_MANY = "too many requests"
-OTHER_NAME = "this server has another name: the request was made for another page"
-OTHER_ORIGIN = "a page of another origin asks"
+OTHER_NAME = "the request is for another host than this server"
+OTHER_ORIGIN = "the request is from a page of another origin"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -76,7 +76,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Headers of every response: no external content, no frames."""
+"""Headers of every response. They exclude external content and frames."""
 OF_REPORTS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
@@ -104,21 +104,21 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return why ``remote`` is not allowed to stop the rig of the server at ``host``, or an empty string."""
+    """Return why ``remote`` must not stop the rig of the server at ``host``, or an empty string."""
     if headers.get(MARK) != "1":
-        return f"the header {MARK} is missing: it was not the page that asked"
+        return f"the header {MARK} is missing: the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
         return OTHER_NAME
     if other_origin(headers):
         return OTHER_ORIGIN
     if not is_loopback(remote) and not open_to_others:
-        return "another machine may watch but not stop (--stop-from-anywhere)"
+        return "another computer may watch but not stop the rig (--stop-from-anywhere)"
     return ""
 
 
 def known_host(header: str, served: str) -> bool:
-    """Return whether the Host ``header`` contains this server's address. Other names may be rebound (DNS
-    rebinding).
+    """Return whether the Host ``header`` contains this server's address. Other names are not accepted, because
+    they could be used for DNS rebinding.
     """
     host = host_of(header)
     if host == "localhost" or host == served:
@@ -131,7 +131,7 @@ def known_host(header: str, served: str) -> bool:
 
 
 class Rate:
-    """Limits requests per address to ``PER_SECOND``."""
+    """Limits the requests of each address to ``PER_SECOND``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

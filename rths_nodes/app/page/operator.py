@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operator of a page: one person at a time, identified by a code from the terminal (``doc/page.md``).
 
-An act is valid only for the situation that the browser showed. The rig is disarmed by a change of leader, or if
-the leading page is silent for ``GONE_S``.
+An act is valid only for the situation that the browser showed. The rig is disarmed when another operator takes
+over, or when the leading page is silent for ``GONE_S``.
 """
 
 from __future__ import annotations
@@ -30,15 +30,20 @@ LENGTH = 8
 """Number of symbols of a code (40 bits)."""
 LOOKALIKES = str.maketrans("OIL", "011", " -")
 SHOW_S = 5.0
-"""Shortest interval between two lines with the same code in the terminal, s."""
+"""Shortest interval between two printed lines with the same code, s."""
 WRONG_PER_SECOND = 10
-"""Largest number of wrong codes per second, from all callers, that get an ordinary response."""
+"""Maximum number of wrong codes per second, from all callers, that get an ordinary response."""
 GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
-"""Largest length of an argument, characters."""
+"""Maximum length of an argument, characters."""
 ARM = ("arm",)
 """Acts after which the rig can move."""
+FIELDS = (
+    *("next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign", "checklist", "warning"),
+    "test_id",
+)
+"""Fields of an Answer that the page shows unchanged."""
 
 WORDS = {name: act.words for name, act in ACTS.items()}
 
@@ -54,7 +59,7 @@ def _same(text: str, true: str) -> bool:
 class Operating:
     """Holds the access codes and the current operator, and performs acts through ``ask``. Thread-safe.
 
-    Without ``arms``, the page cannot arm a rung that moves the rig.
+    If ``arms`` is false, the page cannot arm a rung that moves the rig.
     """
 
     def __init__(
@@ -83,13 +88,13 @@ class Operating:
                 self._shown = now
                 half = LENGTH // 2
                 code = f"{self._code[:half]}-{self._code[half:]}"
-                self._say(f"code for the page, to be typed there within {CODE_S:.0f} s: {code}")
+                self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")
 
     def lead(self, code: str, name: str) -> str:
-        """Make ``name``, who has typed the ``code``, the leader; disarm the rig and return a token.
-
-        The code is compared before any limit applies, so that wrong codes never delay a correct code. Raises
+        """Make ``name``, who has typed the ``code``, the leader; disarm the rig and return a token. Raises
         ConfigError.
+
+        The code is compared before any limit applies, so that wrong codes never delay a correct code.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -98,10 +103,10 @@ class Operating:
             if not (_same(typed, self._code) and valid):
                 self._refuse(now, valid)
             if not name.strip() or len(name) > LONGEST:
-                raise ConfigError("the operator's name is missing: it is written into the record of the test")
+                raise ConfigError("the operator's name, which the record of the test contains, is missing")
             self._code, self._token, self._seen = "", secrets.token_hex(16), now
             self.name = printable(name.strip())
-            self._say(f"{self.name} leads the test by the page; a new code takes it over")
+            self._say(f"{self.name} leads the test at the page; another person can take over with a new code")
             token = self._token
         self.disarm(f"{self.name} has taken over the test at the page")
         return token
@@ -115,7 +120,6 @@ class Operating:
         )
 
     def alive(self, token: str) -> bool:
-        """Return whether ``token`` belongs to the operator; if so, record a sign of life."""
         with self._lock:
             if not self._token or not _same(token, self._token):
                 return False
@@ -123,7 +127,7 @@ class Operating:
             return True
 
     def disarm_if_lost(self) -> None:
-        """Disarm the rig if the leading page was silent for ``GONE_S``; call this several times per second."""
+        """Disarm the rig if the leading page was silent for ``GONE_S``. Call this several times per second."""
         if self._seen is not None and self._clock() - self._seen > GONE_S:
             self._seen = None
             self.disarm(f"the page that leads the test was lost for {GONE_S:g} s")
@@ -131,11 +135,11 @@ class Operating:
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
-        """Do an act for the situation ``seen`` by the browser, and wait for its end. Raises ConfigError if it is
-        refused.
+        """Do an act for the situation ``seen`` by the browser, and wait for its end. Raises ConfigError if the act
+        is refused.
         """
         if not self.alive(token):
-            raise ConfigError(f"{act}: you do not lead this test: type a code of the terminal first")
+            raise ConfigError(f"{act}: you do not lead this test: first type a code of the terminal")
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
         if act in ARM and not self.arms:
@@ -160,30 +164,21 @@ class Operating:
         return {
             "possible": possible,
             "words": WORDS,
-            "next_act": answer.next_act,
             "because": situation(State(answer.state)),
             "ladder": [
                 {"name": name, "title": RUNGS[name].title, "words": RUNGS[name].words, "verdict": verdict}
                 for name, verdict in zip(answer.planned, answer.verdicts, strict=True)
             ],
             "at_once": MEANWHILE,
-            "next_rung": answer.next_rung,
-            "scenario_hash": answer.scenario_hash,
-            "engine": answer.engine,
-            "offsets_hash": answer.offsets_hash,
-            "to_sign": list(answer.to_sign),
-            "checklist": list(answer.checklist),
-            "warning": answer.warning,
             "motions": dict(zip(answer.acts, answer.motions, strict=True)),
-            "test_id": answer.test_id,
             "state": state,
             "seen": {"stops": answer.stops, "state": answer.state, "test_id": answer.test_id},
             "operator": self.name,
             "arms": self.arms,
-        }
+        } | {name: getattr(answer, name) for name in FIELDS}
 
     def disarm(self, reason: str) -> None:
-        """Disarm the rig if it is armed; a motion under way continues."""
+        """Disarm the rig if it is armed. A motion under way continues."""
         try:
             if self._ask(Request()).state == State.ARMED:
                 self._ask(Request("stop", ("reason",), (reason,), self.name))

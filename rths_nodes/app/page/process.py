@@ -17,7 +17,7 @@ from pathlib import Path
 from rths_nodes.core.errors import ConfigError, printable
 
 BACKLOG = 4096
-"""Backlog of connections; clients retry dropped connections after 1 s."""
+"""Backlog of connections. Clients repeat dropped connections after 1 s."""
 LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
 
@@ -36,7 +36,7 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
     first = serving.stdout.readline() if serving.stdout else ""
     if not first:
         _, why = serving.communicate()
-        raise ConfigError(why.strip().removeprefix("rths: ") or "page: has ended at once")
+        raise ConfigError(why.strip().removeprefix("rths: ") or "page: the process has ended at once")
     say(first.strip())
     telling = threading.Thread(target=_tell, args=(serving, say), name="page", daemon=True)
     telling.start()
@@ -102,7 +102,7 @@ def _owner(port: int) -> str:
 
 def _process(inode: str) -> str:
     for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):  # the process is another user's or has ended
+        with suppress(OSError):  # the process belongs to another user or has ended
             for link in folder.iterdir():
                 if os.readlink(link) == f"socket:[{inode}]":
                     command = (folder.parent / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")

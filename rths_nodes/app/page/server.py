@@ -37,13 +37,13 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 
 MOST = 50
-"""Largest number of recordings listed."""
+"""Maximum number of listed recordings."""
 LARGEST_REPORT = 64 << 20
-"""Largest report, bytes."""
+"""Maximum size of a report, bytes."""
 
 
 class Shelf:
-    """Lists the recordings in ``folder``, read again at each request; does not follow links in it."""
+    """Lists the recordings in ``folder``, read again at each request. Links in the folder are not followed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -103,13 +103,13 @@ INTERVAL_S = 0.1
 ASK_S = 0.4
 """Polling interval of the procedure's possible acts, s."""
 LOST_S = 0.2
-"""Interval of checks for a lost leading page, s."""
+"""Interval of checks whether the leading page is lost, s."""
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Largest number of clients, and the number of them reserved for this computer."""
+"""Maximum number of clients, and the number of them that are reserved for this computer."""
 THREADS = 64
-"""Largest number of pending acts."""
+"""Maximum number of pending acts."""
 LONGEST_NAME = 64
 FILES = {
     "/": ("index.html", "text/html"),
@@ -135,7 +135,7 @@ class Watched(Protocol):
 class PageServer:
     """Serves the situation of ``watched`` at ``address``.
 
-    ``stop_from_anywhere``: clients on other machines may stop. ``operating`` leads the procedure.
+    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` leads the procedure.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class PageServer:
         name = request.match_info["name"]
         report = await asyncio.get_running_loop().run_in_executor(None, self._shelf.report, name)
         if report is None:
-            return refused(404, "there is no such report")
+            return refused(404, "unknown report")
         return web.Response(body=report, content_type="text/html", charset="utf-8", headers=access.OF_REPORTS)
 
     async def _situation(self, request: web.Request) -> web.Response:
@@ -276,7 +276,7 @@ class PageServer:
             return refused(403, why)
         form = await fields(request, "code", "name")
         if form is None:
-            return refused(400, "no JSON with code and name")
+            return refused(400, "the request must be JSON with code and name")
         assert self._operating is not None
         code, name = str(form["code"])[:LONGEST_NAME], str(form["name"])
         try:
@@ -292,7 +292,7 @@ class PageServer:
             return refused(403, why)
         form = await fields(request, "act", "arguments")
         if form is None or not isinstance(form["arguments"], dict):
-            return refused(400, "no JSON with act and arguments")
+            return refused(400, "the request must be JSON with act and arguments")
         assert self._operating is not None
         token, act = request.headers.get(TOKEN, ""), str(form["act"])[:LONGEST_NAME]
         loop = asyncio.get_running_loop()

@@ -27,9 +27,9 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Largest length of a test id, which names the folder of the test, characters."""
+"""Maximum length of a test id, which is the name of the folder of the test, characters."""
 REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
-"""Refusal of rung h and the key ``iteration`` of version 0.9.0."""
+"""Message that refuses rung h and the key ``iteration``, which version 0.9.0 had."""
 
 MOVING = ("check", "position", "run", "unload")
 """Keys of the acts that move the rig."""
@@ -38,60 +38,57 @@ YES, NO = "y", "n"
 
 @params
 class Motion:
-    """Answer to whether an act may move the rig."""
+    """Answer to the question whether an act may move the rig."""
 
     moves: str = text("y: this act may move the simulated or emulated rig; n: it is not done", choices=(YES, NO))
 
 
 @params
 class Answers:
-    """Operator's answers before and during a test. None or empty: the file does not contain this answer."""
+    """Operator's answers before and during a test. An answer that is None or empty is missing in the file."""
 
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
-    test_id: str | None = text("names the test, and its folder; left out: scenario and time", None)
-    operator: str | None = text("who does the test, and answers for it", None)
+    test_id: str | None = text("name of the test and of its folder; by default scenario and time", None)
+    operator: str | None = text("name of the person who does the test and is responsible for it", None)
     second: str | None = text(
-        "second person, who arms rung g with the operator where the rig file says two_persons: true", None
+        "second person, who arms rung g with the operator if the rig file has two_persons: true", None
     )
     specimen: str | None = text("name of the specimen", None)
-    rungs: tuple[str, ...] = texts("rungs of the ladder to climb, in its order; left out: a to g", ALL)
+    rungs: tuple[str, ...] = texts("rungs of the ladder to climb, in its order; by default a to g", ALL)
     level: float | None = number(
         "level of the rungs d, e and f: factor on the excitation", "", None, more_than=0.0, at_most=1.0
     )
     time_ratio: int | None = integer(
-        "of the rung e: factor by which the rig moves slower than the structure",
+        "factor by which the rig moves more slowly than the structure in rung e",
         "",
         None,
         at_least=2,
         at_most=1000,
     )
-    offsets_seconds: float | None = number(
-        "how long the offsets are taken", "s", None, at_least=0.1, at_most=600.0
-    )
-    confirm_offsets: bool | None = flag("the offsets that are found are confirmed unseen", None)
+    offsets_seconds: float | None = number("measuring time of the offsets", "s", None, at_least=0.1, at_most=600.0)
+    confirm_offsets: bool | None = flag("true: measured offsets are confirmed without being read", None)
     unloaded: bool | None = flag(
-        "the specimen carries nothing while the offsets are taken: forces are tared", None
+        "true: the specimen is unloaded while the offsets are taken, and forces are tared", None
     )
     sign_for: tuple[str, ...] = texts(
-        "what the operator answers for where the small move cannot verify it, each by its whole name, such as "
-        "'scale of force of story_1' or 'force at rest of story_1'; the name of an axis alone: each of its scales"
+        "items that the operator signs for because the small move cannot verify them, each by its whole name, "
+        "such as 'scale of force of story_1' or 'force at rest of story_1'; an axis name means all its scales"
     )
-    checklist: Data = mapping("by item of the rig file's checklist: y or n; on a real rig a person answers")
+    checklist: Data = mapping("y or n, by item of the rig file's checklist; on a real rig a person answers")
     check: Motion | None = section(Motion, "{moves: y}: the small move of every axis", None)
-    position: Motion | None = section(Motion, "{moves: y}: the way to the start of each rung", None)
-    arm: tuple[str, ...] = texts("moving rungs to arm unseen", ALL)
+    position: Motion | None = section(Motion, "{moves: y}: the motion to the start of each rung", None)
+    arm: tuple[str, ...] = texts("rungs that move the rig and are armed without a question", ALL)
     run: Motion | None = section(Motion, "{moves: y}: each armed rung", None)
     largest_difference: Data = mapping(
-        "by rung: the ladder continues up to this difference (rms over rms) of a moving rung to its rehearsal on "
-        "the simulator, of another rung to the rung before; .inf: any"
+        "largest difference (rms over rms), by rung, with which the ladder continues; a rung that moves the rig "
+        "is compared with its rehearsal, another rung with the rung before; .inf: any"
     )
     unload: Motion | None = section(
         Motion, "{moves: y}: the specimen is unloaded to zero force at the end; {moves: n}: it is not", None
     )
-    notes: tuple[str, ...] = texts("words of the operator for the report")
+    notes: tuple[str, ...] = texts("notes of the operator for the report")
 
     def moves(self, act: str) -> bool | None:
-        """Return whether ``act`` may move the rig; None if there is no answer."""
         answer: Motion | None = {name: getattr(self, name) for name in MOVING}.get(act)
         return None if answer is None else answer.moves == YES
 
@@ -109,7 +106,7 @@ class Answers:
                 check_rungs(getattr(self, key), key)
         if extra := [name for name in self.arm if name in RUNGS and not RUNGS[name].moves]:
             moving = ", ".join(name for name in ALL if RUNGS[name].moves)
-            problems.append(f"arm: {', '.join(extra)}: nothing moves there; moving rungs: {moving}")
+            problems.append(f"arm: {', '.join(extra)}: does not move the rig; rungs that do: {moving}")
         for name, value in self.largest_difference.items():
             with problems.gathered():
                 _check_difference(name, value)
@@ -125,7 +122,6 @@ def _check_difference(rung: str, value: object) -> None:
 
 
 def check_id(name: str) -> None:
-    """Raise ConfigError for a test id that cannot name a folder."""
     if not _NAME.fullmatch(name) or len(name) > LONGEST_ID:
         raise ConfigError(
             f"test_id = {show(name)}: must be at most {LONGEST_ID} letters, digits and ' _ . -', to name a folder"
@@ -133,15 +129,13 @@ def check_id(name: str) -> None:
 
 
 def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
-    """Return the names of rungs. Raises ConfigError unless each occurs once and all are in the order of the
-    ladder.
-    """
+    """Return the names of rungs. Raises ConfigError unless each occurs once, in the order of the ladder."""
     rungs = tuple(names)
     for name in rungs:
         if name not in RUNGS:
             raise unknown(key, "rung", name, RUNGS)
     if rungs != tuple(name for name in RUNGS if name in rungs):
-        raise ConfigError(f"{key} = {show(list(rungs))}: must be each once, and in this order: {', '.join(RUNGS)}")
+        raise ConfigError(f"{key} = {show(list(rungs))}: must occur once each, in this order: {', '.join(RUNGS)}")
     return rungs
 
 
@@ -178,7 +172,6 @@ def _answers_of(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def needed(planned: Iterable[str]) -> list[str]:
-    """Return the keys of the answers that a test of the ``planned`` rungs needs."""
     rungs = [RUNGS[name] for name in planned]
     names = {rung.name for rung in rungs}
     keys = ["operator", "specimen"]
@@ -194,7 +187,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return the missing answers of the planned rungs, each key with its meaning, or only keys in ``only``."""
+    """Return the missing answers of the planned rungs, each key with its meaning; ``only`` selects keys."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     problems = []
     for key in needed(planned):
@@ -205,14 +198,13 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
             problems.append(f"{key}: missing: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
         elif key == "arm":
             left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
-            problems += [f"arm: {', '.join(left)}: planned, and not to be armed"] if left else []
+            problems += [f"arm: {', '.join(left)}: planned, but not listed"] if left else []
         elif key == "largest_difference":
             problems += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in value]
     return problems
 
 
 def template(planned: Iterable[str] = ALL) -> str:
-    """Return the text of an answers file to be completed, with the meaning of each key."""
     lines = ["# Answers of the operator: rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
     rungs = tuple(planned)
     keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["second"] * (FULL in rungs)}

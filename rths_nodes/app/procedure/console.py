@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator of a test, at a terminal or represented by an answers file: questions, proposed acts, stops during
-motions.
-"""
+"""Operator of a test, at a terminal or with an answers file: questions, proposed acts, stops during motions."""
 
 from __future__ import annotations
 
@@ -57,11 +55,11 @@ LOOK_S = 0.05
 ENDED_S = 0.1
 """Interval of checks whether the act has ended, s."""
 SAME_KEY_S = 0.2
-"""Time within which several signals are one request, s, because a frightened operator presses twice."""
+"""Time within which several signals are one request, s: a frightened operator presses twice."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
-"""Act by word typed during a motion; any other input is a note."""
+"""Act by word typed during a motion. Any other input is a note."""
 ENDING = ("unload", "finish")
-"""Acts at the end of a test, which do not belong to a rung."""
+"""Acts at the end of a test that do not belong to a rung."""
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
 
 T = TypeVar("T")
@@ -69,7 +67,7 @@ Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class Interrupted(Exception):
-    """Raised if the operator has interrupted a question or the terminal is closed."""
+    """The operator has interrupted a question, or the terminal is closed."""
 
 
 def typed(question: str) -> str:
@@ -81,11 +79,10 @@ def typed(question: str) -> str:
 
 
 def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
-    """Wait for a line from the terminal, or until ``ended`` returns a reason; return the reason, or an empty
+    """Wait for a line from the terminal, or until ``ended`` returns a reason; return this reason, or an empty
     string.
 
-    Signals always interrupt this wait. A plain read that begins just after a signal, before its handler has run,
-    would wait for the next key.
+    Signals always interrupt this wait. A plain read that begins just after a signal would wait for the next key.
     """
     reader, writer = os.pipe()
     for end in (reader, writer):
@@ -107,8 +104,6 @@ def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
 class Console:
     """Operator who answers from ``answers``, then through ``ask(question)``; without ``ask`` the file must be
     complete.
-
-    :meth:`run` leads a test from its first act to its end. ``stopped``: reason to end the test, or empty.
     """
 
     runner: ProcedureRunner
@@ -125,16 +120,15 @@ class Console:
         self._done, self._hears, self._last = (0, 0), self.attended, State.IDLE
 
     def say(self, shown: object) -> None:
-        """Print a table or a text; texts have the display names of the axes once a test is attached."""
+        """Print a table or a text. Once a test is attached, texts contain the display names of the axes."""
         record = self._record
         self._print(record.named(shown) if record is not None and isinstance(shown, str) else shown)
 
     def line(self, question: str) -> str:
-        """Return a stripped line from the operator. Raises Interrupted without a terminal."""
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str) -> str:
-        """Return a line from the operator as typed. Raises Interrupted without a terminal."""
+        """Return a line as typed. Raises Interrupted without a terminal."""
         if self._ask is None:
             raise Interrupted(f"no terminal to ask: {question}")
         self.asking = self._typed = True
@@ -146,7 +140,7 @@ class Console:
             self.asking = False
 
     def value(self, key: str, proposed: object = None) -> Any:
-        """Return the answer ``key``, checked as in a file; an empty line accepts the ``proposed`` answer."""
+        """Return the answer ``key``, checked as in a file. An empty line accepts the ``proposed`` answer."""
         answer = getattr(self.answers, key)
         if answer is not None and answer != ():
             return answer
@@ -167,7 +161,6 @@ class Console:
         return bool(answer) if answer is not None else self.yes(question)
 
     def yes(self, question: str) -> bool:
-        """Ask for yes or no until answered; an empty line is no."""
         while True:
             line = self.line(f"{question} [y/N]: ").lower()
             if line in ("y", "yes", "n", "no", ""):
@@ -175,10 +168,10 @@ class Console:
             self._print("y or n")
 
     def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
-        """Return CLEAR if the file allows the ``motion`` of ``act``, else the line that the operator types.
+        """Return CLEAR if the file allows the ``motion`` of ``act``, else a line that the operator types after
+        reading it.
 
-        A line typed before the motion is stated does not count. Raises ActRefused if ``ended`` returns a reason
-        before a line is typed.
+        Raises ActRefused if ``ended`` returns a reason before a line is typed.
         """
         answer = self.answers.moves(act)
         if answer is not None or self._ask is None:
@@ -205,7 +198,6 @@ class Console:
         runner.watch.changed, runner.watch.progress = self._changed, self.far
 
     def run(self) -> ExitCode:
-        """Do the acts to the end of the test. In any case, leave the rig safe and write the record."""
         failed = ""
         with stop_signals_handled(self._signal):
             try:
@@ -227,7 +219,7 @@ class Console:
                 try:
                     if not self.runner.session.why_not("finish"):
                         self.perform("finish")
-                except Exception as error:  # the rig is closed in any case
+                except Exception as error:  # the session is closed in any case
                     failed = failed or f"finish: {error}"
                 finally:
                     self.runner.session.close()
@@ -275,7 +267,7 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> bool:
-        """Do an act with its questions; return False if the sequence ends. If the operator leads, print refusals;
+        """Do an act with its questions; return False if the sequence ends. Print refusals if the operator leads,
         else raise them.
         """
         self._typed = False
@@ -289,7 +281,6 @@ class Console:
             return True
 
     def plain(self, act: str, rest: str) -> bool:
-        """Do an act without questions; ``rest`` is its first argument."""
         arguments = {name: rest for name in ACTS[act].arguments[:1] if rest and name != "clear"}
         if result := self.perform(act, **arguments):
             self.say(result)
@@ -299,14 +290,13 @@ class Console:
         """Do an act. A lasting act runs in a thread, so that the operator can intervene."""
         session = self.runner.session
         motion = self.runner.clearing.motion(act, arguments)
-        if motion and not session.why_not(act):  # else the act is refused without a question
+        if motion and not session.why_not(act):  # an impossible act is refused without a question
             arguments["clear"] = self.clear(act, motion, self.ended)
         way = TERMINAL if self.leads or self._typed else ANSWERS
         work = partial(session.do, act, way=way, **arguments)
         return self.meanwhile(shown or act, work) if ACTS[act].lasting else work()
 
     def ended(self) -> str:
-        """Return why the act under way has ended, or an empty string."""
         session = self.runner.session
         return session.stopped or (session.reason if session.state is State.TRIPPED else "")
 
@@ -315,13 +305,12 @@ class Console:
         if state is State.STOPPING and reason:
             self.say(f"{state.name.lower()}: {reason}")
         elif state is State.TRIPPED and at_rest:
-            below = "\n" if self.asking else ""  # the question is on the same line
+            below = "\n" if self.asking else ""  # do not continue the line of an open question
             self.say(Text(self.runner.record.named(f"{below}TRIPPED: {reason}"), style="bold red"))
         if state in NEXT:
             self.say(self.runner.record.rest_of_last(NEXT[state]))
 
     def meanwhile(self, name: str, work: Callable[[], T]) -> T:
-        """Run ``work`` in a thread with progress and operator input, and return its result."""
         results: list[T] = []
         errors: list[BaseException] = []
 
@@ -406,7 +395,6 @@ class Console:
             self.say(str(error))
 
     def _signal(self, number: int) -> None:
-        """Handle a stop signal: stop a motion, or end the test in order at a question."""
         if self.asking:
             raise Interrupted(REQUESTS.get(number, INTERRUPTED))
         if time.monotonic() - self._heard_at > SAME_KEY_S or not self._signals:
@@ -415,7 +403,6 @@ class Console:
 
 
 def complete(ladder: Ladder, console: Console, rungs: Iterable[str]) -> None:
-    """Ask for the level and the time ratio if ``rungs`` need them and they are not set."""
     needed = set(rungs)
     if ladder.level is None and needed.intersection(REDUCED):
         ladder.level = float(console.value("level", ladder.proposed_level()))
@@ -447,8 +434,8 @@ def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Ask whether a rung that is not valid counts. A test by an answers file ends there without an answer."""
-    if console.attended and console.yes(f"rung {rung.name}: {rung.ending}; does it count all the same?"):
+    """Ask whether a rung that is not valid counts. Without an answer, a test with an answers file ends."""
+    if console.attended and console.yes(f"rung {rung.name}: {rung.ending}; does it count nevertheless?"):
         console.runner.record.count(rung)
         console.runner.write()
         return True
@@ -467,13 +454,13 @@ def _take_offsets(console: Console, rest: str) -> bool:
 def _confirm_offsets(console: Console, rest: str) -> bool:
     session = console.runner.session
     if (offsets := session.taken) is None:
-        raise ConfigError("confirm_offsets: none were taken")
+        raise ConfigError("confirm_offsets: no offsets were taken")
     if not console.agreed("confirm_offsets", f"confirm these offsets ({offsets.hash})?"):
         session.taken = None
         return console.leads
     for remark in console.runner.loads_at_rest():
         console.say(remark)
-    unloaded = console.agreed("unloaded", "does the specimen carry nothing now, so that its force is tared?")
+    unloaded = console.agreed("unloaded", "is the specimen unloaded now, so that its force can be tared?")
     console.perform("confirm_offsets", hash=offsets.hash, unloaded=unloaded)
     return True
 
@@ -516,7 +503,7 @@ def _sign_for(console: Console, rest: str) -> bool:
 
 
 def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
-    """Return whether the operator signs for ``statement``; ``called``: its names in an answers file."""
+    """Return whether the operator signs for ``statement``; ``called`` are its names in an answers file."""
     if set(called) & set(console.answers.sign_for):
         return True
     return console.attended and console.yes(f"{statement}; do you sign for it?")
@@ -525,7 +512,7 @@ def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
 def _unload(console: Console, rest: str) -> bool:
     if not rest:
         return console.plain("unload", rest)
-    statement = f"unload by displacement, to {rest} m from the zero of the test, whatever the force is"
+    statement = f"unload by displacement, to {rest} m from the zero of the test, regardless of the force"
     if console.yes(f"{statement}: do you sign for it?"):
         signed = console.runner.record.operator or "the operator"
         console.say(console.perform("unload", to=rest, signed=signed))
@@ -560,8 +547,7 @@ def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> 
     """Return whether to arm the rung: the file lists it, or the operator types its letter and the beginning of the
     hash.
 
-    The letter is needed because rungs of one level have the same scenario. A likely mistake is explained, and the
-    question repeated.
+    The letter is needed because rungs of one level have the same scenario.
     """
     if rung in console.answers.arm or not console.attended:
         return rung in console.answers.arm
@@ -573,7 +559,7 @@ def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> 
         if line == scenario_hash[:NAMED_BY]:
             console.say(f"begin with the letter of the rung: {rung} {line}")
         elif offsets_hash and line in (offsets_hash[:NAMED_BY], rung + offsets_hash[:NAMED_BY]):
-            console.say("that is the hash of the offsets")
+            console.say("the entered text is the hash of the offsets; enter the hash of the scenario")
         else:
             return False
 
@@ -590,6 +576,5 @@ QUESTIONS: dict[str, Callable[[Console, str], bool]] = {
     "acknowledge": lambda console, rest: console.leads and console.plain("acknowledge", rest),
     "unload": _unload,
 }
-"""Function that asks the questions of an act; ``rest``: remainder of the typed line. False ends the sequence of an
-answers file.
-"""
+"""Function that asks the questions of an act; ``rest`` is the remainder of the typed line. False ends the sequence
+of an answers file."""

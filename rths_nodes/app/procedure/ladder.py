@@ -2,10 +2,9 @@
 """Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs.
 
 Rungs are compared at the integration steps, which do not depend on the time ratio. Rungs of equal ratio are
-compared at the longer steps, because a played history has a step in each sample. Histories are divided by the
+compared at the longer steps, because a replayed history has a step in each sample. Histories are divided by the
 level, so that linear tests do not differ. A difference is the rms of the histories' difference divided by the rms
-of the earlier history, from the end of a soft start to the last common step. The peaks are stored in the history
-of the specimen.
+of the earlier history, from the end of a soft start to the last common step.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 SLOW, UNSENT = "e", "c"
-"""Rung in slow time; rung whose commands are not sent to the rig."""
+"""Rung in slow time, and rung whose commands are not sent to the rig."""
 MOST = 0.3
 """Largest reduced level that is proposed."""
 ROOM = 0.8
@@ -45,7 +44,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Step:
-    """Rung to run; its level and time ratio are applied to ``scenario``."""
+    """Rung to run; ``scenario`` already contains its level and time ratio."""
 
     rung: Rung
     scenario: Scenario
@@ -72,16 +71,15 @@ class Step:
         return file_hashes(self.scenario)
 
     def remarks(self) -> list[str]:
-        """Return remarks on the engine and on the limitations of this rung."""
         slow = rehearsal.rate_remarks(self.scenario, self.ratio) if self.rung.name == SLOW else []
         return [*([f"engine {self.engine}"] if self.program else []), *slow]
 
 
 class Ladder:
-    """The ``planned`` rungs of ``scenario``. ``level`` and ``ratio`` may be None; they must be set before their
+    """The ``planned`` rungs of ``scenario``. ``level`` and ``ratio`` may be None, but must be set before their
     use.
 
-    Rungs on the rig run on the host embedded in lockstep, composed in real time.
+    Rungs on the rig run on the host embedded in lockstep, and composed in real time.
     """
 
     def __init__(
@@ -95,11 +93,11 @@ class Ladder:
         self.scenario, self.planned, self.realtime = scenario, tuple(planned), realtime
         self.level, self.ratio = level, ratio
         self.abandoned: Callable[[], bool] = lambda: False
-        """Returns True once the operator cancels rehearsals."""
+        """Function that returns True once the operator cancels rehearsals."""
         self._rehearsed: dict[str, Run] = {}
         self._files = file_hashes(scenario)
         self.code = Code.of(scenario)
-        """Code that computes the test, as of the construction of the ladder."""
+        """Code that computes the test, at the construction of the ladder."""
 
     def kept(self, folder: Path) -> Ladder:
         """Return this ladder with its files copied to ``folder``. Raises ConfigError if a file has changed."""
@@ -113,11 +111,11 @@ class Ladder:
 
     @cached_property
     def simulated(self) -> Scenario:
-        """Scenario of the whole test on a simulator. Raises ConfigError without models."""
+        """Scenario of the test with all parts on a simulator. Raises ConfigError without models."""
         return rehearsal.simulated(self.scenario)
 
     def step(self, name: str) -> Step:
-        """Return the rung ``name``. Raises ConfigError for a missing or impossible level or ratio."""
+        """Return the rung ``name``. Raises ConfigError for a missing or impossible level or time ratio."""
         rung = RUNGS[name]
         level = self._required("level", self.level, name) if name in REDUCED else 1.0
         ratio = int(self._required("time_ratio", self.ratio, name)) if name == SLOW else 1
@@ -127,20 +125,19 @@ class Ladder:
         native = scenario.engine == EXECUTIVE
         if native and rung.on_rig and name != UNSENT:
             raise ConfigError(
-                f"engine = {EXECUTIVE!r}: rung {name}: the procedure holds the session of the rig, which the "
-                f"executive would need: plan the rungs a, b and {UNSENT}, or use engine: auto"
+                f"engine = {EXECUTIVE!r}: rung {name} is not possible, because the procedure holds the session of "
+                f"the rig, which the executive needs. Plan the rungs a, b and {UNSENT}, or use engine: auto"
             )
-        host = COMPOSED if (name == "b" or fast) and not native else EMBEDDED
+        host = COMPOSED if name == "b" or (fast and not native) else EMBEDDED
         return Step(rung, scenario, level, scenario.time_ratio, host, REALTIME if fast else LOCKSTEP)
 
     @staticmethod
     def _required(key: str, value: float | None, rung: str) -> float:
         if value is None:
-            raise ConfigError(f"{key}: not known yet, rung {rung} needs it")
+            raise ConfigError(f"{key}: not set yet, but rung {rung} needs it")
         return value
 
     def check(self) -> None:
-        """Build every planned rung whose level and ratio are known, and its rehearsal. Raises ConfigError."""
         if {"a", "b", UNSENT} & set(self.planned):
             checked_loop(self.simulated)
         for name in self.planned:
@@ -149,7 +146,7 @@ class Ladder:
                 self.step(name)
 
     def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
-        """Run the rung on a simulator, once. Raises ConfigError."""
+        """Return the run of the rung on a simulator; each rung is simulated once. Raises ConfigError."""
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = rehearsal.hash_of(scenario)
         if key not in self._rehearsed:
@@ -159,12 +156,9 @@ class Ladder:
             self._rehearsed[key] = done.read()
         return self._rehearsed[key]
 
-    def predicted(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return the peaks of the rung by axis, from its rehearsal. Raises ConfigError."""
-        return peaks_of(self.rehearsed(name, progress))
-
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        return self.predicted(name, progress) if self.has_simulator else {}
+        """Return the peaks by axis from the rehearsal, if there is a simulator. Raises ConfigError."""
+        return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
 
     @cached_property
     def has_simulator(self) -> bool:
@@ -182,22 +176,21 @@ class Ladder:
         }
 
     def unknown(self, name: str) -> list[str]:
-        """Return remarks on missing predictions for the rung."""
         if self.has_simulator:
             return []
         message = "there is no simulator of this test: the motion of the axes cannot be predicted"
         limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
-        return [message + "; beyond the elastic limit the rung is stopped" * limited]
+        return [message + "; the rung is stopped at the elastic limit" * limited]
 
     def check_elastic(self, name: str) -> None:
-        """Raise ConfigError if a rung below the elastic limit is expected to exceed it."""
+        """Raise ConfigError if a rung that must stay below the elastic limit is expected to exceed it."""
         limits = rehearsal.elastic_limits(self.scenario)
         if name not in REDUCED or not limits:
             return
         expected = self.expected(name)
         beyond = [
-            f"rung {name}: axes.{axis} is expected to go {1e3 * far:.3g} mm, must be <= elastic_limit = "
-            f"{1e3 * limit:.3g} mm of the rig file; lower the level, now {self.level:g}"
+            f"rung {name}: axes.{axis} is expected to move by {1e3 * far:.3g} mm: must be <= elastic_limit = "
+            f"{1e3 * limit:.3g} mm of the rig file. Lower the level, now {self.level:g}"
             for axis, limit in limits.items()
             if axis in expected and (far := expected[axis]["displacement"]) > limit
         ]
@@ -205,9 +198,7 @@ class Ladder:
             raise ConfigError(*beyond)
 
     def proposed_level(self) -> float | None:
-        """Propose a level with which a linear test stays well below every elastic limit; None without a
-        prediction.
-        """
+        """Return a level at which a linear test stays below every elastic limit; None without a prediction."""
         limits = rehearsal.elastic_limits(self.scenario)
         expected = self.expected("g") if limits else {}
         if not expected:
@@ -224,8 +215,8 @@ def _rounded_down(value: float) -> float:
 
 
 def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Array]:
-    """Return displacement (m) and force (N) by step, ``(n, n_axes)``. The default ``samples_per_step`` is the
-    test's.
+    """Return displacement (m) and force (N) by step, ``(n, n_axes)``; ``samples_per_step`` defaults to the value
+    of the test.
     """
     scenario = run.scenario
     samples_per_step = samples_per_step or scenario.samples_per_step
@@ -275,20 +266,18 @@ def _largest(values: Array) -> float:
 
 
 def comparison_remarks(level: float, ratio: float, level_before: float, ratio_before: float) -> list[str]:
-    """Return remarks on the comparison of rungs if they differ in level or time ratio."""
     result = []
     if level != level_before:
         result.append(
-            f"compared with a rung at level {level_before:g}: displacement and force over the level; nonlinear "
-            "specimens differ"
+            f"compared with a rung at level {level_before:g}: displacement and force are divided by the level, so "
+            "nonlinear specimens differ"
         )
     if ratio != ratio_before:
-        result.append(f"compared with a rung at the time ratio {ratio_before:g}: what depends on the rate differs")
+        result.append(f"compared with a rung at time ratio {ratio_before:g}: rate-dependent parts differ")
     return result
 
 
 def differences_text(differences_by_name: dict[str, float], record: ProcedureRecord) -> str:
-    """Return the differences as text, with the axis names of ``record``."""
     return ", ".join(
         f"{record.named(name)} by {'an unknown amount' if math.isnan(value) else f'{value:.3g}'}"
         for name, value in differences_by_name.items()
@@ -299,7 +288,7 @@ def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
     """Begin or complete the row of a rung in the history of its specimen; return whether the rung loads the
     specimen.
 
-    The row has no peaks while the rung is under way. Simulated rungs do not count.
+    Simulated rungs do not count.
     """
     if record.simulation or not moves(entry.name):
         return False
@@ -317,12 +306,12 @@ def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
 
 
 def complete_aborted(record: ProcedureRecord, entry: RungRecord, recording: Path) -> None:
-    """Complete an aborted rung from its recording, because it has loaded the specimen."""
+    """Complete an aborted rung from its recording, because the rung has loaded the specimen."""
     try:
         run = read_run(recording)
     except (ConfigError, RecordingError) as error:
         entry.remarks.append(f"its recording cannot be read: {error}")
         return
     entry.samples, entry.peaks = len(run.time) - 1, peaks_of(run)
-    entry.remarks.append("aborted: its peaks are from the recorded samples")
+    entry.remarks.append("aborted: the peaks are from the recorded samples")
     update_specimen(record, entry)

@@ -2,8 +2,8 @@
 """Operator socket of a test: requests and responses of processes of one user, as one JSON packet each.
 
 The kernel reports the process and user of the peer. The socket has an abstract name, like streams between nodes
-(``ros/transport/greeting.py``). Any user may connect or take the name first, so server and client both check their
-peer. ROS is not needed.
+(``ros/transport/greeting.py``). Any user may connect, or take the name first, so server and client both check
+their peer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RETRY_S = 0.1
 WAITING = 16
 """Backlog of connections."""
 CONNECTIONS = 64
-"""Largest number of connections; a further one closes an idle connection of the process that has the most."""
+"""Maximum number of connections. A further connection closes an idle one of the process that has the most."""
 LOOK_S = 0.05
 """Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
@@ -40,8 +40,8 @@ UNSEEN = -1
 class Request:
     """Request for an act, with the ``names`` and text ``values`` of its arguments; an empty ``act`` only queries.
 
-    ``by`` names the operator. ``stops``, ``state`` and ``test_id`` are copied from the last answer; if one of them
-    has changed since, the act is refused. ``stop``, ``hold`` and ``note`` do not need them.
+    ``by`` is the name of the operator. If ``stops``, ``state`` or ``test_id`` have changed since the last answer,
+    the act is refused. ``stop``, ``hold`` and ``note`` do not need them.
     """
 
     act: str = ""
@@ -55,14 +55,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of a request, and the situation after it.
+    """Result of a request, and the situation after the request.
 
-    ``state``: state of the procedure; ``stops``: count of its stops; ``acts``: all acts; ``why_not``: reasons why
-    they are not possible. ``next_rung``: next planned rung, with its ``scenario_hash`` and ``engine``;
-    ``offsets_hash``: hash of the last offsets; ``to_sign``: names that ``sign_for`` accepts; ``motions``: motions
-    of the acts, empty if nothing moves; ``checklist``: items to answer; ``warning``: active warning output, with
-    the seconds left. ``next_act``: proposed act, empty if none is possible; ``planned``: rungs; ``verdicts``:
-    their verdicts, empty before they have run.
+    ``stops`` is the count of stops, and ``why_not`` are reasons why ``acts`` are not possible. ``next_rung`` has a
+    ``scenario_hash`` and an ``engine``; ``offsets_hash`` belongs to the last offsets. ``sign_for`` accepts the
+    names ``to_sign``. ``motions`` of the acts are empty if nothing moves. ``checklist`` has items to answer,
+    ``warning`` the active output with the seconds left. ``next_act`` is proposed. ``verdicts`` of the ``planned``
+    rungs are empty before they have run.
     """
 
     done: bool = False
@@ -101,11 +100,10 @@ class _Call:
 
 
 class OperatorSocket:
-    """Handles requests of processes of this user at the abstract ``name``, each connection in a thread, from start
-    to close.
+    """Handles requests of processes of this user at the abstract ``name``, each connection in a thread.
 
-    ``left`` is called if a process ends or disconnects while its act is under way. Raises ConfigError if the name
-    is taken.
+    ``left`` is called if a process disconnects while its act is under way. Raises ConfigError if the name is
+    taken.
     """
 
     def __init__(self, answering: Answering, left: Callable[[Credentials], None], name: bytes) -> None:
@@ -118,7 +116,9 @@ class OperatorSocket:
         except OSError as error:
             self._listening.close()
             shown = name[1:].decode(errors="replace")
-            raise ConfigError(f"socket @{shown}: cannot be had ({error.strerror}): one test at a time") from None
+            raise ConfigError(
+                f"socket @{shown}: cannot be opened ({error.strerror}): only one test can run at a time"
+            ) from None
         self._thread = threading.Thread(target=self._accept, name="operator socket", daemon=True)
 
     def start(self) -> None:
@@ -126,7 +126,7 @@ class OperatorSocket:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop accepting, and answer the acts under way; may be called again."""
+        """Stop accepting, and answer the acts under way. May be called again."""
         self._closed = True
         with suppress(OSError):  # wake the thread in accept
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -136,7 +136,7 @@ class OperatorSocket:
         with self._changing:
             calls = dict(self._calls)
         for thread, call in calls.items():
-            with suppress(OSError):  # the client has closed it
+            with suppress(OSError):  # the client may have disconnected
                 call.socket.shutdown(socket.SHUT_RD)
             thread.join()
 
@@ -150,7 +150,7 @@ class OperatorSocket:
             peer = Credentials.of(connection)
             if not peer.trusted:
                 with connection, suppress(OSError):
-                    _send(connection, Answer(reason=f"{peer} is no operator of this test"))
+                    _send(connection, Answer(reason=f"{peer} is not an operator of this test"))
                 continue
             call = _Call(connection, peer.process)
             thread = threading.Thread(target=self._serve, args=(call, peer), name=f"operator {peer}", daemon=True)
@@ -160,14 +160,12 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """Close an idle connection if there are too many, so that a stop from another process is
-        always accepted.
-        """
+        """Close an idle connection if there are too many, so that a stop of another process is accepted."""
         counts = Counter(call.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
             oldest = max(idle, key=lambda thread: counts[self._calls[thread].process])
-            with suppress(OSError):  # the client has closed it
+            with suppress(OSError):  # the client may have disconnected
                 self._calls.pop(oldest).socket.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, call: _Call, peer: Credentials) -> None:
@@ -181,7 +179,7 @@ class OperatorSocket:
         try:
             request = unpacked(Request, packet)
         except ValueError as error:
-            return Answer(reason=f"this is no request: {error}")
+            return Answer(reason=f"invalid request: {error}")
         over = threading.Event()
         watching = threading.Thread(target=self._watch, args=(call.socket, peer, over), daemon=True)
         call.busy = True
@@ -207,16 +205,15 @@ def _send(connection: socket.socket, message: Request | Answer) -> None:
 
 
 def unpacked(kind: type[Any], packet: bytes) -> Any:
-    """Unpack a Request or Answer. Raises ValueError."""
     if len(packet) > LONGEST_PACKET:
         raise ValueError(f"more than {LONGEST_PACKET} bytes")
     try:
         values = json.loads(packet)  # JSON and encoding errors are ValueErrors
     except RecursionError:
-        raise ValueError("lists in lists without an end") from None
+        raise ValueError("too many nested lists") from None
     defaults = {field.name: field.default for field in fields(kind)}
     if not isinstance(values, dict) or values.keys() - defaults.keys():
-        raise ValueError(f"other fields than: {', '.join(defaults)}")
+        raise ValueError(f"unexpected fields; allowed: {', '.join(defaults)}")
     for name, value in values.items():
         values[name] = _like(defaults[name], value, name)
     return kind(**values)
@@ -228,15 +225,15 @@ def _like(default: object, value: object, name: str) -> object:
             return tuple(value)
     elif type(value) is type(default):
         return value
-    raise ValueError(f"{name}: has another type")
+    raise ValueError(f"{name}: must have the type {type(default).__name__}")
 
 
 class SocketOperator:
     """Client of the operator socket of ``rths test --socket`` in ``namespace``.
 
-    ``user`` (uid) runs the test; ``user`` and ``domain`` default to this process. An act is valid for the
-    situation of the last answer, ``seen``. Each request has its own connection, so that a stop never waits for an
-    act.
+    ``user`` (uid) runs the test; ``user`` and ``domain`` default to the values of this process. An act is valid
+    for the situation of the last answer, ``seen``. Each request has its own connection, so that a stop never waits
+    for an act.
     """
 
     def __init__(self, namespace: str = NAMESPACE, user: int | None = None, domain: int | None = None) -> None:
@@ -264,19 +261,19 @@ class SocketOperator:
                     f"no test serves operators of {where} ({error.strerror}): is rths test --socket running?"
                 ) from None
             if (peer := Credentials.of(connection)).user != self._user:
-                raise ConfigError(f"{peer} has taken the name of the operators' socket")
+                raise ConfigError(f"{peer} has taken the name of the operator socket")
             try:
                 with suppress(OSError):  # the peer may answer and close before it reads the request
                     _send(connection, request)
                 answer: Answer = unpacked(Answer, _packet(connection))
             except (OSError, ValueError) as error:
                 act = request.act or "situation"
-                raise ConfigError(f"{act}: was not answered: the test has ended ({error})") from None
+                raise ConfigError(f"{act}: no answer, because the test has ended ({error})") from None
             return answer
 
 
 def _packet(connection: socket.socket) -> bytes:
     try:
         return connection.recv(LONGEST_PACKET + 1)
-    except ConnectionResetError:  # reported once; a second read returns an answer sent before the reset
+    except ConnectionResetError:  # the second read returns an answer that was sent before the reset
         return connection.recv(LONGEST_PACKET + 1)

@@ -72,14 +72,13 @@ class Clearing:
         self._peaks: dict[str, dict[str, float]] = {}
 
     def arm(self, step: Step) -> None:
-        """Predict the motion of the rung to be armed."""
         self._armed, self._peaks = step, {}
         if step.rung.moves:
-            with suppress(ConfigError):  # then the motion is stated without a prediction
+            with suppress(ConfigError):  # without models there is no prediction
                 self._peaks = self._ladder.expected(step.rung.name)
 
     def check(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act`` (empty if nothing moves), and remove ``clear`` from its ``arguments``.
+        """Return the motion of ``act``, empty if nothing moves, and remove ``clear`` from its ``arguments``.
 
         Raises ActRefused for a program that would move a real rig, and for a motion without the word CLEAR.
         """
@@ -104,29 +103,27 @@ class Clearing:
 
     @property
     def unconfirmed(self) -> list[str]:
-        """Items of the checklist whose last answer is not y."""
         answers = {row.item: row.answer for row in self._record.checklist}
         return [item for item in self._items if answers.get(item) != YES]
 
     @property
     def to_answer(self) -> list[str]:
-        """Unconfirmed items. If there are none, all items: before the first motion the operator may
-        withdraw them.
+        """Unconfirmed items. If all are confirmed, all items, as long as the operator may withdraw them before the
+        first motion.
         """
         return self.unconfirmed or (self._items if self._session.state is State.REFERENCED else [])
 
     def barred(self, act: str) -> str:
-        """Return why the checklist prevents ``act``, or an empty string."""
         items = self.unconfirmed
         if act == CHECKLIST:
-            return "" if self.to_answer else "no item of a checklist is left to confirm"
+            return "" if self.to_answer else "all items of the checklist are confirmed, or there are none"
         if act not in MOTIONS or not items:
             return ""
         return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
-        """Record the answer to an ``item``. Raises ConfigError for an unknown item, or an answer other than y and
-        n.
+        """Record the answer to an ``item``. Raises ConfigError for an unknown item, and for an answer other than y
+        or n.
         """
         if item not in (items := self._items):
             raise unknown("checklist.item", "item", item, items)
@@ -135,7 +132,7 @@ class Clearing:
         self._record.checklist.append(ChecklistAnswer(time, item, answer, by))
 
     def motion(self, act: str, arguments: Mapping[str, object] | None = None) -> str:
-        """Return the motion of ``act`` with distance, speed and force; empty if nothing moves."""
+        """Return the motion of ``act`` with distance, speed and force; an empty string if nothing moves."""
         if act == "unload":
             return self._unload(str((arguments or {}).get("to", "")))
         stated = {"check": self._check, "position": self._position, "run": self._run, "resume": self._run}
@@ -220,7 +217,7 @@ Look = Callable[[int, int], None]
 
 @dataclass
 class Watch:
-    """Observers: ``progress(sample, samples)``, ``starting(text)`` during the start of a rung, ``changed(state,
+    """Observers of a test: ``progress(sample, samples)``, ``starting(text)`` while a rung starts, ``changed(state,
     reason)``.
     """
 
@@ -236,8 +233,8 @@ def now() -> str:
 class ProcedureRunner:
     """One test on one rig: ``ladder``, ``record``, ``folder`` of the test, and the ``session``.
 
-    Files named in the scenario are first copied into the folder; only the copies are read. Raises ConfigError if a
-    file has changed since the ladder was built, or cannot be copied.
+    Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
+    if a file has changed since the ladder was built, or cannot be copied.
     """
 
     def __init__(
@@ -250,7 +247,7 @@ class ProcedureRunner:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
         self.tripped = ""
-        """Reason for a trip that no operator has acknowledged, also after the end of the test."""
+        """Reason of a trip that no operator has acknowledged, also after the end of the test."""
 
         def changed(state: State, reason: str) -> None:
             if state is not State.FINISHED:
@@ -258,7 +255,7 @@ class ProcedureRunner:
             if state in (State.HELD, State.TRIPPED):
                 record.held.append(self.session.rest_of(state, reason))
             self.watch.changed(state, reason)
-            with suppress(RecordingError):  # write now: at rest no later act may do so
+            with suppress(RecordingError):  # write at once, because no act may follow a trip
                 self.write() if state is State.TRIPPED else None
 
         self.session = RigSession(
@@ -272,7 +269,7 @@ class ProcedureRunner:
         self.session.test = self
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
-        """Reason why the record could not be written, or empty. Such a failure fails the test."""
+        """Reason why the record could not be written, or an empty string. Such a failure fails the test."""
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
@@ -291,7 +288,6 @@ class ProcedureRunner:
 
     @property
     def can_resume(self) -> bool:
-        """True if the current rung is in slow time, so that it can resume after a hold."""
         return self._under_way is not None and self._under_way.ratio > 1
 
     @property
@@ -301,14 +297,15 @@ class ProcedureRunner:
 
     @property
     def next_rung(self) -> str:
-        """Armed rung (the operator's choice), or next planned rung; empty after the last rung."""
+        """Armed rung, which the operator has chosen, else the next planned rung; an empty string after the last
+        rung.
+        """
         if self._armed is not None and self.state is State.ARMED:
             return self._armed.rung.name
         done = self.climbed
         return next((name for name in self.ladder.planned if name not in done), "")
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Do an act of the operator: see :meth:`RigSession.do`."""
         return self.session.do(act, by, way, seen, **arguments)
 
     def perform(self, act: str, arguments: dict[str, object]) -> str:
@@ -319,7 +316,7 @@ class ProcedureRunner:
             return self.clearing.barred(act)
         if all(RUNGS[name].on_rig or name in self.climbed for name in self.ladder.planned):
             return "every planned rung on the simulator has been climbed"
-        return "" if self.state is State.IDLE else "the rig is connected: the simulator comes before it"
+        return "" if self.state is State.IDLE else "the rig is connected, but rehearsals must come earlier"
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
         return self.clearing.check(act, way, arguments)
@@ -364,7 +361,6 @@ class ProcedureRunner:
         return code, reason
 
     def conclude(self, refused: str, failed: str, stopped: str) -> ExitCode:
-        """Record and return the outcome."""
         record, last = self.record, self.record.rungs[-1] if self.record.rungs else None
         code, record.reason = self.outcome(refused, failed, stopped)
         record.outcome = code.recorded
@@ -372,7 +368,7 @@ class ProcedureRunner:
         record.ended = record.ended or now()
         try:
             self.write(last=True)
-        except RecordingError as error:  # the reserved space does not exist either
+        except RecordingError as error:  # the reserved space is missing too
             code = ExitCode.FAILED
             record.outcome, record.reason = code.outcome, str(error)
         return code
@@ -380,7 +376,7 @@ class ProcedureRunner:
     def _rehearse(self, rung: str = "") -> str:
         name = rung or self.next_rung
         if name not in RUNGS or RUNGS[name].on_rig or name not in self.ladder.planned:
-            raise ActRefused(f"rehearse: {name or 'nothing left'}: is no planned rung on the simulator")
+            raise ActRefused(f"rehearse: {name or 'nothing left'}: must be a planned rung on the simulator")
         step = self.ladder.step(name)
         entry = RungRecord(name, now(), inputs=step.files, code=self.session.code.hash)
         self.session.rehearsing = True
@@ -404,11 +400,10 @@ class ProcedureRunner:
             f"{self.record.called(name)} {plain(before, KN)} kN, now {plain(done.after[name], KN)} kN"
             for name, before in done.before.items()
         )
-        ended = "led to its place" if done.to else "unloaded"
+        ended = "moved to its position" if done.to else "unloaded"
         return f"{'given up: ' + done.given_up if done.given_up else ended}: force before {left}"
 
     def loads_at_rest(self) -> list[str]:
-        """Return remarks on forces at rest that exceed the noise, before the tare."""
         axes = {name: axis.rig_axis for name, axis in self.ladder.scenario.axes.items() if axis.rig_axis}
         return list(self.session.taken.forces_at_rest(axes).values()) if self.session.taken is not None else []
 
@@ -419,7 +414,7 @@ class ProcedureRunner:
         if name not in self.ladder.planned:
             raise ActRefused(f"arm: rung {name or 'none left'}: not planned: {', '.join(self.ladder.planned)}")
         step = self.ladder.step(name)
-        with_copied_files(step.scenario, self.folder)  # all copies are unchanged
+        with_copied_files(step.scenario, self.folder)  # raises ConfigError if a copy has changed
         self.ladder.check_elastic(name)
         self.clearing.arm(step)
         persons = self.session.arm(name, step.scenario, scenario_hash, offsets_hash, by, second)
@@ -442,7 +437,7 @@ class ProcedureRunner:
             self.write()
             try:
                 done = self._host(step, scenario, folder, port)
-            except ConfigError:  # the rung never began
+            except ConfigError:  # the rung has not begun
                 raise
             except BaseException:
                 complete_aborted(self.record, entry, folder)
@@ -461,8 +456,8 @@ class ProcedureRunner:
         return self._judged(entry, step, kept[-1] if kept else None)
 
     def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
-        handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the rig itself handles stops
-        if step.program and (rung := self.session.rung) is not None:  # rung c: the session holds the rig
+        handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the port of the rig handles stops
+        if step.program and (rung := self.session.rung) is not None:  # in rung c the session holds the rig
             drive, requests, scenario = self.session.drive, rung.port.handover.requests, simulated(scenario)
             handed = {"interrupted": lambda: bool(requests.stop_reason or drive.alarm or drive.loss.reason)}
         elif port is None:
@@ -544,7 +539,7 @@ class ProcedureRunner:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act in sequence, empty at the end of the test; ``unloads()``: whether to unload the specimen
+    """Return the next act in sequence, empty at the end; ``unloads()`` decides whether to unload the specimen
     there.
     """
     session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung

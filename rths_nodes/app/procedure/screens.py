@@ -31,7 +31,6 @@ WORDS = {VERIFIED: "verified", NOT_VERIFIED: "not verified", WRONG: "WRONG", SIG
 
 
 def acts(possible: Mapping[str, str], proposed: str) -> Table:
-    """Return possible acts, the proposed act first and marked, and the reasons why other acts are not possible."""
     grid = Table("", "act", "effect, or why it is not possible now", box=None, pad_edge=False)
     for name in sorted(ACTS, key=lambda name: (bool(possible[name]), list(ACTS).index(name))):
         reason = possible[name]
@@ -44,7 +43,6 @@ def acts(possible: Mapping[str, str], proposed: str) -> Table:
 
 
 def offsets(record: OffsetsRecord, scenario: Scenario) -> Table:
-    """Return offset, scatter and fraction of the range for every axis."""
     grid = Table(
         "axis",
         "channel",
@@ -70,7 +68,6 @@ def offsets(record: OffsetsRecord, scenario: Scenario) -> Table:
 
 
 def checks(record: ProcedureRecord) -> Table:
-    """Return the findings of the small move, by axis."""
     heads = ("axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected")
     loops = any(row.force_loop for row in record.checks.values())
     grid = _narrow(
@@ -90,7 +87,6 @@ def checks(record: ProcedureRecord) -> Table:
 
 
 def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
-    """Return the rung to be armed: hashes, level, ratio, and the expected motion of each axis."""
     grid = Table(
         "", "", title=f"{rig_kind(ladder.scenario)}: rung {step.rung.name}: {step.rung.words}", show_header=False
     )
@@ -118,7 +114,6 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
 
 
 def rungs(record: ProcedureRecord) -> Table:
-    """Return the rungs so far: peaks and limits of each axis, and a verdict."""
     heads = ("rung", "level", "axis", "mm (stop)", "kN (stop)", "before", "rehearsal", "verdict")
     title = f"{label(record.simulation)}: ladder: peaks; differences to the rung before and to the rehearsal"
     grid = _narrow(*heads, title=title)

@@ -2,8 +2,7 @@
 """Test led over the operator socket, while the terminal only observes.
 
 Over ROS, every node may observe and bring the rig to rest. Other acts must come over the socket, from a process of
-the user who runs the test (``operator_socket.py``). They are valid for the state and the count of stops that the
-sender saw.
+the user who runs the test (``operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -38,13 +37,14 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
-PAGE_LEFT = "the page's process, by which the rung was armed, is silent"
+PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
-"""Silence of this test's page after which its armed rung is disarmed, s; the page polls every 0.4 s."""
+"""Time without a request of this test's page after which its armed rung is disarmed, s; the page polls every 0.4
+s."""
 LOOK_S = 0.05
 """Polling interval of the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
-"""States in which the rig's state is not published, because its port is closed or a run has its own topics."""
+"""States in which the rig's state is not published, because the port is closed or a run has its own topics."""
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
@@ -105,9 +105,7 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``. Stops are recorded only during an act or while armed, so that a flood does not
-        fill the record.
-        """
+        """Stop the rig for ``by``. To bound the record, a stop is recorded only during an act or while armed."""
         session = self._runner.session
         if session.at_work:
             self._runner.do("stop", by, ANYBODY, reason=reason)
@@ -120,7 +118,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Answer a request of a process. The answer contains failures; unexpected ones are also printed."""
+        """Answer a request of a process. The answer contains failures; unexpected failures are also printed."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()
@@ -128,21 +126,20 @@ class Served:
             result, done = self._do(request, peer) if request.act else "", True
         except (ConfigError, PortError) as error:
             reason = str(error)
+            self._armed.clear()  # a stored hash would make every further attempt to arm fail
         except Exception as error:
             reason = f"failed: {type(error).__name__}: {error}"
             self._say(f"act {request.act!r} has failed: {type(error).__name__}: {error}")
         return replace(self.situation(), done=done, result=result, reason=reason)
 
     def stop_for(self, peer: Credentials) -> None:
-        """Stop the act of a process that has disconnected before its end, for example because its terminal was
-        closed.
-        """
+        """Stop the act of a process that has disconnected before the end of the act."""
         with suppress(ConfigError):
             self._runner.do("stop", peer.name, self._way(peer), reason=PROGRAM_LEFT)
 
     def disarm_if_page_silent(self) -> None:
-        """Disarm a rung armed by this test's page if the page's process no longer polls, for example because it is
-        suspended.
+        """Disarm a rung that this test's page armed, if the page's process no longer polls, for example because it
+        is suspended.
         """
         if self.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
             return
@@ -154,7 +151,6 @@ class Served:
         return PAGE if self._page and self._page in (peer.process, _parent(peer.process)) else SOCKET
 
     def situation(self) -> Answer:
-        """Return the possible acts and the data that an operator needs for them."""
         runner, seen = self._runner, self._runner.session.seen
         rung, taken = runner.next_rung, runner.session.taken or runner.session.offsets
         possible, wanting = runner.session.possible(), runner.session.clearance.wanting()
@@ -195,12 +191,12 @@ class Served:
         request = replace(request, values=tuple(map(printable, request.values)))
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
-        if ACTS[name].anybody:  # such acts are never refused for a mistake in the request
+        if ACTS[name].anybody:  # a mistake in the request must not prevent a stop
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
             return self._runner.do(name, by, self._way(peer), reason=reason)
         arguments = _arguments(request)
         if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
-            raise ConfigError(f"{name}: names no stops and state: look first, by the empty act")
+            raise ConfigError(f"{name}: stops and state are missing: query them first, with the empty act")
         if name not in UNCONDITIONAL and request.test_id != (test := self._runner.record.test_id):
             raise ConfigError(f"{name}: its sender saw the test {request.test_id!r}; this is {test!r}: look again")
         needed = set(ACTS[name].arguments) - set(ACTS[name].optional) if ACTS[name].needed else set()
@@ -245,7 +241,7 @@ def _arguments(request: Request) -> dict[str, str]:
     if len(names) != len(values):
         raise ConfigError(f"{act}: {len(names)} names of arguments, but {len(values)} values")
     if len(set(names)) < len(names):
-        raise ConfigError(f"{act}: an argument is named twice: {', '.join(names)}")
+        raise ConfigError(f"{act}: an argument occurs twice: {', '.join(names)}")
     return dict(zip(names, values, strict=True))
 
 
@@ -266,7 +262,7 @@ def _value(act: str, name: str, text: str) -> object:
 
 
 class Attendant:
-    """Serves a test in ``namespace`` to its end; a signal stops the rig and ends the test.
+    """Serves a test in ``namespace`` to its end. A signal stops the rig and ends the test.
 
     ``page`` and ``told_hz`` are as in :class:`Served`. Raises ConfigError if an operator node exists already.
     """
@@ -294,15 +290,14 @@ class Attendant:
         runner.watch.changed = self._changed
 
     def run(self) -> ExitCode:
-        """Serve until the test is finished; then leave the rig safe and write the record."""
         failed = ""
         with stop_signals_handled(self._signal):
             try:
                 self._node.start()
                 self._socket.start()
                 self._say(
-                    "programs of this user act over the socket of this computer; everybody may read, stop "
-                    f"({self._node.stop_service}) and hold; Ctrl-C stops the rig, and the test"
+                    "programs of this user act over the socket of this computer. Any node may read, stop "
+                    f"({self._node.stop_service}) and hold; Ctrl-C stops the rig and the test"
                 )
                 while not (self._over or self._stopped):
                     self._served.disarm_if_page_silent()

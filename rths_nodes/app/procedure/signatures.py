@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cautions signed for in earlier tests on the same rig.
 
-Signatures are stored in ``RIG.signed.yaml`` next to the rig file. They are valid for the rig with the signed
-``rig_hash``: after a change of port, channels or limits, each caution must be signed for again. A caution with a
-different value is a new caution.
+Signatures are stored in ``RIG.signed.yaml`` next to the rig file, with the ``rig_hash`` for which they are valid.
+A change of port, channels or limits voids them, and a caution with a different value is a new caution.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".signed.yaml"
 VERSION = 1
-"""Version of the file format; a file of another version is refused."""
+"""Version of the file format. A file of another version is refused."""
 HEAD = (
-    "# Cautions about the numbers of this rig and of tests on it that an operator has signed for: written by\n"
-    "# rths test, not to be edited. They hold for the port, channels and limits that they were signed with.\n"
+    "# Cautions about the values of this rig and of its tests that an operator has signed for. Written by\n"
+    "# rths test; do not edit. Signatures are valid for the port, channels and limits at the time of signing.\n"
 )
 
 
@@ -48,8 +47,6 @@ class Signature:
 
 @dataclass
 class Signatures:
-    """Signatures for the rig with ``rig_hash``."""
-
     rig_hash: str
     signatures: list[Signature] = field(default_factory=list)
 
@@ -78,7 +75,9 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 @contextmanager
 def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
-    """Apply the stored signatures for the rig file ``rig``; store new ones after the block. Raises ConfigError."""
+    """Apply the stored signatures for the rig file ``rig``; store new signatures after the block. Raises
+    ConfigError.
+    """
     clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:
         yield

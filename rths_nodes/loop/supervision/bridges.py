@@ -8,10 +8,10 @@ Holding the last value would stop the motion. The compensator would turn this st
     late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
                                                                                                CommandBridge
 
-A message is valid for its own number only. A late message is not sent, but the line or the series continues from
-it. When the source of the motion changes, the difference between old and new motion fades out (:class:`Fading`) in
-displacement, velocity and acceleration, because a compensator with a lead of tens of samples turns a jump of the
-target's velocity into a jump of the command.
+A message is valid for its own sample only. A late message is not sent, but the line or the series continues from
+its values. When the source of the motion changes, the difference between old and new motion fades out
+(:class:`Fading`) in displacement, velocity and acceleration: a compensator with a lead of tens of samples would
+turn a jump of the target's velocity into a jump of the command.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ from rths_nodes.loop.indices.late_periods import LateData
 
 @params
 class OverrunParams:
-    """Allowed late periods; the rig trips at the next late period."""
+    """Limits on late periods. The rig trips at the first late period that exceeds a limit."""
 
-    in_a_row: int = integer("late periods one after another that are allowed", at_least=0, at_most=1_000_000)
-    in_window: int = integer("late periods within the window that are allowed", at_least=0, at_most=1_000_000)
-    window: float = number("length of the window, up to now", "s", more_than=0.0, at_most=86_400.0)
-    ignored: float = number("time from the start of the test in which none counts", "s", 0.0, at_least=0.0)
+    in_a_row: int = integer("allowed number of consecutive late periods", at_least=0, at_most=1_000_000)
+    in_window: int = integer("allowed number of late periods within the window", at_least=0, at_most=1_000_000)
+    window: float = number(
+        "length of the window, which ends with the current sample", "s", more_than=0.0, at_most=86_400.0
+    )
+    ignored: float = number(
+        "time from the start of the test in which late periods do not count", "s", 0.0, at_least=0.0
+    )
 
     def validate(self, path: str) -> None:
         if self.in_a_row > self.in_window:
@@ -45,7 +49,8 @@ class OverrunParams:
 
 
 class Overruns:
-    """Count of late periods in a test with samples of ``dt`` s; ``breach``: reason why it must end, or empty.
+    """Count of late periods in a test with samples of ``dt`` s. ``breach`` is the reason why the test must end, or
+    empty.
 
     A period is late if its tick was missed, or if it was bridged because of a late Target or Command. Ticks of a
     rig are never missed. In lockstep no period is late. A breach is permanent.
@@ -58,11 +63,10 @@ class Overruns:
         )
         self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
-        """Samples in the window with late periods, and the number of late periods of each."""
+        """Samples in the window with late periods, and the number of late periods in each."""
         self.breach = ""
 
     def sampled(self, sample: int, late: int) -> None:
-        """Judge the ended ``sample``, in order, with its number of ``late`` periods."""
         while self._late and self._late[0][0] <= sample - self._window:
             self._in_window -= self._late.popleft()[1]
         if not late or sample <= self._ignored:
@@ -85,32 +89,34 @@ class Overruns:
 
 @params
 class BridgeParams:
-    """Parameters for bridging a rig that cannot wait; in lockstep no message is late."""
+    """Parameters for bridging with a rig that cannot wait; in lockstep no message is late."""
 
-    max_bridge: float = number("longest time that is bridged", "s", 0.010, at_least=0.0, at_most=1.0)
+    max_bridge: float = number("longest time to bridge", "s", 0.010, at_least=0.0, at_most=1.0)
     rejoin_samples: int = integer(
-        "samples over which the difference between bridged and real motion fades out; more where it is large",
+        "samples over which the difference between bridged and real motion fades out; more if it is large",
         default=10,
         at_least=1,
         at_most=1000,
     )
 
     when_late: str = text(
-        "what happens then: trip, or pause: the rig slows down to rest and waits for the late message; that ends "
-        "real time",
+        "reaction to a longer lateness: trip, or pause, in which the rig slows down to rest and waits for the "
+        "late message; a pause ends real time",
         "trip",
         choices=("trip", "pause"),
     )
     max_pause: float = number(
-        "longest time for which a pause waits; beyond it the rig trips", "s", 1.0, more_than=0.0, at_most=10.0
+        "longest time for which a pause waits before the rig trips", "s", 1.0, more_than=0.0, at_most=10.0
     )
     overruns: OverrunParams | None = section(
-        OverrunParams, "how much may be late in real time; left out, it is flagged and counted only", None
+        OverrunParams,
+        "limits on late periods in real time; if omitted, late periods are only flagged and counted",
+        None,
     )
 
     def validate(self, path: str) -> None:
         if self.pauses and self.overruns is not None:
-            raise ConfigError(f"{path}.overruns: must be left out where {path}.when_late = 'pause', which waits")
+            raise ConfigError(f"{path}.overruns: must be omitted if {path}.when_late = 'pause', which waits")
 
     @property
     def pauses(self) -> bool:
@@ -122,7 +128,7 @@ class BridgeParams:
 
 
 SHARE = 0.25
-"""Largest velocity that fading may add, as a fraction of the axis' velocity limit."""
+"""Largest velocity that fading may add, as a fraction of the velocity limit of the axis."""
 
 STEEPEST = 1.875
 """Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
@@ -131,7 +137,8 @@ STEEPEST = 1.875
 def _fading_polynomials() -> Array:
     """Return derivatives 0, 1, 2 of the polynomials for value, slope and curvature: ``(3, 3, 6)``, s^0 to s^5.
 
-    At s = 0 each polynomial is 1 in its own derivative and 0 in the other two; at s = 1 all three are 0.
+    At s = 0 each polynomial is 1 in its own derivative and 0 in the other two. At s = 1 all three derivatives are
+    0.
     """
     table = np.zeros((3, 3, 6))
     table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
@@ -147,10 +154,10 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference of two motions that fades out along a polynomial of degree 5; ``active`` until it is zero.
+    """Difference between two motions that fades out along a polynomial of degree 5; ``active`` until it is zero.
 
-    It fades over ``samples`` of ``dt`` s, or over more samples if the displacement would otherwise fade faster
-    than SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
+    The difference fades over ``samples`` of ``dt`` s, or over more samples if the displacement would otherwise
+    fade faster than SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -166,7 +173,7 @@ class Fading:
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
         largest = float(needed.max())
-        # the limits trip on NaN; it must not become a length
+        # the limits trip on NaN, which must not become a length
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
         self.active = self._length > 0
@@ -187,15 +194,14 @@ class Fading:
 
 
 _Followed = tuple[int, Rows]
-"""Sample of a Target, then displacement, velocity and acceleration as floats, for speed."""
+"""Sample of a Target; displacement, velocity and acceleration as floats, for speed."""
 
 
 class MotionBridge:
     """Motion of the axes while a Target is late, ``(n_axes,)`` each.
 
     Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target. While the
-    axes are ``apart`` from the real motion, call ``rejoin`` with it for all other samples; it adds the remaining
-    difference.
+    axes are ``apart`` from the real motion, ``rejoin`` returns it with the remaining difference.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -208,7 +214,7 @@ class MotionBridge:
         self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
-        """Store the newest Target, of ``step``; return False if a value is not finite."""
+        """Store the newest Target, for ``step``; return False if a value is not finite."""
         self._last = (step * self._substeps, rows)
         total = sum(map(sum, rows))  # only its finiteness matters
         return total - total == 0.0
@@ -253,7 +259,6 @@ class CommandBridge:
         self.start(position)
 
     def start(self, position: Array) -> None:
-        """Begin a test at ``position`` ``(n_axes,)`` m."""
         self._newest = self._before = Command(0, position, position, self._auxiliary)
 
     def heard(self, command: Command) -> None:
@@ -262,7 +267,6 @@ class CommandBridge:
             self._before, self._newest = self._newest, command
 
     def command(self, sample: int) -> Command:
-        """Return the value of the straight line at ``sample``; auxiliary inputs are held."""
         commands = self._newest, self._before
         target, wanted = _straight(commands, sample)
         if self._driving is not None and self._driving[0] is not commands[0]:
@@ -284,7 +288,6 @@ class CommandBridge:
         return Command(command.sample, command.target, wanted, command.auxiliary, command.flags)
 
     def _begin(self, sample: int) -> None:
-        """Replace the driving line, from ``sample`` on, by the line through the newest Commands."""
         assert self._driving is not None
         commands = self._newest, self._before
         old, new = _straight(self._driving, sample)[1], _straight(commands, sample)[1]
@@ -304,10 +307,9 @@ class BridgeCount:
         self._missing = ""
         self._new = self._missed = self._gap = self._longest_gap = 0
         self.watches = self.overruns is not None
-        """True if :meth:`sampled` is also needed for samples that are not bridged."""
+        """True if :meth:`sampled` must also be called for samples that are not bridged."""
 
     def add(self, missing: str) -> None:
-        """Count a bridged sample whose ``missing`` message (Target or Command) is late."""
         self._missing = self._missing if self.in_a_row else missing
         self.in_a_row += 1
 
@@ -315,7 +317,7 @@ class BridgeCount:
         self.in_a_row = 0
 
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
-        """Wrap the ``pacer`` of the port; count missed periods at the sample of the tick."""
+        """Wrap the ``pacer`` of the port, and count missed periods at the sample of the tick."""
         if pacer is None:
             return None
 
@@ -332,7 +334,6 @@ class BridgeCount:
         return LateData(bridged, self._missed, self._longest_gap * self._dt, self._max_bridge)
 
     def sampled(self, sample: int, bridged: bool) -> None:
-        """Count the late periods of an ended ``sample``, which may have been ``bridged``."""
         late = self._new + bridged
         self._missed += self._new
         self._new, self._gap = 0, self._gap + late if late else 0
@@ -347,7 +348,7 @@ class BridgeCount:
 
     @property
     def breach(self) -> str:
-        """Reason why bridging must end or too many periods were late; otherwise empty."""
+        """Reason why bridging must end, or why too many periods were late; otherwise an empty string."""
         if self.in_a_row <= self._longest:
             return self.overruns.breach if self.overruns else ""
         late = self.in_a_row * self._dt
@@ -361,7 +362,6 @@ def _slope(commands: _Known) -> Array:
 
 
 def _straight(commands: _Known, sample: int) -> Array:
-    """Return target and command at ``sample`` on the line through both Commands, ``(2, n_axes)`` m."""
     newest = commands[0]
     return np.array(_of(newest)) + (sample - newest.sample) * _slope(commands)
 

@@ -24,7 +24,7 @@ from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
 from rths_nodes.loop.supervision.limits import Row, acting, table
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
-"""Quantities with a band, and their units; the energy is absorbed by the axis' specimen."""
+"""Quantities with a band, and their units; the energy is the energy absorbed by the specimen of the axis."""
 LEFT = ": {0} = {{0:.6g}} {1}: was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
 """Suffix of a quantity's percentage of samples outside its band."""
@@ -32,7 +32,8 @@ OUTSIDE = "_outside_percent"
 
 @dataclass(frozen=True, eq=False)
 class Corridor:
-    """Bands ``lower`` and ``upper`` ``(3, n, n_axes)`` as in ``QUANTITIES``, from sample 0; NaN for no band.
+    """Bands ``lower`` and ``upper`` ``(3, n, n_axes)`` as in ``QUANTITIES``, from sample 0; NaN where there is no
+    band.
 
     ``nominal`` ``(3, n, n_axes)`` is the response of the scenario's own plant; ``source`` describes the
     prediction.
@@ -60,24 +61,23 @@ class Corridor:
 
 
 def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> Corridor:
-    """Load a corridor for a test of ``samples``. Raises ConfigError."""
     try:
         data = read_arrays(read_bytes(path, LARGEST), LARGEST)
         header = json.loads(str(data["told"]))
         bands = [np.asarray(data[name], dtype=np.float64) for name in ("lower", "upper", "nominal")]
         corridor = Corridor(tuple(header["axes"]), float(header["servo_rate"]), str(header["source"]), *bands)
         if any(band.shape != (len(QUANTITIES), corridor.samples + 1, len(corridor.axes)) for band in bands):
-            raise ValueError("its bands are of different size")
+            raise ValueError("the bands differ in size")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: no corridor as rths corridor writes it ({error})") from None
+        raise ConfigError(f"{path}: is not a corridor file of rths corridor ({error})") from None
     if corridor.axes != axes:
-        raise ConfigError(f"{path}: is of the axes {', '.join(corridor.axes)}; the test has {', '.join(axes)}")
+        raise ConfigError(f"{path}: has the axes {', '.join(corridor.axes)}; the test has {', '.join(axes)}")
     if corridor.servo_rate != servo_rate:
-        raise ConfigError(f"{path}: is for {corridor.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+        raise ConfigError(f"{path}: has {corridor.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
     if corridor.samples < samples:
-        raise ConfigError(f"{path}: is of {corridor.samples} samples; the test has {samples}")
+        raise ConfigError(f"{path}: has {corridor.samples} samples; the test has {samples}")
     return corridor
 
 
@@ -92,10 +92,11 @@ def quantities(displacement: Array, force: Array) -> Array:
 
 
 class CorridorWatch:
-    """Follows a test sample by sample, and detects when it leaves its corridor.
+    """Follows a test sample by sample, and detects when the test leaves its corridor.
 
-    Each quantity of an axis is a limit row whose bounds change with the sample. ``left``: first sample at which a
-    quantity had been outside for ``persistence`` samples, and a text. ``energies``: absorbed energies, J.
+    Each quantity of an axis is a limit row whose bounds change with the sample. ``left`` is the first sample at
+    which a quantity had been outside for ``persistence`` samples, with a text. ``energies`` are the absorbed
+    energies, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
@@ -124,7 +125,7 @@ class CorridorWatch:
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
         """Advance by a sample, each ``(n_axes,)`` m and N.
 
-        The energy increases by (f + f') / 2 (x - x'), with displacement x and force f; a dash denotes the previous
+        The energy increases by (f + f') / 2 (x - x'), with displacement x and force f; a prime marks the previous
         sample.
         """
         before = self._before or (displacement, force)
@@ -132,7 +133,7 @@ class CorridorWatch:
         self.energies = [energy + 0.5 * (f + f0) * (x - x0) for energy, x, f, x0, f0 in rows]
         self._before, self._samples = (displacement, force), self._samples + 1
         values, bands = (*displacement, *force, *self.energies), zip(*self._bands[sample].tolist(), strict=True)
-        # NaN: no band
+        # NaN means that there is no band
         bounds = {i: (i, low, high, self._persistence) for i, (low, high) in enumerate(bands) if low == low}
         in_a_row, last = self._counts
         index = acting((tuple(bounds.values()), in_a_row, last), values, sample)
@@ -142,7 +143,9 @@ class CorridorWatch:
             self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
-        """Return the percentage of samples outside by quantity, of the worst axis, and the sample of leaving."""
+        """Return the percentage of samples outside by quantity, for the worst axis, and the first sample outside
+        the corridor.
+        """
         samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}
         for number, (name, _) in enumerate(QUANTITIES):
             outside = self._outside[number * n : (number + 1) * n]
@@ -151,7 +154,6 @@ class CorridorWatch:
 
 
 def corridor_notes(metrics: Data, dt: float) -> list[str]:
-    """Return a note if the test with these ``metrics`` left its corridor; ``dt``: sample period, s."""
     numbers = metrics.get("corridor", {})
     left = numbers.get("left_at_sample", math.nan)
     if not math.isfinite(left):

@@ -20,8 +20,8 @@ LOOK_S = 0.05
 class Tares:
     """Zero of the test in the units of sensors and controller, ``(n_axes,)`` m and N.
 
-    ``reach``: largest measured displacement from this zero, m, in addition to the limits; inf for no further
-    bound.
+    ``reach`` is the largest measured displacement from this zero, m, in addition to the limits; inf means no
+    further bound.
     """
 
     displacement: Array
@@ -41,7 +41,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, forces (N) at its begin and end, begin and end on the monotonic clock (s)."""
+    """One hold: sample, forces (N) at its begin and end, times of begin and end on the monotonic clock (s)."""
 
     sample: int
     before: list[float]
@@ -55,18 +55,17 @@ class OperatorRequests:
 
     def __init__(self) -> None:
         self.stop_reason = ""
-        """Reason to stop and hold, or empty."""
+        """Reason to stop and hold, or an empty string."""
         self.held = False
-        """True from a hold to its resume."""
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
-        """Request a safe stop that ends the run as held; only the first reason counts."""
+        """Request a safe stop that ends the run as held. Only the first reason counts."""
         self.stop_reason = self.stop_reason or reason
         self._changed.set()
 
     def hold(self) -> None:
-        """Slow the rig down to rest; numerical time stops."""
+        """Slow the rig down to rest. Numerical time stops."""
         self._changed.clear()
         self.held = True
 
@@ -83,10 +82,10 @@ class OperatorRequests:
 class Handover:
     """Data and callbacks that the rig stage takes from a lent port.
 
-    ``presented`` converts an untared Measurement, already judged, to the zero of the test. ``at_rest`` is called
-    when a held rig comes to rest, ``under_way`` when it follows the test again, ``stopping`` with the reason of a
-    stop. ``lost`` returns the reason why the rig no longer follows, or empty. ``following`` judges a Command,
-    relative to the zero of the test, and its untared Measurement; its flag is true during pauses.
+    ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
+    comes to rest, ``under_way`` when it follows the test again, ``stopping`` with the reason of a stop. ``lost``
+    returns the reason why the rig no longer follows, or an empty string. ``following`` judges a Command, relative
+    to the zero of the test, and its untared Measurement; its flag is true during pauses.
     """
 
     tares: Tares
@@ -101,7 +100,7 @@ class Handover:
     """Relaxation of the forces in each hold."""
 
     def rest(self, sample: int, forces: Sequence[float]) -> None:
-        """Record a tick at rest, held after ``sample``, with measured ``forces`` (N)."""
+        """Record a tick at rest after ``sample``, with the measured ``forces`` (N)."""
         if not self.holds or self.holds[-1].sample != sample:
             self.holds.append(Relaxation(sample, list(forces), list(forces), now := time.monotonic(), now))
             self.at_rest()

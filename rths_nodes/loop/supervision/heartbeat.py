@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heartbeats of monitor and recorder; their silence is a fault.
+"""Heartbeats of monitor and recorder. A node that stops sending them counts as lost.
 
 Nodes of the loop need no heartbeat: a missing Target or Command is detected within ``bridge.max_bridge``.
 """
@@ -15,30 +15,32 @@ from rths_nodes.core.parameters import number, params, text
 BEATS = 4
 """Consecutive heartbeats that may be missed before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""Shortest suspension of this process that is not counted as silence of the peers, ns."""
+"""Shortest suspension of this process that does not count as silence of the peers, ns."""
 
 
 @params
 class HeartbeatParams:
-    """Tolerated silence of monitor and recorder in real time; in lockstep the rig waits for them."""
+    """Tolerated silence of monitor and recorder in real time; in lockstep the rig waits for both."""
 
     monitor: float = number(
-        "silence of the monitor, or time without seeing the rig, after which the rig trips: its limits are no "
-        "longer watched",
+        "time without a heartbeat of the monitor, or without samples at the monitor, after which the rig trips "
+        "because its limits are no longer checked",
         "s",
         0.2,
         at_least=0.05,
         at_most=10.0,
     )
     recorder: float = number(
-        "silence of the recorder after which it counts as lost: messages wait for it about two seconds",
+        "time without a heartbeat of the recorder after which it counts as lost; messages wait for about 2 s",
         "s",
         1.5,
         at_least=0.1,
         at_most=10.0,
     )
     recorder_lost: str = text(
-        "what the rig does then: stop, or warn and continue without a recording", "stop", choices=("stop", "warn")
+        "reaction to a lost recorder: stop, or warn and continue without a recording",
+        "stop",
+        choices=("stop", "warn"),
     )
 
     def validate(self, path: str) -> None:
@@ -57,9 +59,9 @@ class HeartbeatParams:
 class Heartbeat:
     """Times of the last heartbeats of ``peers``, in ns of one clock.
 
-    A heartbeat is as old as the newest sample received by its sender. A peer that does not receive the rig's
-    samples is therefore lost like a silent peer. ``period``: period of the rig's samples, s. A lag of up to
-    ``missing`` s is ignored.
+    A heartbeat is as old as the newest sample that its sender has received, so that a peer without samples of the
+    rig is lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s is
+    ignored.
     """
 
     def __init__(
@@ -81,13 +83,12 @@ class Heartbeat:
         self._looked = now
 
     def heard(self, peer: str, now: int, behind: int = 0) -> None:
-        """Record a heartbeat of a peer whose lag is ``behind`` ns; ignore lost or unknown peers."""
+        """Record a heartbeat of a peer whose lag is ``behind`` ns; ignore lost and unknown peers."""
         if peer in self._heard:
             self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
             self._heard[peer] = max(self._heard[peer], now - self._behind[peer])
 
     def lost(self, now: int) -> list[tuple[str, str]]:
-        """Return newly lost peers, each with the reason."""
         gap = now - self._looked
         self._looked = now
         if gap > self._suspended:

@@ -20,22 +20,22 @@ from rths_nodes.core.parameters import integer, params
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
-"""Largest transport in hops and after the port, samples."""
+"""Maximum transport in hops and after the port, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""Criterion for Commands taken at once: in IN_A_ROW samples, the applied command deviates from the newest Command
-by at most this fraction of the travel during the hops. The changes must also meet it, which excludes a readback
-with an offset."""
+"""Criterion for Commands that are applied at once: in IN_A_ROW samples, the applied command deviates from the
+newest Command by at most this fraction of the travel during the hops. The changes must also meet the criterion,
+which excludes a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest change of a readback that counts, m."""
 
 
 @params
 class HopsParams:
-    """Hops between the rig and the computer of its Commands."""
+    """Hops between the rig and the computer that sends its Commands."""
 
     depth: int = integer(
-        "samples by which the round trip is longer than one: tick k takes Command k - depth, and Commands under "
-        "way act later by as much; rths check says which one a rig needs",
+        "number of samples by which the round trip exceeds one: tick k applies Command k - depth, and Commands in "
+        "transit act later by the same number; rths check prints the depth that a rig needs",
         default=0,
         at_least=0,
         at_most=MOST_UNDER_WAY,
@@ -43,17 +43,17 @@ class HopsParams:
 
 
 def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
-    """Raise ConfigError for too many Commands in transit, and for combinations not tested with hops.
+    """Raise ConfigError for too many Commands in transit, and for combinations that are not tested with hops.
 
-    ``behind``: samples of transport after the port.
+    ``behind`` is the transport after the port, samples.
     """
     if depth and depth + behind > MOST_UNDER_WAY:
         raise ConfigError(
             f"hops.depth = {depth}: with port.transport_samples = {behind} it must be <= "
-            f"{max(MOST_UNDER_WAY - behind, 0)}: {MOST_UNDER_WAY} samples may be under way"
+            f"{max(MOST_UNDER_WAY - behind, 0)}: {MOST_UNDER_WAY} samples may be in transit"
         )
     if depth and force_axes:
-        raise ConfigError(f"hops.depth = {depth}: must be 0 where force controls axes: {', '.join(force_axes)}")
+        raise ConfigError(f"hops.depth = {depth}: must be 0 with force-controlled axes: {', '.join(force_axes)}")
 
 
 class UnderWay:
@@ -68,7 +68,7 @@ class UnderWay:
         return replace(command, sample=command.sample + self.depth) if self.depth else command
 
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
-        """Return the targets, ``(n_axes,)`` m, to compare with the measured displacements ``moved``.
+        """Return the targets, ``(n_axes,)`` m, with which the measured displacements ``moved`` are compared.
 
         A Command in transit is compared with the Target of its own sample. During a pause the rig stage generates
         the Commands.
@@ -95,7 +95,7 @@ class TakenAtOnce:
         self._off: deque[tuple[Array, Array]] = deque(maxlen=IN_A_ROW)
         """Applied command minus newest Command, and minus due Command, of the last samples."""
         self._in_a_row: Array = np.zeros(0)
-        """Consecutive samples closer to the newest Command, by axis."""
+        """Number of consecutive samples that are closer to the newest Command, by axis."""
 
     def start(self, measured: Measurement) -> None:
         """Store Measurement 0, whose command applies until Command 1 is due."""
@@ -105,7 +105,6 @@ class TakenAtOnce:
         self._made.append((command.sample, command.command.tolist()))
 
     def reason(self, measured: Measurement) -> str:
-        """Return the reason why the driver must not continue, or empty."""
         made, number = self._made, measured.sample
         if not made or made[-1][0] != number or measured.flags & (FLAG_BRIDGED | FLAG_SLOWED):
             return ""
@@ -122,7 +121,6 @@ class TakenAtOnce:
         )
 
     def _changes(self) -> bool:
-        """Return whether changes of the applied command follow the newest Command, not the due one."""
         newest, due = (np.var([row[column] for row in self._off], axis=0) for column in (0, 1))
         explained = (newest <= NEARER**2 * due) & (due > LEAST_CHANGE**2)
         return bool((explained & (self._in_a_row >= IN_A_ROW)).any())

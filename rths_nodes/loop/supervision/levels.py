@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels of axes, of the whole rig, and of expressions: limit rows (``limits.py``) over many values.
+"""Levels of axes, of the rig with all its axes, and of expressions: limit rows (``limits.py``) over many values.
 
-Values are quantities of the axes and of the whole rig (``core/limits.py``), auxiliary channels, quantities with
-memory, and expressions.
+Values are quantities (``core/limits.py``), auxiliary channels, quantities with memory, and expressions.
 """
 
 from __future__ import annotations
@@ -40,35 +39,37 @@ from rths_nodes.loop.supervision.limits import NEVER, Row, acting, table
 
 CHANNEL, QUANTITY = "channel", "quantity"
 OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Disagreement)
-"""Nouns in expressions that require an axis name."""
+"""Names of quantities in expressions that require the name of an axis."""
 WHOLE_RIG = "whole rig"
 """Name used instead of an axis for levels of all axes."""
 
 
-class Count:
-    """Value of a quantity of the whole rig: consecutive samples, or fraction of the last second; ``dt`` s."""
+def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
+    """Return the function of a quantity of the rig with all its axes after a sample with the given flags.
 
-    def __init__(self, row: RigQuantity, dt: float) -> None:
-        self._counted, self._count = row.counted, 0
-        length = max(1, round(SHARE_S / dt))
-        self._last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
+    Its value is a number of consecutive samples, or a fraction of the last second; ``dt`` in s.
+    """
+    count, length = 0, max(1, round(SHARE_S / dt))
+    last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
 
-    def value(self, command: int, measured: int) -> float:
-        """Return the value after a sample with these flags."""
-        counted, last = self._counted(command, measured), self._last
+    def value(command: int, measured: int) -> float:
+        nonlocal count
+        counted = row.counted(command, measured)
         if last is not None:
-            self._count += bool(counted) - last[0]
+            count += bool(counted) - last[0]
             last.append(bool(counted))
-            return self._count / len(last)
+            return count / len(last)
         if counted is not None:
-            self._count = self._count + 1 if counted else 0
-        return float(self._count)
+            count = count + 1 if counted else 0
+        return float(count)
+
+    return value
 
 
 class Values:
-    """Values of ``axes`` and ``channels`` in one list; only used values are computed. ``dt`` s.
+    """Values of ``axes`` and ``channels`` in one list. Only values that are used are computed. ``dt`` is in s.
 
-    ``names``: quantities in expressions, with index and unit of each value.
+    ``names`` has the quantities in expressions, with index and unit of each value.
     """
 
     def __init__(self, axes: Sequence[str], dt: float, channels: Sequence[str], tares: Tares) -> None:
@@ -90,26 +91,25 @@ class Values:
                 continue  # a value without a unit cannot be used in expressions
         self._used: dict[int, tuple[int, Callable[[Reading, Reading, float], float]]] = {}
         self._second_sensors: dict[int, int] = {}
-        """Index of the second sensor's channel, by index of the disagreement."""
-        self._counts: dict[int, Count] = {}
+        """Index of the channel of the second sensor, by index of the disagreement."""
+        self._counts: dict[int, Callable[[int, int], float]] = {}
         self._made: list[Callable[[list[float]], float]] = []
-        """Functions for further values after the channels; each uses all earlier values."""
+        """Functions for further values after the channels; each function uses all earlier values."""
         self._before: list[Reading] = []
         self.failure = ""
-        """Error of the first failed quantity, whose value is NaN from then on; or empty."""
+        """Error of the first quantity that has failed, or an empty string. The value of a failed quantity is NaN.
+        """
 
     def index(self, quantity: str, axis: int) -> int:
         return list(QUANTITIES).index(quantity) * self._n + axis
 
     def use(self, index: int) -> int:
-        """Compute the value with this ``index`` from now on."""
         if index < self._of_rig:
             number, axis = divmod(index, self._n)
             self._used[index] = axis, list(QUANTITIES.values())[number].value
         return index
 
     def expression(self, text: str) -> Expression:
-        """Return the parsed expression ``text``. Raises ValueError."""
         made = Expression(text, self.names)
         for index_of_value in made.places:
             self.use(index_of_value)
@@ -120,7 +120,6 @@ class Values:
         return self._count + len(self._made) - 1
 
     def remember(self, quantities: Mapping[str, Any]) -> None:
-        """Build ``quantities`` (parameters by name), each from earlier quantities. Raises ConfigError."""
         for name, params in quantities.items():
             made: Quantity = registry.build("quantity", params, self._dt)
             try:
@@ -129,7 +128,7 @@ class Values:
             except (ValueError, ComponentError) as error:
                 raise ConfigError(f"levels.quantities.{name}.of = {show(list(params.of))}: {error}") from None
             if not isinstance(unit, Unit):
-                raise ConfigError(f"levels.quantities.{name}: unit gives {show(unit)}: must be a Unit")
+                raise ConfigError(f"levels.quantities.{name}: unit returns {show(unit)}: must be a Unit")
             self.names[QUANTITY][name] = self._add(self._stepped(name, made, parts)), Unit(1.0, unit.powers)
 
     def _stepped(
@@ -145,13 +144,13 @@ class Values:
         return value
 
     def of_level(self, index: int, axis: str, quantity: str, level: Level) -> int:
-        """Return the index of a ``level``'s value. Raises ConfigError for an invalid channel or expression."""
+        """Return the index of the value of a ``level``. Raises ConfigError for a wrong channel or expression."""
         path = level_path(axis, quantity)
         if isinstance(level, OfExpression):
             return self._of_expression(path, level)
         if axis == WHOLE_RIG:
             position = self._of_rig + list(WHOLE).index(quantity)
-            self._counts[position] = Count(WHOLE[quantity], self._dt)
+            self._counts[position] = _counter(WHOLE[quantity], self._dt)
             return position
         position = self.use(self.index(quantity, index))
         if isinstance(level, Disagreement):
@@ -161,13 +160,12 @@ class Values:
         return position
 
     def _of_expression(self, path: str, level: OfExpression) -> int:
-        """Add an expression; refuse it if it is invalid, has another unit, or acts on a rig at rest."""
         try:
             made, unit = self.expression(level.of), unit_of(level.unit)
         except ValueError as error:
             raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
         if made.unit.powers != unit.powers:
-            problem = f"is of another quantity than {made.unit.dimension}, in which {level.of} is"
+            problem = f"must be a unit of {made.unit.dimension}, like {level.of}"
             raise ConfigError(f"{path}.unit = {level.unit!r}: {problem}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low, high = _bounds(level.minimum, level.maximum)
@@ -175,12 +173,11 @@ class Values:
         if complete and level.acts and not low <= at_rest <= high:
             problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
-                f"{path}.of = {show(level.of)}: {problem} while the rig rests at zero: it would act there"
+                f"{path}.of = {show(level.of)}: {problem} for a rig at rest at zero, where the level would act"
             )
         return self._add(lambda values: made.value(values) / unit.factor)
 
     def of(self, command: Command | None, measured: Measurement, aims: list[float] | None) -> list[float]:
-        """Return the values of a sample; for the arguments see :meth:`LevelWatch.judge`."""
         displacements, forces = measured.displacement.tolist(), measured.force.tolist()
         channels = measured.auxiliary.tolist()
         tracked = (measured.displacement - self._tares.displacement).tolist()
@@ -200,7 +197,7 @@ class Values:
             values[position] -= channels[channel]
         flags = 0 if command is None else command.flags
         for position, count in self._counts.items():
-            values[position] = count.value(flags, measured.flags)
+            values[position] = count(flags, measured.flags)
         for made in self._made:
             values.append(made(values))
         return values
@@ -216,12 +213,11 @@ class Breach(NamedTuple):
 class LevelWatch:
     """Checks the levels of all axes; ``told`` collects reports of first excesses.
 
-    A level is two rows for one value. Beyond the first row it is reported; beyond the second row its action is
-    due.
+    ``levels`` are index and name of an axis, quantity, and level. A level is two rows for one value: a value that
+    violates the first row is reported, and one that violates the second row leads to the action.
     """
 
     def __init__(self, levels: Sequence[tuple[int, str, str, Level]], values: Values) -> None:
-        """``levels``: index of the axis, name of the axis, quantity, level."""
         self._values, self._levels = values, {values.of_level(*level): level for level in levels}
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
@@ -229,7 +225,7 @@ class LevelWatch:
             low, high = _bounds(level.minimum, level.maximum)
             warn_low, warn_high = _bounds(level.warn_minimum, level.warn_maximum, low, high)
             persistence, path = level.persistence if level.acts else NEVER, level_path(axis, quantity)
-            if low == -high == -math.inf:  # the level only warns, also of NaN
+            if low == -high == -math.inf:  # a level without bounds only warns, also of NaN
                 low, high = warn_low, warn_high
             self._told[position] = Row(path, position, warn_low, warn_high, action=INDICATE)
             self._acted[position] = Row(path, position, low, high, persistence, level.action)
@@ -252,8 +248,8 @@ class LevelWatch:
     ) -> LevelWatch | None:
         """Return the check of the levels in ``limits`` and of the ``whole`` rig, or None if no level is set.
 
-        ``channels``: auxiliary names with units; ``quantities``: quantities of expressions. Raises ConfigError for
-        an unknown channel.
+        ``channels`` are auxiliary names with units, ``quantities`` the quantities of expressions. Raises
+        ConfigError for an unknown channel.
         """
         axes = [
             (index, axis, axis_limits.levels)
@@ -265,7 +261,7 @@ class LevelWatch:
         ]
         levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
         values = Values(list(limits), dt, channels, tares or Tares.none(len(limits)))
-        values.remember(quantities or {})  # check them even if no level uses them
+        values.remember(quantities or {})  # check quantities even if no level uses them
         return cls(levels, values) if levels else None
 
     def judge(
@@ -273,8 +269,8 @@ class LevelWatch:
     ) -> Breach | None:
         """Return the first level exceeded by Measurement k and Command k, or None.
 
-        Without a Command, the applied command is also the target. ``aims`` ``(n_axes,)`` m: reference of the
-        displacements, by default the targets.
+        Without a Command, the applied command is also the target. ``aims`` ``(n_axes,)`` m are the reference of
+        the displacements, by default the targets.
         """
         values, call = self._values.of(command, measured, aims), self._calls
         self._calls = call + 1
@@ -305,12 +301,10 @@ class LevelWatch:
         return f"{row.path}: {value:.6g} {unit}{during}: must be {sign} {bound:g} {unit}{why}"
 
     def take_told(self) -> list[str]:
-        """Return reports of excesses since the last call."""
         reports, self.told = self.told, []
         return reports
 
     def numbers(self) -> Data:
-        """Return extreme, duration and first sample beyond the reported level, by axis and quantity."""
         numbers: Data = {}
         for position, (_, axis, quantity, _) in self._levels.items():
             (low, high), (samples, first) = self._ends[position], self._beyond.get(position, (0, 0))
@@ -321,7 +315,6 @@ class LevelWatch:
 
 
 def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
-    """Return the index of a second sensor's channel. Raises ConfigError unless it measures in ``unit``."""
     names = [name.partition(" [")[0] for name in channels]
     if channel not in names:
         raise unknown(f"{path}.channel", "channel", channel, names)
@@ -343,9 +336,8 @@ def level_path(axis: str, quantity: str) -> str:
 
 
 def level_notes(timing: Data) -> list[str]:
-    """Return a note for each level exceeded in a test."""
     return [
-        f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
+        f"{level_path(axis, quantity)}: level exceeded in {row['samples']:.0f} samples, from sample "
         f"{row['first']:.0f} on; {_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()
@@ -355,7 +347,7 @@ def level_notes(timing: Data) -> list[str]:
 
 def _range(row: Mapping[str, float], quantity: AxisQuantity | RigQuantity | None) -> str:
     if "lowest" not in row:
-        return "never a number in the test"
+        return "NaN throughout the test"
     unit = "in its unit" if quantity is None else quantity.unit
     return f"{row['lowest']:.4g} to {row['highest']:.4g} {unit} in the test"
 

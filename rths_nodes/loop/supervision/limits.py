@@ -3,7 +3,7 @@
 
 :func:`acting` compares any rows. The rows of a displacement command are written out (:func:`broken_alone`),
 because a loop would take 50 % longer at every sample. These functions, and the functions named ``of_...``, which
-compute the values, are kernels: they use numbers, no texts. NaN is beyond every bound.
+compute the values, are kernels: they use numbers, no texts. NaN violates every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force), which
 stop the rig at the first sample. Optional limits are in ``levels.py``. The software limits are not a safety
@@ -44,7 +44,6 @@ class Row(NamedTuple):
     text: str = ""
 
     def words(self, value: float) -> str:
-        """Return the reason for a stop by ``value``."""
         return self.path + self.text.format(value, self.high, self.low)
 
 
@@ -196,11 +195,10 @@ class LimitCheck:
     Commands and targets are relative to the zero of the test (``tares``); measurements are untared. Limits apply
     to readings of sensors and controller; for a corrected force, to its original channel. Axes with the same
     number in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode. Each
-    check returns a reason, or empty.
+    check returns a reason, or an empty string.
 
-    The kernels use ``moves``, ``groups``, ``loads``, ``zeros`` and the tables ``commands`` and ``measurements`` of
-    the rows ``of_command`` and ``of_measurement``. ``beside``: other quantities than displacements and forces are
-    limited.
+    The other attributes are constants of the kernels. ``beside`` is true if other quantities than displacements
+    and forces are limited.
     """
 
     def __init__(
@@ -233,14 +231,15 @@ class LimitCheck:
         self.beside = any(row.slot >= 2 * len(axis_limits) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
-        """Return the reason to refuse ``command``, or empty; ``previous``: last sent commands, in ``modes``."""
+        """Return the reason to refuse ``command``, or an empty string. ``previous`` are the last sent commands, in
+        ``modes``.
+        """
         arguments = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
         return self.commanded(*arguments, previous, command.control_mode, modes)
 
     def commanded(
         self, targets: Floats, commands: Floats, auxiliary: Floats, previous: Floats, modes: bytes, before: bytes
     ) -> str:
-        """Judge values by axis like :meth:`command`; the previous commands were in modes ``before``."""
         if self.loads:
             all_modes = modes, before, self._told
             values = of_load_commands(self.loads, targets, commands, previous, all_modes)
@@ -271,7 +270,7 @@ class LimitCheck:
         return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return the reason to stop after ``measured``, or empty; ``targets`` are in ``modes``."""
+        """Return the reason to stop after ``measured``, or an empty string; ``targets`` are in ``modes``."""
         arguments = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
         return self.measured(*arguments, targets, modes, measured.control_mode)
 
@@ -284,7 +283,6 @@ class LimitCheck:
         modes: bytes,
         shown: bytes,
     ) -> str:
-        """Judge values by axis like :meth:`measurement`; ``shown``: modes reported by the rig."""
         if self._shown:
             forces = forces_shown(forces, channels, self._shown)
         values, self._told = moved + forces, shown
@@ -302,11 +300,10 @@ class OutgoingCommands(LimitCheck):
     _modes = b""
 
     def start(self, measured: Measurement) -> None:
-        """Store Measurement 0, the predecessor of the first Command."""
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Return the reason not to publish ``command``. If empty, it is the predecessor of the next Command."""
+        """Return the reason not to publish ``command``. Without a reason, the next Command follows this one."""
         commands, modes = command.command.tolist(), command.control_mode
         arguments = command.target.tolist(), commands, command.auxiliary.tolist()
         reason = self.commanded(*arguments, self._sent, modes, self._modes)
@@ -326,7 +323,6 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
 
 
 def _of_measurements(limits: dict[str, Limits], zeros: Sequence[Sequence[float]]) -> Iterator[Row]:
-    """Yield rows of displacement, force and :func:`of_errors`, force axes first; ``zeros``: rows of ``Tares``."""
     n, axes = len(limits), enumerate(limits.items())
     for i, (axis, lim) in sorted(axes, key=lambda pair: not pair[1][1].of_force):
         error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)

@@ -5,12 +5,11 @@ In bridges and pauses, loads hold their last command. When Commands return, load
 force rate limit that does not trip.
 
 In a safe stop each load keeps its force until the other axes rest, and is then held. Holding its position earlier
-would unload a specimen whose head still drifts. A load that caused the trip is held at once (its limit, force
-error or force loop, or a rig that does not follow).
+would unload a specimen whose head still drifts. A load that caused the trip is held at once.
 
-A force loop uses the target of the neighbouring axis, which the actuator is about to reach. That axis' command
-leads the target by the delay of the actuator. So the target does not stop with the command. It continues to the
-same position along a cubic,
+A force loop uses the target of the neighbouring axis, which the actuator is about to reach. The command of that
+axis leads the target by the delay of the actuator, so the target does not stop with the command. The target
+continues to the same position along a cubic,
 
     x(s) = x_0 (1 - 3 s^2 + 2 s^3) + M v (s - 2 s^2 + s^3) + x_end (3 s^2 - 2 s^3),    s = m / M,
 
@@ -37,7 +36,7 @@ LONGEST_LEAD_S = 0.1
 
 
 class LoadBridge:
-    """A ``bridge`` for the first ``n_moved`` axes, and for the loads after them; ``rates``: N/s limits."""
+    """A ``bridge`` for the first ``n_moved`` axes, and for the loads after them; ``rates`` in N/s."""
 
     def __init__(self, bridge: CommandBridge, n_moved: int, rates: list[float], dt: float) -> None:
         self._inner, self._n = bridge, n_moved
@@ -46,7 +45,6 @@ class LoadBridge:
         self._sent, self._target, self._modes = np.zeros(len(rates)), np.zeros(len(rates)), b""
 
     def start(self, position: Array) -> None:
-        """Begin a test at ``position`` ``(n_axes,)`` m with all axes held."""
         self._inner.start(position[: self._n])
         self._sent = self._target = position[self._n :].copy()
 
@@ -54,7 +52,6 @@ class LoadBridge:
         self._inner.heard(_first(command, self._n))
 
     def command(self, sample: int) -> Command:
-        """Return the other axes' straight line at ``sample``, with the loads last sent."""
         self._catching_up = True
         return _whole(self._inner.command(sample), self._target, self._sent, self._modes)
 
@@ -67,7 +64,6 @@ class LoadBridge:
         return _whole(moved, self._target, self._sent, self._modes)
 
     def _nearer(self, wanted: Array, modes: bytes) -> Array:
-        """Return the next step towards the ``wanted`` loads, or the loads themselves after a change of mode."""
         n, before = self._n, self._modes
         both = [
             bool(modes and before) and modes[n + i] == before[n + i] == MODE_FORCE for i in range(len(self._steps))
@@ -78,7 +74,7 @@ class LoadBridge:
 
 
 class LoadStop:
-    """Loads on ``axes`` after the first ``n_moved`` in a safe stop; ``dt`` s.
+    """Loads on ``axes`` after the first ``n_moved`` in a safe stop; ``dt`` in s.
 
     ``breach`` returns the reason to stop after a Measurement, from the targets (N) sent and their modes.
     """
@@ -91,7 +87,7 @@ class LoadStop:
         self._kept: dict[int, float] = {}
         """Force (N) that an axis keeps, by index."""
         self._held: dict[int, float] = {}
-        """Position (m) of an axis that kept its force and is now held."""
+        """Position (m) of an axis that has kept its force and is now held, by index."""
         self._done = 0
 
     @property
@@ -99,7 +95,9 @@ class LoadStop:
         return not self._kept
 
     def begin(self, before: Command | None, last: Command | None, goal: Array, samples: int, reason: str) -> None:
-        """Begin a stop of the other axes after ``before`` and ``last``; it ends at ``goal`` m in ``samples``."""
+        """Begin a stop of the other axes after ``before`` and ``last``, which ends at ``goal`` m after
+        ``samples``.
+        """
         if last is None or not last.control_mode:
             return
         before, n = before or last, self._n
@@ -139,7 +137,6 @@ class LoadStop:
         return target
 
     def _release(self, measured: Measurement, shown: Measurement) -> None:
-        """Hold axes that must leave force control; hold all axes once the other axes rest."""
         if not self._kept:
             return
         over = self._done >= self._samples or shown.interlock == INTERLOCK_OPEN
@@ -166,12 +163,10 @@ def _whole(moved: Command, targets: Array, commands: Array, modes: bytes) -> Com
 
 
 def _own(reason: str, axis: str) -> bool:
-    """Return whether ``axis`` caused the trip: the ``reason`` begins with its path."""
     return reason.startswith((f"axes.{axis}.", f"axes.{axis}:"))
 
 
 def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fading:
-    """Return the fading of displacement axes after a bridge; ``dt`` s."""
     fastest = np.array([axis.velocity for axis in limits.values() if not axis.of_force])
     return Fading(bridge.rejoin_samples, dt, fastest)
 
@@ -179,7 +174,7 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 def bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
-    """Return the bridge over late Commands, which also holds loads; ``passive``: auxiliary inputs."""
+    """Return the bridge over late Commands, which also holds loads; ``passive`` are auxiliary inputs."""
     rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
     n_moved = len(limits) - len(rates)
     of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)

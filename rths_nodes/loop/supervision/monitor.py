@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,66 +21,68 @@ from rths_nodes.loop.supervision.limits import Row, acting, table
 
 INDICATE, TRIP = "indicate", "trip"
 NEVER = -1.0
-"""Energy error (J) that every error exceeds."""
+"""Energy error (J) that is smaller than every error, so that no error is within it."""
 ROUNDED = 0.999
-"""Fraction of a bound that is safe for another order of summation."""
+"""Fraction of a bound within which a sum in another order is also within the bound."""
 SPAN = 32
-"""Samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
+"""Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 
 
 @params
 class MonitorParams:
-    """Limits on the indices of the whole rig; omitted limits are off."""
+    """Limits on the indices of the test. A limit that is omitted is off."""
 
     longest_delay: float = number(
-        "largest delay, of either sign, that is searched for", "s", 0.1, more_than=0.0, at_most=1.0
+        "largest delay, positive or negative, in the search for the delay", "s", 0.1, more_than=0.0, at_most=1.0
     )
     energy_error_percent: float | None = number(
-        "largest magnitude of the running energy monitor; not limited if left out", "%", None, more_than=0.0
+        "largest magnitude of the running energy monitor; not limited by default", "%", None, more_than=0.0
     )
     reference_energy: float | None = number(
-        "added to the input energy, which is near zero at first, by the running energy monitor; if left out, the "
-        "strain energy of the structure at first yield",
+        "energy that the running energy monitor adds to the input energy, which is near zero at first; by default "
+        "the strain energy of the structure at first yield",
         "J",
         None,
         at_least=0.0,
     )
     tracking_indicator_rate: float | None = number(
-        "largest magnitude of the slope of the tracking indicator over 32 samples; not limited if left out",
+        "largest magnitude of the slope of the tracking indicator over 32 samples; not limited by default",
         "m^2/s",
         None,
         more_than=0.0,
     )
     tracking_indicator_rate_over_amplitude: float | None = number(
-        "the same over the square of the largest target so far: for a sine of frequency f that is late by an "
-        "angle phi it is pi f sin(phi); not limited if left out",
+        "largest magnitude of this slope divided by the square of the largest target so far, which is pi f "
+        "sin(phi) for a sine of frequency f with the lag phi; not limited by default",
         "1/s",
         None,
         more_than=0.0,
     )
     smallest_amplitude: float | None = number(
-        "where the largest target so far is smaller, this takes its index; needed for the limit above",
+        "smallest amplitude in the limit above, which needs it; replaces a smaller largest target",
         "m",
         None,
         more_than=0.0,
     )
-    corridor: str | None = path("file of rths corridor: the bands in which the test is expected to stay", None)
+    corridor: str | None = path(
+        "file of rths corridor, with the bands in which the test is expected to stay", None
+    )
     corridor_action: str = text("reaction when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP))
     corridor_persistence: float = number(
-        "how long a quantity must be outside before the test has left the corridor", "s", 0.05, at_least=0.0
+        "time outside after which a quantity counts as having left the corridor", "s", 0.05, at_least=0.0
     )
 
     stuck_displacement: float | None = number(
-        "travel of a target one way of which a displacement sensor has to show a tenth, else the test trips; if "
-        "left out, from resolution, noise, lost motion and stroke",
+        "travel of a target in one direction; the test trips unless the displacement sensor shows a tenth of it; "
+        "by default from resolution, noise, lost motion and stroke",
         "m",
         None,
         more_than=0.0,
         at_most=100.0,
     )
     stuck_force: float | None = number(
-        "change of force, expected from displacement and stiffness there and back, that a load cell has to show, "
-        "else it is reported; if left out, from resolution, noise and stiffness",
+        "change of force, expected from displacement and stiffness in both directions, that a load cell must "
+        "show; otherwise it is reported; by default from resolution, noise and stiffness",
         "N",
         None,
         more_than=0.0,
@@ -88,49 +90,52 @@ class MonitorParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a limit relative to an amplitude that may be zero, and a trip by a missing corridor."""
+        """Refuse a limit relative to an amplitude that may be zero, and a trip without a corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
-                f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it, for the "
+                f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it at the "
                 "beginning of the test"
             )
         if self.corridor is None and self.corridor_action == TRIP:
-            raise ConfigError(f"{path}.corridor_action = '{TRIP}': {path}.corridor must be given")
+            raise ConfigError(f"{path}.corridor_action = '{TRIP}': needs {path}.corridor")
 
 
-class Steepest:
-    """Largest slope of a tracking indicator over the last ``SPAN`` samples of ``dt`` s; 0 before that.
+Slopes = Callable[[list[float], list[float]], tuple[float, float]]
 
-    The slope is pi f X^2 sin(phi) for a sine of frequency f and amplitude X with the lag phi. The relative slope
-    is divided by the square of the largest target so far, at least ``smallest`` m; it is 0 if ``smallest`` is
-    None.
+
+def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
+    """Return the function of the largest slope of tracking indicators over the last ``SPAN`` samples of ``dt`` s.
+
+    Call it with tracking indicators (m^2) and largest targets (m) of each sample. It returns two slopes (m^2/s,
+    1/s), which are 0 during the first samples. The first slope is pi f X^2 sin(phi) for a sine of frequency f and
+    amplitude X with the lag phi. The second slope is divided by the square of the largest target so far, at least
+    ``smallest`` m; it is 0 if ``smallest`` is None.
     """
+    span, missing = SPAN * dt, SPAN
+    last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
 
-    def __init__(self, n_axes: int, dt: float, smallest: float | None) -> None:
-        self._span, self._smallest, self._missing = SPAN * dt, smallest, SPAN
-        self._last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
-
-    def step(self, indicators: list[float], reach: list[float]) -> tuple[float, float]:
-        """Add a sample of all axes: tracking indicators (m^2), largest targets (m); return m^2/s and 1/s."""
-        before, self._missing = self._last[0], self._missing - 1
-        self._last.append(indicators)
-        if self._missing > 0:
+    def slopes(indicators: list[float], reach: list[float]) -> tuple[float, float]:
+        nonlocal missing
+        before, missing = last[0], missing - 1
+        last.append(indicators)
+        if missing > 0:
             return 0.0, 0.0
-        slopes = [(now - then) / self._span for now, then in zip(indicators, before, strict=True)]
-        least = self._smallest
-        if least is None:
-            return max(slopes, key=_size), 0.0
-        amplitudes = [largest if largest > least else least for largest in reach]
-        relative = [x / (size * size) if size else 0.0 for x, size in zip(slopes, amplitudes, strict=True)]
-        return max(slopes, key=_size), max(relative, key=_size)
+        steep = [(now - then) / span for now, then in zip(indicators, before, strict=True)]
+        if smallest is None:
+            return max(steep, key=_size), 0.0
+        amplitudes = [largest if largest > smallest else smallest for largest in reach]
+        relative = [x / (size * size) if size else 0.0 for x, size in zip(steep, amplitudes, strict=True)]
+        return max(steep, key=_size), max(relative, key=_size)
+
+    return slopes
 
 
 class Monitor:
-    """All indices of a test and their limits, as rows of values over all axes.
+    """All indices of a test and their limits, in rows with the values of all axes.
 
-    It receives every Target, and every sample in order (sample 0 first), and returns the ``metrics`` at the end.
-    ``names``: names of the axes. ``breach``: first sample at which a limit was exceeded, and the reason. Samples
-    of the soft start do not count: indices, their chunks and slopes begin with the test itself.
+    The monitor receives every Target, and every sample in order, and returns the ``metrics`` at the end.
+    ``breach`` is the first sample at which a limit was exceeded, with the reason. Indices, their chunks and slopes
+    begin after the soft start.
     """
 
     def __init__(
@@ -169,9 +174,9 @@ class Monitor:
         }
         self._limits, self._percent = table(self._rows.values()), params.energy_error_percent
         steep = params.tracking_indicator_rate, params.tracking_indicator_rate_over_amplitude
-        self._steepest: Steepest | None = None
+        self._steepest: Slopes | None = None
         if any(bound is not None for bound in steep):
-            self._steepest = Steepest(n_axes, dt, params.smallest_amplitude)
+            self._steepest = steepest(n_axes, dt, params.smallest_amplitude)
         self.in_order = corridor is not None or self._steepest is not None
         """True if earlier samples are needed to judge a sample."""
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
@@ -211,9 +216,9 @@ class Monitor:
         if self._percent is not None:
             self.energy.take(tracking.sample)
             percent = self.energy.running_percent(tracking.energy_error)
-            values[0] = percent if percent == percent else 0.0  # undefined without energy
+            values[0] = percent if percent == percent else 0.0  # NaN: undefined without energy
         if self._steepest is not None:
-            values[1:3] = self._steepest.step(tracking.indicator, tracking.reach)
+            values[1:3] = self._steepest(tracking.indicator, tracking.reach)
         if (index := acting(self._limits, values, 0)) >= 0:
             self.breach = self.sample, self._rows[index].words(values[index])
         elif corridor is not None and corridor.left and self._corridor_trips:
@@ -221,7 +226,7 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
-        """Return the indices of energy errors ``(n,)`` J that may exceed the limit for some input energy."""
+        """Return the positions of the energy errors ``(n,)`` J that may exceed the limit for some input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:

@@ -11,8 +11,8 @@ axis, and l = u - x the lead of its command. v and w are the changes of x and l 
 
 A compensator leads by the lag of an actuator at full speed; at the fraction r of the speed, the lead has the same
 fraction. Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the
-acceleration within the deceleration of each axis. Samples of the last phase are taken at their targets, within
-half a sample of the motion, only slower. This is correct for a rate-independent specimen.
+acceleration within the deceleration of each axis. Samples of the last phase are taken within half a sample of
+their targets, only more slowly; this is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ MOST_CURVED = 10.0 / math.sqrt(3.0)
 class Pause:
     """Drives the rig while a Command is missing: from :meth:`begin`, as long as it is ``active``.
 
-    ``allowed`` is false if the rig trips instead. ``coming``: Command of the next sample, from :meth:`supply`, or
-    None. ``sampled``: true if the last tick had a sample. ``known``: Command of the last sample; ``count``: number
-    of pauses. While ``held``, an operator keeps the rig at rest. Rows are ``(2, n_moved)`` m: target and lead of
-    the displacement axes. The force axes after them keep the loads of the last sample.
+    ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, from
+    :meth:`supply`, or None. ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the
+    last sample, ``count`` the number of pauses. While ``held``, an operator keeps the rig at rest. Rows are ``(2,
+    n_moved)`` m: target and lead of the displacement axes. The force axes after them keep the loads of the last
+    sample.
     """
 
     known: Command
@@ -58,9 +59,9 @@ class Pause:
         self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
-        """Begin a pause without the next Command; ``before`` and ``last`` are the last Commands sent.
+        """Begin a pause without the next Command; ``before`` and ``last`` are the last two Commands sent.
 
-        A rig still starting after an earlier pause returns to the last sample of that start.
+        A rig that is still starting after an earlier pause returns to the last sample of this start.
         """
         if not self.active:
             self.known, self.coming = last, None
@@ -95,24 +96,21 @@ class Pause:
 
     @property
     def needs_command(self) -> bool:
-        """True if the next tick needs the Command to continue."""
+        """True if the next tick cannot continue without the next Command."""
         return self._phase == self._start and self.coming is None and self._ahead(self._tick + 1) > self._samples
 
     @property
     def goes_on(self) -> bool:
-        """True if the next tick belongs to the pause and needs no Command."""
         return self.active and not self.needs_command
 
     @property
     def breach(self) -> str:
-        """Reason why the pause must end with a trip, or empty."""
         waited = self._waited * self._dt
         if self.coming is not None or waited <= self._longest:
             return ""
         return f"bridge.max_pause: nothing to follow for {waited:.3g} s: must be <= {self._longest:g} s"
 
     def command(self, sample: int) -> Command:
-        """Return the Command of the next tick; ``sample`` is the number of the next sample."""
         self.sampled = False
         if self.coming is None and not self.held:
             self._waited += 1
@@ -162,7 +160,7 @@ class Pause:
             return np.array((self._rows(self.known)[0], self._last[1]))
         assert self.coming is not None
         coming = self._rows(self.coming)
-        # even, so that the phase ends with a sample
+        # an even number, so that the phase ends with a sample
         self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1], coming - self._rows(self.known)))
         self._tick = self._samples = 0
         self._phase = self._start
@@ -191,15 +189,17 @@ class Pause:
         return self._ticks * (s**3 - 0.5 * s**4)
 
     def _needed(self, lead: Array, change: Array) -> float:
-        """Return the ticks for the motion to rise from zero or fall to zero; rows ``change`` per sample.
+        """Return the number of ticks in which the motion rises from zero or falls to zero; rows ``change`` per
+        sample.
 
-        The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is the deceleration.
+        The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is at most the
+        deceleration.
         """
         steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)
         quick = SHARPEST * np.abs(lead) / (SHARE * self._fastest)
         needed = float(np.maximum(gentle, quick).max())
-        # the limits trip on NaN; it must not become a length
+        # the limits trip on NaN, which must not become a length
         return needed if math.isfinite(needed) else 0.0
 
     def _rows(self, command: Command) -> Array:

@@ -23,12 +23,12 @@ SECOND = unit_of("s")
 class OfOne:
     """Parameters of a quantity computed from one expression."""
 
-    of: tuple[str, ...] = texts("the expression that it is made from, in a list")
+    of: tuple[str, ...] = texts("expression of this quantity, as a list with one element")
 
     def validate(self, path: str) -> None:
         """Refuse no expression, and several expressions."""
         if len(self.of) != 1:
-            raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must have one")
+            raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must be one")
 
 
 class Integral:
@@ -88,7 +88,7 @@ class LowPass:
 class MovingRms:
     """Root mean square over the last samples, e.g. the intensity of a vibration.
 
-    sqrt(sum x^2 / n) over the n samples of a ``duration``; samples before the first are 0.
+    sqrt(sum x^2 / n) over the n samples of a ``duration``. Samples before the first count as 0.
     """
 
     @params
@@ -99,10 +99,10 @@ class MovingRms:
         count = max(1, round(params.duration / dt))
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
-        """Sum of the window, and sum of the samples since its last recomputation. Additions and subtractions
-        leave rounding errors; a full recomputation would take longer than a sample."""
+        """Sum of the window, and sum of the samples since the last recomputation. Additions and subtractions leave
+        rounding errors; adding all samples again would take longer than a sample."""
         self._left, self._wild = count, 0
-        """Samples until the sum is recomputed; number of non-finite values in the window."""
+        """Number of samples until the sum is replaced, and number of non-finite values in the window."""
 
     def unit(self, units: Sequence[Unit]) -> Unit:
         return units[0]

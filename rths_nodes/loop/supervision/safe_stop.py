@@ -30,11 +30,11 @@ def braking_time(limits: Iterable[Limits]) -> float:
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
-    """Return the largest travel of an axis' command, m, from the last complete sample to rest.
+    """Return the largest travel of the command of an axis, m, from the last complete sample to rest.
 
     The command moves for at most ``max_bridge`` s at the velocity limit, then decelerates in the safe stop, with
-    ``sharpest`` times its mean deceleration. With other axes the stop takes ``time`` s if that is longer. The
-    actuator moves further by its lag at that sample.
+    ``sharpest`` times its mean deceleration. Together with other axes the stop takes ``time`` s if that is longer.
+    The actuator moves further by its lag at that sample.
     """
     braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
@@ -46,13 +46,13 @@ Floats = list[float] | Array
 class SafeStop:
     """Slows axes down from their velocities, each group in a common time, and then holds them.
 
-    The time of a group is the longest time needed by one of its axes, so that the group stays on its straight line
-    (``core/braking.py``). ``groups`` has a number by axis; if empty, each axis stops by itself. Commands are
-    relative to the zero of the test (``tares``).
+    The time of a group is the longest time that one of its axes needs, so that the group stays on its straight
+    line (``core/braking.py``). ``groups`` has a number by axis; without ``groups``, each axis stops by itself.
+    Commands are relative to the zero of the test (``tares``).
 
     From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, e.g.
-    after a foreign driver, a group brakes as hard as necessary to end at the stroke; an axis beyond its stroke
-    moves no further outwards. No limits apply to the commands of the stop.
+    after a foreign driver, a group brakes as hard as necessary to end at the stroke, and an axis beyond its stroke
+    moves no further outwards.
     """
 
     def __init__(
@@ -80,7 +80,6 @@ class SafeStop:
         return self._done >= self.samples
 
     def step(self) -> Array:
-        """Return the command of the next sample ``(n_axes,)`` m, as a new array."""
         self._done += 1
         return self._after(self._done)
 
@@ -139,8 +138,8 @@ def held_places(
 ) -> tuple[Array, Array]:
     """Return the last two ``commands`` ``(n_axes,)`` in m; axes after ``n_moved`` may have had commands in N.
 
-    ``modes``: of both commands. A command in N is replaced by the measured position, where the axis is held
-    without velocity. Its force loop also ends at the position to which it has led the axis (``ForceAxis.hold``).
+    ``modes`` belong to these commands. A command in N is replaced by the measured position, where the axis is held
+    without velocity. The force loop of the axis also ends there (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 LOCKSTEP_WINDOW = 512
-"""Samples that the rig may run ahead of monitor and recorder in lockstep. A trip found at sample k takes effect
-at k + LOCKSTEP_WINDOW, independent of speed."""
+"""Maximum number of samples by which the rig is ahead of monitor and recorder in lockstep. A trip found at sample
+k takes effect at k + LOCKSTEP_WINDOW, independent of speed."""
 
 
 class State(IntEnum):
@@ -65,9 +65,10 @@ class TestMachine:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """``reason``: source and cause of the stop; ``end``: final state of the test, HELD or TRIPPED.
+    """Request for a stop with its ``reason``: source and cause. ``end`` is the final state of the test, HELD or
+    TRIPPED.
 
-    The stop begins at ``sample``, at the earliest at the next sample.
+    The stop begins at ``sample``, but not before the next sample.
     """
 
     reason: str

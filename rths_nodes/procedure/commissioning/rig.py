@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rig under commissioning, without a specimen: its sessions, its operator, and the motion to be stopped.
 
-Commands are not checked: some are beyond a limit on purpose, to test the limits of the far end.
+Commands are not checked, because some of them exceed a limit on purpose to test the limits of the far end.
 """
 
 from __future__ import annotations
@@ -23,31 +23,32 @@ from rths_nodes.loop.pacing import Pacer, pacer_of
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.procedure.drive import warning_of
 from rths_nodes.procedure.motions import BoundedRamp, accelerations
-from rths_nodes.procedure.warning import warning_of
 
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
 """Duration of the slower measured stops, samples: enough to distinguish half and double the deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
-"""Duration of constant velocity in which a stop must begin: of a slower stop, s, and of a fast stop, samples."""
+"""Duration of the constant velocity in which a stop must begin: of the slower motion, s, and of the fast motion,
+samples."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
 """Largest fractions of the limits that the slower motion uses."""
 FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
-"""Largest fractions of the limits that the fast motion uses: stroke of both sides together, velocity, error."""
+"""Largest fractions of the limits that the fast motion uses: total stroke of both sides, velocity, error."""
 FASTER = 1.2
 """Smallest ratio of the velocities of the two motions."""
 MIDDLE = 0.25
-"""Largest distance from the middle, as a fraction of the stroke; half a stroke more is still within the limits."""
+"""Largest distance from the middle, as a fraction of the stroke. Half a stroke more is still within the limits."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
-"""Velocity of a free axis over long distances, relative to the limit; the ramp ends at rest."""
+"""Ratio of the velocity of a free axis to its limit over long distances, where the ramp ends at rest."""
 AT_HOME = 1e-9
 """Smallest significant distance from the first position, m."""
 FINEST = 1e-6
-"""Smallest distance reported in a row, m."""
+"""Smallest distance that a row reports, m."""
 AGAIN_S, PATIENCE_S = 0.1, 10.0
 """Retry interval and timeout, s: an emulator needs time between two sessions."""
 
@@ -55,16 +56,18 @@ T = TypeVar("T")
 
 
 class Refused(RuntimeError):
-    """The rig is not free, or moves by itself: the commissioning ends."""
+    """The rig is not free, or moves by itself; the commissioning ends."""
 
 
 class TooEarly(RuntimeError):
-    """The operator acted before the axes moved: retry."""
+    """The operator acted before the axes moved; the trial is repeated."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A sample of the rig: sent and active commands, displacement (m), force (N); ``stopped``: reason or empty."""
+    """A sample of the rig: sent and active commands and displacement (m), force (N); ``stopped`` is a reason or
+    empty.
+    """
 
     sample: int
     sent: Array
@@ -78,8 +81,8 @@ class Row:
 class FreeRig:
     """Drives the rig of ``scenario`` at ``port``; :attr:`rows` contains all samples since :meth:`open`.
 
-    Raises Refused if a force changes by more than a small move may cause (a specimen or an obstacle). Also raises
-    it if the far end stops by itself, unless ``awaits_stop``.
+    Raises Refused if a force changes by more than a small move may cause and, unless ``awaits_stop``, if the far
+    end stops by itself.
     """
 
     awaits_stop = False
@@ -99,7 +102,6 @@ class FreeRig:
         self._open = False
 
     def open(self) -> None:
-        """Open the port and hold the rig. Raises ConfigError."""
         port, follows = self.port, self.port.follows_rig
         port.accept_any_start()
         pace: Pacer | None = None
@@ -119,7 +121,7 @@ class FreeRig:
         self._keep(first)
 
     def close(self) -> None:
-        """Close the port: the far end brakes and holds."""
+        """Close the port. The far end brakes and holds."""
         if self._open:
             self._open = False
             try:
@@ -129,7 +131,7 @@ class FreeRig:
                 self.port.close()
 
     def stated(self) -> FarEnd:
-        """Return the limits stated by the far end, or else the limits declared in the rig file."""
+        """Return the limits stated by the far end, else the limits declared in the rig file."""
         if self.port.stated is not None:
             return self.port.stated
         rows = [
@@ -155,7 +157,7 @@ class FreeRig:
                 wait(LOOK_S)
         measured = self.port.read()
         if np.isnan(measured.displacement).all():
-            raise PortError(self.port.interlock or "the port measures nothing any more")
+            raise PortError(self.port.interlock or "the port no longer measures")
         return measured
 
     def _keep(self, measured: Measurement) -> Row:
@@ -177,32 +179,34 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why the axes are not free, from the ``change`` of their forces ``(n_axes,)`` N; empty if free."""
+        """Return why the axes are not free, from the ``change`` of their forces ``(n_axes,)`` N; an empty string
+        if they are free.
+        """
         size = np.abs(change)
         if not (size > self._force).any():
             return ""
         axis = int(np.argmax(size / self._force))
         return (
-            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN, and may by "
+            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN and may change by "
             f"{self._force[axis] * 1e-3:.3g} kN (small_move.force): a specimen is mounted, or something is in "
             "the way"
         )
 
-    def ramp(self, goal: Array, velocity: Array, ended: Callable[[Row], bool] = lambda row: False) -> bool:
-        """Move to ``goal`` ``(n_axes,)`` m by a bounded ramp; return whether ``ended`` aborted it."""
-        gentle = accelerations(self.scenario.limits)
-        ramp = BoundedRamp(self.command, goal, velocity, gentle, self.scenario.dt)
+    def ramp(self, goal: Array, velocity: Array) -> None:
+        for _ in self.ramped(goal, velocity):
+            pass
+
+    def ramped(self, goal: Array, velocity: Array) -> Iterator[Row]:
+        """Move to ``goal`` ``(n_axes,)`` m by a bounded ramp; yield every sample."""
+        ramp = BoundedRamp(self.command, goal, velocity, accelerations(self.scenario.limits), self.scenario.dt)
         while (wanted := ramp.step()) is not None:
-            if ended(self.tick(wanted)):
-                return True
-        return False
+            yield self.tick(wanted)
 
     def hold(self, seconds: float) -> list[Row]:
-        """Hold for ``seconds`` of the rig's clock; return the samples."""
         return [self.tick() for _ in range(self.samples(seconds))]
 
     def warn(self) -> None:
-        """Hold the rig with its warning output on before a motion, if its rig file declares an output."""
+        """Hold the rig before a motion with its warning output on, if it has one."""
         if (section := warning_of(self.scenario, self.port)) is None:
             return
         self.port.warn(True)
@@ -217,20 +221,17 @@ class FreeRig:
 
 def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
     """Move all axes slowly by their small moves, for ``seconds`` of the rig's clock; yield every sample."""
-    start, gentle = rig.command, accelerations(rig.scenario.limits)
+    start = rig.command
     rig.awaits_stop = True
     end, out = len(rig.rows) + rig.samples(seconds), True
     while len(rig.rows) < end:
-        goal = start + rig.way if out else start
-        ramp = BoundedRamp(rig.command, goal, rig.velocity, gentle, rig.scenario.dt)
-        while (wanted := ramp.step()) is not None:
-            yield rig.tick(wanted)
+        yield from rig.ramped(start + rig.way if out else start, rig.velocity)
         out = not out
 
 
 class Operator(Protocol):
     def ready(self, words: str, moves: bool = False) -> None:
-        """Announce the next step and wait for the operator; if it ``moves`` the rig, wait for CLEAR."""
+        """Announce the next step and wait for the operator. If the step ``moves`` the rig, wait for CLEAR."""
         ...
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
@@ -246,7 +247,8 @@ class Operator(Protocol):
 class Bench:
     """Rig of ``scenario`` without a specimen; ``patience`` is the time for an action of the operator, s.
 
-    ``home`` ``(n_axes,)`` m is its position in the first session, to which each session returns.
+    ``home`` ``(n_axes,)`` m is the position of the rig in the first session. Each session returns to this
+    position.
     """
 
     scenario: Scenario
@@ -257,7 +259,7 @@ class Bench:
     build: str = ""
     """Build of the receiver, known after the first session."""
     fast: Dash | None = None
-    """Fastest motion that closing the session has stopped, or None."""
+    """Fastest motion that was stopped by closing the session, or None."""
 
     @property
     def dt(self) -> float:
@@ -289,7 +291,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Open a session with the rig at home. Raises ConfigError if it fails and the operator gives up."""
+        """Open a session with the rig at home. Raises ConfigError if this fails and the operator gives up."""
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
@@ -302,12 +304,10 @@ class Bench:
                 rig.close()
 
     def clear(self, rig: FreeRig, motion: str) -> None:
-        """Announce a motion, wait for the operator to clear it, and switch the warning on."""
         self.operator.meanwhile(motion, rig.tick, moves=True)
         rig.warn()
 
     def go_home(self, rig: FreeRig) -> None:
-        """Move slowly to the position of the first session, once the operator has cleared it."""
         if self.home is None:
             _check_middle(rig)
             self.home = rig.command
@@ -320,18 +320,15 @@ class Bench:
             rig.hold(REST_S)
 
     def finest(self, index: int) -> float:
-        """Return the smallest distance of an axis reported in a row, m."""
         return max(float(self.resolution[index]), FINEST)
 
     def speed(self, index: int, velocity: float) -> str:
-        """Return the ``velocity`` of a trial and its ratio to the limit, as text."""
         limit = list(self.scenario.limits.values())[index].velocity
         share = f"{100.0 * abs(velocity) / limit:.2g} % of the limit"
         slow = abs(velocity) < 1e-2
         return f"{1e3 * abs(velocity):.3g} mm/s ({share})" if slow else f"{abs(velocity):.3g} m/s ({share})"
 
     def ways(self, distances: Array, velocities: Array, up_to: str = "") -> str:
-        """Return distance and largest velocity of each axis, as text for the operator."""
         rows = zip(self.names, distances.tolist(), velocities.tolist(), strict=True)
         return ", ".join(f"{name} {up_to}{1e3 * way:.3g} mm at {1e3 * v:.4g} mm/s" for name, way, v in rows)
 
@@ -347,7 +344,9 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If it fails, retry with an emulator for a time or ask the operator."""
+        """Return the result of ``attempt``. If it fails, retry with an emulator until a timeout, or ask the
+        operator.
+        """
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -364,16 +363,16 @@ def _check_middle(rig: FreeRig) -> None:
         if not abs(command) <= MIDDLE * limits.stroke:
             room = 1e3 * MIDDLE * limits.stroke
             raise Refused(
-                f"axes.{name}: is at {1e3 * command:.4g} mm: must be within +- {room:.4g} mm, near the middle "
-                "of its stroke"
+                f"axes.{name}: position = {1e3 * command:.4g} mm: must be within +- {room:.4g} mm, near the "
+                "middle of its stroke"
             )
 
 
 @dataclass(frozen=True)
 class Dash:
-    """Motion of all axes: at ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then to rest.
+    """Motion of all axes with ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then to rest.
 
-    It begins at the current position, or at ``start`` ``(n_axes,)`` m.
+    The motion begins at the current position, or at ``start`` ``(n_axes,)`` m.
     """
 
     velocity: Array
@@ -425,7 +424,6 @@ class Dash:
 
     @property
     def way(self) -> Array:
-        """Distance from start to end, m."""
         return self.place(self.until + self.rising)
 
     def place(self, sample: int) -> Array:

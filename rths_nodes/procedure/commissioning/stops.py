@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials of the stops of the far end: closed session, killed test computer, pulled cable.
 
-A process that drives the rig is killed by SIGKILL. This process shares its socket and receives the states while
-the far end brakes. For a port without a listener, a new session measures where the rig rests.
+The commissioning process shares the socket of the process that it kills, and receives the states while the far end
+brakes. For a port without a listener, a new session measures where the rig rests.
+
+An axis moves with constant velocity v when its commands end. ``since`` is the last sample that the far end
+received. Afterwards the axis may continue at v, and then brakes: with the deceleration a it comes to rest after
+n = ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
 """
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import signal
 import time
@@ -26,20 +31,11 @@ from rths_nodes.loop.commissioning import (
     FAILED,
     KILLED,
     NOT_TRIED,
+    PASSED,
     CommissioningRow,
 )
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.procedure.commissioning.judging import (
-    Line,
-    judge_stop,
-    judged,
-    resolution_of,
-    resolved,
-    rest_samples,
-    stop_of,
-    way_of,
-)
 from rths_nodes.procedure.commissioning.rig import (
     REST_S,
     Bench,
@@ -53,11 +49,11 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 STEADY = 16
-"""Samples of constant velocity before a motion is aborted."""
+"""Number of samples of constant velocity before a motion is aborted."""
 KILLS = 3
-"""Attempts to kill a process during its steady motion."""
+"""Maximum number of attempts to kill a process during its steady motion."""
 TOLD = 2
-"""Tolerated samples from the watchdog to a state that reports the end of the session."""
+"""Largest accepted number of samples from the watchdog to a state that reports the end of the session."""
 LISTENED_S = 1.0
 """Time without a state after which no further state is expected, s."""
 STANDS = 12
@@ -65,23 +61,128 @@ STANDS = 12
 OPENED_S = 120.0
 """Timeout for a process to start, open its session and reach its velocity, s."""
 
+SPARE = 1
+"""Tolerance of a stop, samples, because a stop begins and ends within a sample."""
+ROUNDED = 0.25
+"""Fraction of the first change by braking that cannot be detected."""
+
 HIGHEST = "from the highest speed"
 
 Rows = list[CommissioningRow]
 
 
+def judged(
+    cause: str, subject: str, stated: str, measured: str, good: bool, speed: str = "", resolution: str = ""
+) -> CommissioningRow:
+    return CommissioningRow(cause, subject, stated, measured, PASSED if good else FAILED, speed, resolution)
+
+
+def resolved(value: float, step: float, unit: str) -> str:
+    """Return ``value`` as text, or "less than" with the resolution ``step``; both are in ``unit``."""
+    return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
+
+
+def rest_words(samples: int, way: float, dt: float, step: float) -> str:
+    return (
+        f"rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
+    )
+
+
+def resolution_of(dt: float, step: float) -> str:
+    return f"{1e3 * dt:.3g} ms, {1e3 * step:.3g} mm"
+
+
+def rest_samples(velocity: float, deceleration: float, dt: float) -> int:
+    return max(1, math.ceil(abs(velocity) / (deceleration * dt) - 1e-6))
+
+
+def way_of(velocity: float, bridged: int, deceleration: float, dt: float) -> float:
+    """Return the stopping distance (m) from ``velocity`` (m/s): ``bridged`` samples unchanged, then braking."""
+    n = rest_samples(velocity, deceleration, dt)
+    return velocity * (bridged + n) * dt - 0.5 * n * (n + 1) * min(deceleration * dt, velocity / n) * dt
+
+
+def judge_stop(
+    since: int,
+    position: float,
+    velocity: float,
+    samples: Sequence[int],
+    active: Array,
+    bridged: int,
+    deceleration: float,
+    dt: float,
+    step: float,
+) -> tuple[str, str, bool]:
+    """Return the stated and the measured stop as texts, and whether they agree.
+
+    The axis is at ``position`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
+    after ``bridged`` samples; ``step`` (m) is the resolution of its commands ``active`` ``(n,)`` m at ``samples``.
+    """
+    first, rest, way = _stop(since, position, velocity, samples, active, deceleration, dt, step)
+    v = abs(velocity)
+    n = rest_samples(v, deceleration, dt)
+    unseen = 0
+    while 0.5 * (unseen + 1) * (unseen + 2) * deceleration * dt**2 <= ROUNDED * deceleration * dt**2 + step:
+        unseen += 1
+    due, end, most = bridged + 1, bridged + n, way_of(v, bridged, deceleration, dt)
+    stated = _stop_text(due, end, most, dt, step)
+    if first is None or rest is None:
+        failure = "it does not brake" if first is None else "it does not come to rest"
+        return stated, f"{failure}, after {way * 1e3:.3g} mm", False
+    took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
+    wrong = first > due + unseen + SPARE or rest > end + SPARE
+    wrong |= way > most + (v * dt + step) * (1 + SPARE) or took < harder
+    measured = _stop_text(first, rest, way, dt, step)
+    if took < harder:
+        measured += f"; brakes within {took} samples, harder than stated ({n})"
+    return stated, measured, not wrong
+
+
+def _stop(
+    since: int,
+    position: float,
+    velocity: float,
+    samples: Sequence[int],
+    active: Array,
+    deceleration: float,
+    dt: float,
+    step: float,
+) -> tuple[int | None, int | None, float]:
+    """Return the number of samples until the axis brakes and until it rests, or None, and its distance (m)."""
+    seen = ROUNDED * deceleration * dt**2 + step
+    numbers = np.asarray(samples) - since
+    later = numbers > 0
+    numbers, places = numbers[later], np.asarray(active)[later]
+    if not len(numbers):
+        return None, None, 0.0
+    sign = math.copysign(1.0, velocity)
+    short = sign * (position + velocity * numbers * dt - places)
+    braking = np.flatnonzero(short > seen)
+    first = int(numbers[braking[0]]) if len(braking) else None
+    moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
+    last = int(numbers[moving[-1]]) if len(moving) else 0
+    slowest = deceleration * dt**2 + step  # the last sample of a receiver may be the first at rest
+    rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
+    rest = last + 1 if first is not None and rested else None
+    return first, rest, float(sign * (places[-1] - position))
+
+
+def _stop_text(first: int, rest: int, way: float, dt: float, step: float) -> str:
+    return f"brakes after {first * dt * 1e3:.3g} ms, {rest_words(rest, way, dt, max(step, 1e-6))}"
+
+
 def closed(bench: Bench) -> Rows:
-    """Close the session while all axes move, slowly and then fast, so that the far end brakes at once."""
     return _at_both_speeds(bench, CLOSED, _closed)
 
 
 def killed(bench: Bench) -> Rows:
-    """Kill the driving process while all axes move, slowly and then fast, so that the far end brakes by itself."""
     return _at_both_speeds(bench, KILLED, _killed)
 
 
 def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
-    """Return the rows of a stop that resolves the deceleration; if it passes, also from the highest speed."""
+    """Return the rows of a stop from a speed that resolves the deceleration and, if they pass, from the highest
+    speed.
+    """
     rows = attempt(bench, False)
     if any(row.verdict == FAILED for row in rows):
         bench.fast = None
@@ -132,7 +233,7 @@ def _run_up(rig: FreeRig, dash: Dash) -> Array:
 def _killed(bench: Bench, fast: bool) -> Rows:
     for _ in range(KILLS):
         with bench.opened() as rig:
-            stated = rig.stated()  # at home: the process to be killed asks for no clearance
+            stated = rig.stated()  # moves home: the process to be killed cannot ask for clearance
         dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
         bench.operator.ready(moves(bench, dash, words), moves=True)
@@ -142,7 +243,6 @@ def _killed(bench: Bench, fast: bool) -> Rows:
 
 
 def _killed_once(bench: Bench, dash: Dash) -> Rows:
-    """Return the rows of one killed process, or no rows if it was not killed in steady motion."""
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
     arguments = theirs, bench.scenario.data(), bench.realtime, dash
@@ -174,7 +274,7 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
 def _session_over(
     bench: Bench, states: list[ReportedState], since: int, dash: Dash, stated: FarEnd
 ) -> CommissioningRow:
-    """Check that the session has ended; otherwise the rig would follow the next command from any sender."""
+    """Check that the session has ended, because the rig would otherwise follow commands of any sender."""
     stopped = [state for state in states if state.stopped]
     took = stopped[0].measured.sample - since if stopped else None
     measured = (
@@ -193,7 +293,6 @@ def _session_over(
 
 
 def _opened(pipe: Connection) -> tuple[FarEnd, Listener | None]:
-    """Return limits and listener of the other process's session. Raises ConfigError if it was not opened."""
     pipe.send("open")
     answer = _received(pipe)
     if isinstance(answer, str):
@@ -208,11 +307,11 @@ def _received(pipe: Connection) -> Any:
             return pipe.recv()
     except (EOFError, OSError) as error:
         raise Refused("the process that drives the rig has ended by itself") from error
-    raise Refused(f"the process that drives the rig has said nothing for {OPENED_S:g} s")
+    raise Refused(f"the process that drives the rig has sent nothing for {OPENED_S:g} s")
 
 
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
-    """Open a session and move along ``dash`` in the process to be killed; in real time until it is killed.
+    """Open a session and move along ``dash``, in the process to be killed.
 
     In lockstep, time stops without commands, and the process waits to be killed.
     """
@@ -239,7 +338,7 @@ def _drive(rig: FreeRig, pipe: Connection, dash: Dash) -> None:
             pipe.send((before, start))
             while not rig.realtime:
                 pipe.recv()
-    while not pipe.poll():  # ends with the other process
+    while not pipe.poll():  # until the other process kills this one
         rig.tick()
 
 
@@ -293,21 +392,19 @@ def _stop_rows(
     stated: FarEnd,
     bridged: int,
 ) -> Rows:
-    """Return the rows of a stop by axis; ``place`` ``(n_axes,)`` m is the command in the sample ``since``."""
     samples = [state.measured.sample for state in states]
     shape = len(states), len(bench.names)
     active = np.array([state.measured.command for state in states]).reshape(shape)
     pistons = np.array([state.measured.displacement for state in states]).reshape(shape)
     rows = []
     for i, name in enumerate(bench.names):
-        line = Line(since, float(place[i]), float(dash.velocity[i]))
-        a, step = float(stated.deceleration[i]), float(bench.resolution[i])
-        stop = stop_of(line, samples, active[:, i], a, bench.dt, step)
-        expected, measured, good = judge_stop(line.velocity, stop, bridged, a, bench.dt, step)
+        v, a, step = float(dash.velocity[i]), float(stated.deceleration[i]), float(bench.resolution[i])
+        line = since, float(place[i]), v
+        expected, measured, good = judge_stop(*line, samples, active[:, i], bridged, a, bench.dt, step)
         if good:
             first = max(0, sum(sample <= since for sample in samples) - 1)
             measured += f"; the axis moves {1e3 * abs(pistons[-1, i] - pistons[first, i]):.3g} mm"
-        speed, finest = bench.speed(i, line.velocity), resolution_of(bench.dt, bench.finest(i))
+        speed, finest = bench.speed(i, v), resolution_of(bench.dt, bench.finest(i))
         rows.append(judged(cause, name + _suffix(dash), expected, measured, good, speed, finest))
     return rows
 
@@ -315,7 +412,8 @@ def _stop_rows(
 def by_place(
     bench: Bench, cause: str, sent: Array, velocity: Array, stated: FarEnd, bridged: int, suffix: str = ""
 ) -> Rows:
-    """Check, for a port without a listener, that the rig rests within its motion ``sent`` and a stopping distance.
+    """Check, for a port without a listener, that the rig rests within its motion ``sent`` plus a stopping
+    distance.
 
     ``sent`` ``(n, n_axes)`` m are commands that include both ends of the motion, at up to ``velocity`` m/s.
     """
@@ -338,7 +436,6 @@ def by_place(
 
 
 def cable(bench: Bench) -> Rows:
-    """Let the operator pull and reconnect the cable while all axes move slowly; both ends must stop."""
     with bench.opened() as rig:
         stated, ear, slow, velocity = rig.stated(), rig.port.ear, slowest(bench, rig), rig.velocity
         words = "pull the network cable of the rig while they move, for three seconds or more"
@@ -358,7 +455,6 @@ def cable(bench: Bench) -> Rows:
 
 
 def _until_silent(bench: Bench, rig: FreeRig) -> str:
-    """Move to and fro until the rig is silent, and return the reason; empty on timeout."""
     try:
         for row in to_and_fro(rig, bench.patience):
             if row.stopped:
@@ -377,7 +473,6 @@ def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
 
 
 def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], stated: FarEnd) -> Rows:
-    """Check where the far end rests, relative to the last command that it received."""
     if not states:
         return [judged(CABLE, "the rig", "reports its state again", "it reports nothing", False)]
     last = states[-1]
@@ -400,7 +495,7 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
 
 
 def slowest(bench: Bench, rig: FreeRig) -> str:
-    """Return the speed of a slow motion of all axes, as text: the slowest axis, relative to its limit."""
+    """Return the speed of the axis that is slowest in a slow motion, relative to its limit, as text."""
     most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
     index = int(np.argmin(rig.velocity / most))
     return bench.speed(index, float(rig.velocity[index]))
@@ -417,4 +512,4 @@ def moves(bench: Bench, dash: Dash, words: str) -> str:
 
 def slowly(bench: Bench, rig: FreeRig, words: str) -> str:
     ways = bench.ways(rig.way, rig.velocity)
-    return f"for up to {bench.patience:g} s all axes go to and fro: {ways}; {words}"
+    return f"all axes move to and fro for up to {bench.patience:g} s: {ways}; {words}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of a commissioning: measuring functions, and the table :data:`TRIALS`, which lists them in order.
+"""Trials of a commissioning: measuring functions, and the table :data:`TRIALS` of all trials in order.
 
 A new trial takes a function that returns rows, and a row of the table.
 """
@@ -54,13 +54,6 @@ from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.procedure.commissioning.judging import (
-    judged,
-    resolution_of,
-    resolved,
-    rest_samples,
-    rest_words,
-)
 from rths_nodes.procedure.commissioning.rig import (
     REST_S,
     Bench,
@@ -76,8 +69,13 @@ from rths_nodes.procedure.commissioning.stops import (
     Rows,
     cable,
     closed,
+    judged,
     killed,
     moves,
+    resolution_of,
+    resolved,
+    rest_samples,
+    rest_words,
     slowest,
     slowly,
     untried_fast,
@@ -87,9 +85,9 @@ from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
 FOLLOWS = 0.2
-"""Tolerance at rest, and of the motion of other axes, as a fraction of the small move."""
+"""Largest accepted error at rest and motion of other axes, as a fraction of the small move."""
 BEYOND_VELOCITY = 1.05
-"""Velocity of a step that exceeds the velocity limit, relative to this limit."""
+"""Ratio of the velocity of a step to the velocity limit, which the step exceeds."""
 BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
 """Distance of a command beyond the stroke: fraction of the stroke, and largest distance, m."""
 ROUNDING = 1e-3
@@ -104,25 +102,25 @@ STOP_SPARE = 2
 WATCHED_S = 1.0
 """Time to observe the rig after the interlock is closed or the pressure has returned, s."""
 STILL = 0.1
-"""Fraction of the small move that counts as no motion."""
+"""Largest motion that counts as no motion, as a fraction of the small move."""
 OFF = 0.5
-"""Lag of an axis without pressure, as a fraction of the small move, if the rig does not report pressure."""
+"""Lag above which an axis counts as without pressure, as a fraction of the small move, if the rig does not report
+pressure."""
 SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
 """Models of each axis for the computed rung: no specimen, and a default actuator if the rig file has none."""
-STOPPED_BY_OPERATOR = "then they are stopped by the operator's stop"
+STOPPED_BY_OPERATOR = "then the operator's stop command ends the motion"
 ATTEMPTS = 10
-"""Attempts of a trial in which the operator acts too early."""
+"""Maximum number of attempts at a trial in which the operator acts too early."""
 HERTZ = 0.1
-"""Frequency of a motion that is never run and only completes the scenario and its start, Hz."""
+"""Frequency of a motion that only completes the scenario and its start and is never run, Hz."""
 
 
 def signs(bench: Bench) -> Rows:
-    """Move each axis out and back by its small move; check that only this axis moves, in the right direction."""
     with bench.opened() as rig:
-        bench.clear(rig, f"one axis after the other goes out and back: {bench.ways(rig.way, rig.velocity)}")
+        bench.clear(rig, f"one axis after the other moves out and back: {bench.ways(rig.way, rig.velocity)}")
         return [_moved(bench, rig, index) for index in range(len(bench.names))]
 
 
@@ -156,11 +154,9 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
 def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
     moving = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
     if abs(change[index]) <= bound[index]:
-        return (
-            f": {' and '.join(moving)} moves in its place" if moving else ": it does not move, or is not measured"
-        )
+        return f": {' and '.join(moving)} moves instead" if moving else ": it does not move, or is not measured"
     if change[index] < 0.0:
-        return ": the wrong way"
+        return ": in the wrong direction"
     return f": {' and '.join(moving)} moves along" if moving else ""
 
 
@@ -169,7 +165,6 @@ def _mean(rows: Sequence[Row]) -> Array:
 
 
 def limits(bench: Bench) -> Rows:
-    """Command slightly beyond the stated limits, which the far end must enforce."""
     with bench.opened() as rig:
         stated = rig.stated()
         rows = []
@@ -193,13 +188,13 @@ def limits(bench: Bench) -> Rows:
             (UNTRIED[1], 1e3 * stated.error[i], "mm"),
         ):
             limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
-            words = "nothing reaches it without a specimen"
+            words = "cannot be reached without a specimen"
             rows.append(CommissioningRow(cause, name, limit, words, NOT_TRIED))
     return rows
 
 
 def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
-    """Command one step that is so small that only a velocity limit delays the axis."""
+    """Send one step that is so small that only a velocity limit delays the axis."""
     start, since = rig.command, len(rig.rows) - 1
     goal = start.copy()
     goal[index] += step
@@ -246,20 +241,20 @@ def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) ->
 
 
 def stops(bench: Bench) -> Rows:
-    """Stop a motion by the operator's stop of a test, and disarm a rung."""
     rig = bench.rig()
-    words = (
-        f"every axis goes out and back, and is stopped by the operator's stop: {bench.ways(rig.way, rig.velocity)}"
-    )
+    words = f"every axis moves out and back until the operator's stop command: {bench.ways(rig.way, rig.velocity)}"
     bench.operator.ready(words, moves=True)
     rows = []
-    far = MOVED * rig.way
+
+    def beyond(way: Array) -> bool:
+        return bool((np.abs(way) >= MOVED * rig.way).any())
+
     with _session(bench) as session:
-        rows.append(_stopped(bench, session, State.CHECKING, session.check, lambda way: _beyond(way, far)))
+        rows.append(_stopped(bench, session, State.CHECKING, session.check, beyond))
     bench.operator.ready(f"once more, and by up to half as far to the start of a test: {words}", moves=True)
     with _session(bench) as session:
         _clear_to_move(session)
-        rows.append(_stopped(bench, session, State.POSITIONING, session.position, lambda way: _beyond(way, far)))
+        rows.append(_stopped(bench, session, State.POSITIONING, session.position, beyond))
         _settle(bench, session)
         session.position()
         rows.append(_disarmed(bench, session))
@@ -267,12 +262,11 @@ def stops(bench: Bench) -> Rows:
 
 
 def fast_stop(bench: Bench) -> Rows:
-    """Stop the fastest motion by the operator's stop of a test."""
     if (dash := bench.fast) is None:
         return [untried_fast(STOPPED)]
     with bench.opened() as rig:
-        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # at home
-    statement = f"every axis goes out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
+        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # after the motion home
+    statement = f"every axis moves out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
     bench.operator.ready(statement, moves=True)
     steady: list[int] = []
 
@@ -300,12 +294,10 @@ def fast_stop(bench: Bench) -> Rows:
         return [_stopped(bench, session, State.POSITIONING, move, lambda way: bool(steady), HIGHEST)]
 
 
-def _beyond(way: Array, far: Array) -> bool:
-    return bool((np.abs(way) >= far).any())
-
-
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes and sign: a load cell without a specimen seems dead; signs and cables are already checked."""
+    """Check the axes and sign for all items. A load cell without a specimen seems dead; signs and cables are
+    already checked.
+    """
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -313,7 +305,7 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """``port`` that calls for a stop in ``state`` once ``due`` returns true for the travel ``(n_axes,)`` m."""
+    """``port`` that stops the session in ``state`` once ``due`` returns true for the travel ``(n_axes,)`` m."""
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
         super().__init__(port)
@@ -321,7 +313,7 @@ class Watched(PortBefore):
         self._start: Array | None = None
         self._last: Array | None = None
         self.commands: list[Array] = []
-        """The two commands before the stop, and all commands after it."""
+        """The last two commands before the stop, and all commands after the stop."""
 
     def write(self, command: Command) -> None:
         self._port.write(command)
@@ -390,7 +382,7 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop by the ``commands`` ``(n, n_axes)`` m: two before it and all after it."""
+    """Check the operator's stop by the ``commands`` ``(n, n_axes)`` m: two before the stop and all after it."""
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
     if len(commands) >= 2:
@@ -412,7 +404,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array) -> Commi
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
-    assert session.offsets is not None  # confirmed before
+    assert session.offsets is not None  # ``_session`` confirms them
     session.arm("c", bench.scenario, armed_hash(bench.scenario), session.offsets.hash)
     session.stop("the commissioning stops it")
     runs = session.possible()["run"] == ""
@@ -422,32 +414,31 @@ def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
 
 
 def interlock(bench: Bench) -> Rows:
-    """Let the operator open and close the interlock while all axes move slowly."""
     with bench.opened() as rig:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "open the interlock while they move"))
-        if not _until(bench, rig, lambda row: bool(row.stopped)):
+        if not any(row.stopped for row in to_and_fro(rig, bench.patience)):
             return [_unseen(bench, INTERLOCK, "opened", "the rig reports that it is open", slow)]
         since, reason = len(rig.rows) - 1, rig.rows[-1].stopped
         for _ in range(rig.samples(REST_S)):
             rig.tick(rig.rows[-1].active)
         rows = [_held(bench, rig, since, reason, slow)]
         bench.operator.meanwhile("close the interlock again", lambda: rig.tick(rig.rows[-1].active))
-        # a displaced controller returns to its command; the operator has been instructed
+        # a displaced axis may return to its command
         return [*rows, _returned(bench, rig, INTERLOCK, "closed", len(rig.rows), led=True)]
 
 
 def pressure(bench: Bench) -> Rows:
-    """Let the operator switch the pressure off and on while all axes move slowly; the rig must stay in place."""
     with bench.opened() as rig:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
-        if not _until(bench, rig, lambda row: _without_pressure(rig, row)):
+        if not any(_without_pressure(rig, row) for row in to_and_fro(rig, bench.patience)):
             return [_unseen(bench, PRESSURE, "off", "the rig reports it, or does not follow its command", slow)]
         reported = rig.rows[-1].hydraulics == HYDRAULICS_OFF
         measured = "reported" if reported else "not reported: the axes do not follow their commands"
         rig.hold(REST_S)
-        rig.ramp(_measured_command(rig), rig.velocity)
+        first = rig.rows[0]  # the measured position as a command, from the travel since the session began
+        rig.ramp(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement, rig.velocity)
         rows = [judged(PRESSURE, "off", "reported, or seen", measured, True, slow)]
         since = len(rig.rows) + rig.samples(REST_S)
         rig.hold(2.0 * REST_S)
@@ -458,23 +449,12 @@ def pressure(bench: Bench) -> Rows:
         return [*rows, _returned(bench, rig, PRESSURE, "back", since, led=False)]
 
 
-def _until(bench: Bench, rig: FreeRig, seen: Callable[[Row], bool]) -> bool:
-    return any(seen(row) for row in to_and_fro(rig, bench.patience))
-
-
 def _without_pressure(rig: FreeRig, row: Row) -> bool:
-    """Return whether pressure is missing: the rig reports it, or axes do not follow."""
     if row.hydraulics != HYDRAULICS_NOT_TOLD:
         return row.hydraulics == HYDRAULICS_OFF
     first = rig.rows[0]
     off = (row.active - first.active) - (row.displacement - first.displacement)
     return bool((np.abs(off) > OFF * rig.way).any())
-
-
-def _measured_command(rig: FreeRig) -> Array:
-    """Return the positions of the axes as a command, based on their travel since the session began."""
-    first = rig.rows[0]
-    return np.asarray(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement)
 
 
 def _held(bench: Bench, rig: FreeRig, since: int, reason: str, slow: str) -> CommissioningRow:
@@ -492,7 +472,6 @@ def _held(bench: Bench, rig: FreeRig, since: int, reason: str, slow: str) -> Com
 
 
 def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led: bool) -> CommissioningRow:
-    """Check whether axes move after row ``since``; if ``led``, they may move to their commands."""
     before = rig.rows[min(since, len(rig.rows) - 1)]
     for _ in range(rig.samples(WATCHED_S)):
         rig.tick(rig.rows[-1].active if led else None)
@@ -511,7 +490,6 @@ def _unseen(bench: Bench, cause: str, what: str, stated: str, speed: str) -> Com
 
 
 def witnessed(bench: Bench) -> Rows:
-    """Ask both persons to confirm statements that no program can measure."""
     ends = ", ".join(f"{name} +- {1e3 * limits.stroke:.4g} mm" for name, limits in bench.scenario.limits.items())
     bounds = ", ".join(
         f"{name} {1e3 * limits.stroke:.4g} mm, {1e-3 * limits.force:.4g} kN"
@@ -530,7 +508,6 @@ def witnessed(bench: Bench) -> Rows:
 
 
 def calibrations(bench: Bench) -> Rows:
-    """List the calibration certificates of all sensors; an expired certificate must be signed for, or fails."""
     today = date.today()
     rows = []
     for name, axis in bench.scenario.axes.items():
@@ -556,7 +533,9 @@ def calibrations(bench: Bench) -> Rows:
 
 
 class Trial(NamedTuple):
-    """A row of the table of trials: function, causes of its rows, action, requirement, and what it proves."""
+    """Row of the table: function, causes of its rows, action, requirement, and the statement that the trial
+    proves.
+    """
 
     run: Callable[[Bench], Rows]
     causes: tuple[str, ...]
@@ -570,7 +549,7 @@ TRIALS: dict[str, Trial] = {
         signs,
         (SIGN,),
         "each axis moves by its `small_move` and back",
-        "within a fifth of it, in the right direction, no other axis",
+        "travel within a fifth of `small_move`, in the right direction; no other axis moves",
         "commands and displacements belong to the same axis, with the same sign and unit",
     ),
     "limits": Trial(
@@ -585,7 +564,7 @@ TRIALS: dict[str, Trial] = {
         stops,
         (STOPPED,),
         "the operator's stop in `check`, in `position`, and with an armed rung",
-        "held, within its own braking distance",
+        "the rig is held within its own braking distance",
         "the operator's stop holds the rig in slow motions, and disarms an armed rung",
     ),
     "closed": Trial(
@@ -594,7 +573,7 @@ TRIALS: dict[str, Trial] = {
         "all axes in motion, at a speed that resolves the deceleration, then at the highest that free stroke and "
         "limits allow",
         "brakes within the transport, with the stated deceleration, neither less nor more",
-        "the receiver brakes at once when it is asked to, from the stated speed",
+        "the receiver brakes at once on request, from the stated speed",
     ),
     "killed": Trial(
         killed,
@@ -608,28 +587,29 @@ TRIALS: dict[str, Trial] = {
         fast_stop,
         (STOPPED,),
         "the operator's stop from the highest speed of the stops above",
-        "held, within its own braking distance",
-        "it holds the rig at the stated speed, too",
+        "the rig is held within its own braking distance",
+        "the operator's stop also holds the rig at the stated speed",
     ),
     "cable": Trial(
         cable,
         (CABLE,),
         "by hand, in slow motion",
-        "this end reports it; rest and distance as above",
+        "the test computer reports the failure; rest and distance as above",
         "both ends stop when the network fails",
     ),
     "interlock": Trial(
         interlock,
         (INTERLOCK,),
         "opened in slow motion, then closed",
-        "the next sample brakes; on return the rig moves at most by its distance from its command",
+        "the rig brakes with the next sample; after closing it moves at most by its distance from its command",
         "the interlock reaches the receiver; closing it moves nothing",
     ),
     "pressure": Trial(
         pressure,
         (PRESSURE,),
         "off in slow motion, then on",
-        "the command is set to the measured position; on return no axis moves by a tenth of its small move",
+        "the command is set to the measured position; when pressure returns, no axis moves by a tenth of its "
+        "small move",
         "returning pressure moves nothing",
     ),
     "witnessed": Trial(
@@ -643,15 +623,14 @@ TRIALS: dict[str, Trial] = {
         calibrations,
         (CALIBRATION,),
         "certificate, class (ISO 376, ISO 7500-1, ISO 9513) and expiry in the rig file",
-        "not expired; an expired one is signed for",
+        "not expired, or signed for by both persons",
         "statement of the rig file, not measured",
     ),
 }
-"""Trials by name, in order. The signs are first, because all other trials depend on them."""
+"""Trials by name, in order. The signs come first, because all other trials depend on them."""
 
 
 def proofs() -> dict[str, str]:
-    """Return what the trials of each cause prove, as printed on the sheet."""
     texts: dict[str, list[str]] = {}
     for trial in TRIALS.values():
         for cause in trial.causes:
@@ -663,11 +642,11 @@ def scenario_of(rig: RigFile) -> Scenario:
     """Return the rig as a scenario whose axes start at half a small move. Raises ConfigError."""
     problems = Problems()
     if rig.servo_rate is None:
-        problems.append("servo_rate: missing: a commissioning measures in samples of the controller")
+        problems.append("servo_rate: missing: a commissioning counts samples of the controller")
     for name, axis in rig.axes.items():
         if axis.small_move is None:
             problems.append(
-                f"axes.{name}.small_move: missing: it bounds how far and how fast a free axis is moved"
+                f"axes.{name}.small_move: missing: it bounds the travel and the velocity of a free axis"
             )
     problems.refuse()
     start = min(0.5 * axis.small_move.displacement for axis in rig.axes.values() if axis.small_move is not None)
@@ -692,9 +671,7 @@ def _tried(bench: Bench, run: Callable[[Bench], Rows]) -> Rows:
         try:
             return run(bench)
         except TooEarly:
-            bench.operator.ready(
-                "that was before the axes moved: bring it back, and do it once more while they move"
-            )
+            bench.operator.ready("you acted before the axes moved: bring it back, and do it again while they move")
     raise Refused(f"the operator has acted {ATTEMPTS} times before the axes moved")
 
 
@@ -703,7 +680,7 @@ def commission(
     trials: Mapping[str, Trial] = TRIALS,
     report: Callable[[CommissioningRow], None] = lambda row: None,
 ) -> Rows:
-    """Run all ``trials`` and report each row; abort on a wrong sign, or on an axis that is not free."""
+    """Run all ``trials`` and report each row. Abort after a wrong sign, or if an axis is not free."""
     rows: Rows = []
     for name, trial in trials.items():
         try:

@@ -27,8 +27,8 @@ def test_the_page_itself_may_stop() -> None:
         ({access.MARK: ""}, OWN, ("header", "X-Rths-Page", "missing")),
         ({"Origin": "http://evil.example"}, OWN, ("page", "origin")),
         ({"Origin": "null"}, OWN, ("page", "origin")),
-        ({"Host": "evil.example:8085", "Origin": "http://evil.example:8085"}, OWN, ("another name",)),
-        ({}, "192.168.1.7", ("machine", "not stop")),
+        ({"Host": "evil.example:8085", "Origin": "http://evil.example:8085"}, OWN, ("another host",)),
+        ({}, "192.168.1.7", ("computer", "not stop")),
     ],
 )
 def test_others_may_not(changes: dict[str, str], remote: str, words: tuple[str, ...]) -> None:

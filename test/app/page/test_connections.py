@@ -19,8 +19,7 @@ pytest.importorskip("aiohttp", reason="aiohttp is not installed here")
 from page_of_test import asked_until, flood, get, page_and_terminal, post, standing_rig, test_beside, until
 
 from rths_nodes.app.page import connections as module
-from rths_nodes.app.page.connections import Front
-from rths_nodes.app.page.stops import Stop, StopServer
+from rths_nodes.app.page.connections import Front, Stop, StopServer
 from rths_nodes.core.errors import ConfigError
 
 STOP = json.dumps({"kind": "stop"}).encode()
@@ -195,10 +194,10 @@ def test_a_stop_waits_for_no_other_one() -> None:
     ("request_", "answer"),
     [
         (b"GET /stop HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b'{"reaches": true}'),
-        (b"GET /stop HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"another name"),
+        (b"GET /stop HTTP/1.1\r\nHost: evil.example\r\n\r\n", b"another host"),
         (REQUEST.replace(b"16", b"5000"), b"larger than 4096 bytes"),
         (b"POST /stop HTTP/1.1\r\nX: " + b"y" * 9000, b"header X-Rths-Page is missing"),
-        (REQUEST.replace(b'stop"}', b'fly!"}'), b"kind: one of stop"),
+        (REQUEST.replace(b'stop"}', b'fly!"}'), b"kind: must be stop"),
     ],
     ids=["heartbeat", "other name", "large", "long head", "unknown"],
 )

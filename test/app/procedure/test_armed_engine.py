@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.app.procedure import screens
 from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.operator_socket import Request
 from rths_nodes.app.procedure.procedure_runner import ProcedureRunner
 from rths_nodes.app.procedure.served import Served
 from rths_nodes.core.errors import ConfigError
@@ -25,6 +27,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.procedure.machine import ActRefused
 from rths_nodes.recording.reading import read_run
+from rths_nodes.ros.transport.greeting import Credentials
 
 NAME, SHORT = "chen_ricles_2010", ["duration=0.5"]
 NATIVE = "engine=executive"
@@ -131,6 +134,27 @@ def test_a_rung_that_sends_nothing_runs_by_the_armed_program(tmp_path: Path) -> 
     run = read_run(test.folder / done.recording)
     assert run.information["engine"] == "executive"
     assert run.information["library"].startswith(step.program.partition("-")[2])
+
+
+@pytest.mark.nodes
+def test_rung_b_rehearses_the_program_behind_nodes(tmp_path: Path) -> None:
+    test = runner(tmp_path, "ab")
+    for rung in "ab":
+        test.do("rehearse", rung=rung)
+    last = test.record.rungs[-1]
+    assert (last.name, last.host, last.outcome) == ("b", "composed", "finished")
+    assert read_run(test.folder / last.recording).information["engine"] == "executive"
+    assert last.differences["displacement of story_1"] == 0.0
+
+
+def test_a_failed_act_renews_the_hash_to_arm(tmp_path: Path) -> None:
+    test = runner(tmp_path, "ac")
+    step, served = test.ladder.step("a"), Served(test, print)
+    served._armed["a", 0.3, 2] = "stale", ""
+    assert served.situation().scenario_hash == "stale"
+    answer = served.answer(Request("take_offsets"), Credentials(os.getpid(), os.getuid()))
+    assert not answer.done
+    assert answer.scenario_hash == step.hash
 
 
 @pytest.mark.skipif(shutil.which("clang") is None, reason="no second compiler here")

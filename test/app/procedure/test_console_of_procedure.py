@@ -79,7 +79,7 @@ def test_what_the_file_leaves_out_is_asked(start: Start, record: Callable[[], Pr
     found = re.search(r"scenario\s+│ (\w{16}).*offsets\s+│ (\w{16})", shown, re.DOTALL)
     assert found, shown
     terminal.type(f"g{found[2][:6]}")
-    terminal.wait_for("that is the hash of the offsets")
+    terminal.wait_for("the entered text is the hash of the offsets")
     terminal.wait_for("type g and the first 6 characters of the scenario's hash: ")
     terminal.type(f"g {found[1][:6]}")
     assert terminal.end() == 0, terminal.shown

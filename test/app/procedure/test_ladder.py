@@ -76,18 +76,18 @@ def test_only_slow_time_has_remarks_on_rates(test: Scenario) -> None:
 
 def test_a_rung_that_would_leave_the_elastic_limit_is_refused(bounded: Scenario) -> None:
     ladder = Ladder(bounded, ALL, 1.0, 10, realtime=False)
-    words = r"rung f: axes.story_1 is expected to go [\d.]+ mm, must be <= elastic_limit = 4 mm.*now 1"
+    words = r"rung f: axes.story_1 is expected to move by [\d.]+ mm: must be <= elastic_limit = 4 mm.*now 1"
     with pytest.raises(ConfigError, match=words):
         ladder.check_elastic("f")
     ladder.check_elastic("g")
     lower = Ladder(bounded, ALL, ladder.proposed_level(), 10, realtime=False)
     lower.check_elastic("f")
-    assert lower.predicted("f")["story_1"]["displacement"] < ELASTIC
+    assert lower.expected("f")["story_1"]["displacement"] < ELASTIC
 
 
 def test_the_proposed_level_stays_below_the_elastic_limit(bounded: Scenario) -> None:
     ladder = Ladder(bounded, ALL, None, None, realtime=False)
-    far = ladder.predicted("g")["story_1"]["displacement"]
+    far = ladder.expected("g")["story_1"]["displacement"]
     level = ladder.proposed_level()
     assert level is not None
     assert 0.3 * ELASTIC < level * far <= 0.8 * ELASTIC

@@ -183,7 +183,7 @@ def test_a_client_is_not_led_astray_by_who_has_taken_the_name(name: bytes, names
     assert squatter.stdout.readline() == "here\n"
     with pytest.raises(ConfigError, match=naming(f"user {NOBODY}", "name")):
         SocketOperator(namespace).ask("arm")
-    with pytest.raises(ConfigError, match=naming("cannot be had")):
+    with pytest.raises(ConfigError, match=naming("cannot be opened")):
         OperatorSocket(Desk().answer, Desk().leave, name)
     squatter.communicate("\n", timeout=60)
 

@@ -146,7 +146,7 @@ def test_an_act_for_another_test_is_refused(session: Session) -> None:
 
 def test_an_act_of_a_sender_who_has_not_looked_is_refused(session: Session) -> None:
     for name in ACTS.keys() - set(UNCONDITIONAL):
-        assert mentions(session.send(Request(name)).reason, name, "names")
+        assert mentions(session.send(Request(name)).reason, name, "stops", "state", "missing")
     assert "unknown act 'fly'" in session.send(Request("fly")).reason
     assert session.runner.state is State.IDLE
     assert UNCONDITIONAL == ("stop", "hold", "note")
@@ -244,7 +244,9 @@ def test_in_each_state_of_a_real_test_an_act_prepared_before_a_stop_moves_nothin
             answer = stale.ask(act, "Ada", **arguments_of(act, seen))
             assert not answer.done
             assert answer.state == seen.state, "nothing has happened"
-            refused.append((act, State(state).name, f"now: state {State(seen.state).name}" in answer.reason))
+            refused.append(
+                (act, State(state).name, f"now there is state {State(seen.state).name}" in answer.reason)
+            )
             again = ("position", "arm", "run") if act == "run" else (act,)  # the stop took back what was armed
             for name in again:
                 answer = stale.ask(name, "Ada", **arguments_of(name, answer))
