@@ -20,7 +20,6 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.waves import (
     Finite,
     Triple,
-    check_motion,
     excitation_cautions,
     rise,
 )
@@ -102,12 +101,9 @@ def periods(amplitudes: Array, velocity: float) -> Array:
     return 2.0 * np.pi * amplitudes / velocity
 
 
-def check_protocol(test: TestContext, params: AnyParams) -> None:
-    """Refuse a protocol used as ground acceleration, or with amplitudes or velocity beyond limits of an axis."""
+def check_protocol(test: TestContext) -> None:
     if test.has_structure:
         raise ConfigError("type: is a displacement, for the integrator predefined, and no ground acceleration")
-    largest = params.scale * float(params.amplitudes().max())
-    check_motion(test, largest, params.scale * params.velocity, "velocity")
 
 
 def protocol_cautions(test: TestContext, amplitudes: Array, velocity: float, ease: float) -> list[str]:
@@ -150,7 +146,7 @@ class Fema461(Cycles):
             check_ease(self.ease, self.amplitudes(), self.velocity, path)
 
         def fits(self, test: TestContext) -> None:
-            check_protocol(test, self)
+            check_protocol(test)
 
         def cautions(self, test: TestContext) -> list[str]:
             return protocol_cautions(test, self.amplitudes(), self.velocity, self.ease)
@@ -193,7 +189,7 @@ class Aisc341(Cycles):
             check_ease(self.ease, self.amplitudes(), self.velocity, path)
 
         def fits(self, test: TestContext) -> None:
-            check_protocol(test, self)
+            check_protocol(test)
 
         def cautions(self, test: TestContext) -> list[str]:
             return protocol_cautions(test, self.amplitudes(), self.velocity, self.ease)

@@ -98,22 +98,6 @@ def excitation_cautions(name: str, frequency: float, duration: float, test: Test
     return cautions
 
 
-def check_motion(test: TestContext, amplitude: float, velocity: float, name: str) -> None:
-    """Refuse a prescribed displacement beyond the stroke or velocity limit of an axis.
-
-    ``name``: parameter that determines the velocity.
-    """
-    for axis, stroke, limit in zip(test.axes, test.strokes, test.velocity_limits, strict=True):
-        if test.direct and amplitude > stroke:
-            raise ConfigError(
-                f"amplitude = {amplitude:.4g} m: must be <= axes.{axis}.limits.stroke = {stroke:g} m"
-            )
-        if test.direct and velocity > limit:
-            raise ConfigError(
-                f"{name} = {velocity:.4g} m/s: must be <= axes.{axis}.limits.velocity = {limit:g} m/s"
-            )
-
-
 class Sine:
     """An endless sine, a sin(2 pi f t + phase), as ground acceleration or as prescribed displacement.
 
@@ -208,14 +192,6 @@ class Sweep(Finite):
             for name in ("start_frequency", "end_frequency"):
                 if self.spacing == LOGARITHMIC and (value := getattr(self, name)) == 0.0:
                     raise ConfigError(f"{path}.{name} = {value:g} Hz: must be > 0 Hz for a logarithmic sweep")
-
-        def fits(self, test: TestContext) -> None:
-            if test.has_structure or test.has_ground_motion:
-                return
-            highest = max(self.start_frequency, self.end_frequency)
-            frequency = highest if self.crossover is None else min(highest, self.crossover)
-            velocity = 2.0 * np.pi * frequency * abs(self.amplitude)
-            check_motion(test, abs(self.amplitude), velocity, "2 pi frequency amplitude")
 
         def cautions(self, test: TestContext) -> list[str]:
             name = "end_frequency" if self.end_frequency >= self.start_frequency else "start_frequency"
