@@ -14,7 +14,6 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 
 BLOCK = 4096
-"""Number of random decisions drawn at a time."""
 
 
 def step(
@@ -30,8 +29,10 @@ class RandomSwitching(SemiActiveOfKernel):
 
     @params
     class Params:
-        voltage: float = number("put on in half of the intervals", "V", 2.25, more_than=0.0)
-        interval: float = number("between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0)
+        voltage: float = number("voltage in half of the intervals", "V", 2.25, more_than=0.0)
+        interval: float = number(
+            "interval between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0
+        )
         seed: int = integer("seed of the random decisions", default=1, at_least=0)
 
     KERNEL = Kernel(lambda params, *_: (params.voltage,), no_state, step)

@@ -3,7 +3,7 @@
 
 Each cycle is a sine of amplitude a that passes zero at the chosen ``velocity`` v; its period is 2 pi a / v.
 Displacement, velocity and acceleration are continuous from one amplitude to the next. The speed rises smoothly at
-the beginning and falls smoothly at the end; all amplitudes are reached.
+the beginning and falls smoothly at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def velocity_parameter() -> Field:
 
 
 def scale_parameter() -> Field:
-    return number("factor of amplitudes and velocity", default=1.0, more_than=0.0)
+    return number("factor on amplitudes and velocity", default=1.0, more_than=0.0)
 
 
 def ease_parameter() -> Field:
@@ -103,7 +103,9 @@ def periods(amplitudes: Array, velocity: float) -> Array:
 
 def check_protocol(test: TestContext) -> None:
     if test.has_structure:
-        raise ConfigError("type: is a displacement, for the integrator predefined, and no ground acceleration")
+        raise ConfigError(
+            "type: is a displacement, no ground acceleration; use it as displacement of the integrator predefined"
+        )
 
 
 def protocol_cautions(test: TestContext, amplitudes: Array, velocity: float, ease: float) -> list[str]:
@@ -131,13 +133,16 @@ class Fema461(Cycles):
         proportional_to: ClassVar[str] = "scale"
         amplitude: float = number("targeted largest amplitude of deformation", "m", more_than=0.0)
         velocity: float = velocity_parameter()
-        steps: int = integer("number n of amplitudes up to it", default=10, at_least=1, at_most=30)
-        further_steps: int = integer("number of amplitudes beyond it", default=0, at_least=0, at_most=30)
+        steps: int = integer(
+            "number n of amplitudes up to the targeted amplitude", default=10, at_least=1, at_most=30
+        )
+        further_steps: int = integer(
+            "number of amplitudes beyond the targeted amplitude", default=0, at_least=0, at_most=30
+        )
         ease: float = ease_parameter()
         scale: float = scale_parameter()
 
         def amplitudes(self) -> Array:
-            """Return the amplitude of each cycle, m."""
             rising = RATIO ** (np.arange(self.steps) - self.steps + 1.0)
             beyond = 1.0 + FURTHER * np.arange(1.0, self.further_steps + 1.0)
             return self.amplitude * np.repeat(np.concatenate([rising, beyond]), CYCLES)
@@ -167,13 +172,12 @@ class Aisc341(Cycles):
         length: float = number("displacement per drift angle: the height of the story", "m", more_than=0.0)
         velocity: float = velocity_parameter()
         largest_angle: float = number(
-            "story drift angle at which it ends", "rad", 0.04, at_least=BEAM_TO_COLUMN[0][1], at_most=0.2
+            "largest story drift angle", "rad", 0.04, at_least=BEAM_TO_COLUMN[0][1], at_most=0.2
         )
         ease: float = ease_parameter()
         scale: float = scale_parameter()
 
         def amplitudes(self) -> Array:
-            """Return the amplitude of each cycle, m."""
             beyond = np.arange(BEAM_TO_COLUMN[-1][1], self.largest_angle, INCREMENT) + INCREMENT
             sequence = [*BEAM_TO_COLUMN, *((CYCLES, round(angle, 9)) for angle in beyond.tolist())]
             cycles = [angle for count, angle in sequence for _ in range(count)]

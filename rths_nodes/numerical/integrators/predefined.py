@@ -32,19 +32,18 @@ from rths_nodes.numerical.integrators.dynamics import Moved, Played
 from rths_nodes.numerical.vectors import Vector
 
 ARCHIVE = b"PK"
-"""First bytes of an npz file, which ``rths iterate`` writes."""
+"""First bytes of an npz file."""
 FEWEST = 32
 """Smallest number of samples of a measured motion."""
 SAME_RATE = 1e-4
-"""Largest relative difference between rates of measured motion and test treated as equal."""
+"""Largest relative difference between the rates of motion and test that count as equal."""
 ORDER = 5
-"""Order of the splines through a measured motion; it gives smooth accelerations."""
+"""Order of the splines through a measured motion, for smooth accelerations."""
 POLES = 4
 """Order of the Butterworth filter, which is applied forwards and backwards."""
 KEPT = 0.4
-"""Highest frequency kept of a measured motion in a slower test, as a fraction of the test's servo rate."""
+"""Cutoff frequency of a motion sampled faster than the test, as a fraction of the test's servo rate."""
 TIME_TITLES = ("time", "t")
-"""Titles of a time column, without unit."""
 OF_EXPORTS = ".displacement (m)"
 """Suffix of the titles of measured displacements in tables of this package."""
 
@@ -85,7 +84,9 @@ def _measured(params: Predefined.Params, samples: int, dt: float, *now: int) -> 
 
 
 def _check_limits(test: TestContext, path: str, targets: Array) -> None:
-    """Refuse ``targets`` of ``Params.targets`` that do not begin at 0 or exceed stroke or velocity of an axis."""
+    """Refuse ``targets`` of ``Params.targets`` that do not begin at 0, or exceed the stroke or velocity of an
+    axis.
+    """
     motion = targets[:, :2] if targets.ndim == 3 else targets[:, :2, None]
     motion = np.broadcast_to(motion, (*motion.shape[:2], len(test.axes)))
     ratio = test.samples_per_step / test.substeps
@@ -177,10 +178,12 @@ class Predefined(Prescribed):
             "column of each axis, in their order; left out, with one axis: the only column besides the times",
             optional=True,
         )
-        time: Placed | None = column(TIMES, "times in even steps; left out: the column time or t", optional=True)
-        rate: float | None = number("samples per second, of a file without times", "Hz", None, more_than=0.0)
-        resample: bool = flag("true: a rate other than the servo rate is resampled; else it is refused", False)
-        relative: bool = flag("true: displacements count from the first one", False)
+        time: Placed | None = column(
+            TIMES, "times in uniform steps; left out: the column time or t", optional=True
+        )
+        rate: float | None = number("sampling rate of a file without times", "Hz", None, more_than=0.0)
+        resample: bool = flag("true: resample a rate other than the servo rate; false: refuse it", False)
+        relative: bool = flag("true: subtract the first displacement of each column", False)
         low_pass: float | None = number(
             "cutoff frequency of a filter without phase shift, against noise in velocity and acceleration",
             "Hz",
@@ -274,6 +277,8 @@ class _Measured:
     """Measured motion: displacements ``(n, n_axes)`` m at ``rate`` (Hz).
 
     Raises ConfigError if the file is unreadable, a column is unknown, times are uneven or samples are too few.
+    %% rths_nodes/numerical/integrators/rehearsal.py @(REHEARSAL_S, LOOK_S)
+    Longest duration of the rehearsal, and polling interval, s.
     """
 
     def __init__(self, params: Predefined.Params) -> None:
@@ -281,21 +286,21 @@ class _Measured:
         file = Path(params.history).expanduser()
         table, self._p = _table(file, *version_of(file)), params
         self.notes = table.notes
-        """Remarks on how the file was read, complete once the columns are read."""
         time, self.rate = self._times(table, params)
         moved = params.columns or {"": self._only(table, time)}
         columns = [placed.read(table, f"columns.{name}" if name else "history") for name, placed in moved.items()]
         if len(sizes := {len(values) for values in columns}) > 1 or min(sizes) < FEWEST:
             counts = ", ".join(str(len(values)) for values in columns)
-            raise ConfigError(f"columns: {counts} samples; must be as many in each, and >= {FEWEST}")
+            raise ConfigError(
+                f"columns: {counts} samples; all columns must have the same number of samples, at least {FEWEST}"
+            )
         values = np.column_stack(columns)
         self.displacement = params.scale * (values - values[0] if params.relative else values)
         if not np.isfinite(self.displacement).all():
-            raise ConfigError(f"scale = {params.scale:g}: the displacements are too large to be computed with")
+            raise ConfigError(f"scale = {params.scale:g}: the scaled displacements must be finite")
 
     @staticmethod
     def _times(table: Table, params: Predefined.Params) -> tuple[str, float]:
-        """Return the name of the time column (or an empty string) and the rate, Hz."""
         if params.rate is not None:
             return "", params.rate
         placed = params.time
@@ -363,7 +368,6 @@ class _Measured:
 
 
 def _filtered(x: Array, cutoff: float, rate: float) -> Array:
-    """Return ``x`` ``(n, n_axes)`` at ``rate``, low-pass filtered at ``cutoff`` (Hz) without phase shift."""
     from scipy.signal import butter, sosfiltfilt
 
     if cutoff >= 0.5 * rate:

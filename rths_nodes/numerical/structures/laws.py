@@ -3,8 +3,8 @@
 
     force(constants, state, x) -> state, r
 
-moves to the displacement x (m) and returns the force r (N) there: floats for one degree of freedom, arrays for
-several. Nothing changes in place; for a trial displacement, discard the new state.
+moves to the displacement x (m) and returns the restoring force r (N): floats for one degree of freedom, arrays for
+several. Nothing changes in place; after a trial displacement the caller discards the new state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from rths_nodes.numerical.vectors import Vector
 Force = Callable[..., tuple[object, Any]]
 
 Change = Callable[[object, object], tuple[object, object]]
-"""Function that converts constants and memory of a restoring force."""
 
 
 class Law(NamedTuple):
@@ -38,8 +37,6 @@ class Law(NamedTuple):
 
 
 class Lawful:
-    """A restoring force of a structure, defined by its law."""
-
     law: Law
 
     def _follow(self, law: Law) -> None:
@@ -72,13 +69,13 @@ def elastic_stiffness() -> Field:
 
 
 class OfComponent(Lawful):
-    """A restoring-force component defined by its ``KERNEL``, for one degree of freedom or each separately."""
+    """A restoring-force component defined by its ``KERNEL``, for one degree of freedom or for each separately."""
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Kernel]
     NAME: ClassVar[str]
     yields: ClassVar[bool] = True
-    """True if the force has a memory; it then needs a single degree of freedom."""
+    """True if the force has a memory and therefore requires a single degree of freedom."""
     initial_stiffness: float
     elastic_energy: float = 0.0
     """Strain energy at first yield, J."""
@@ -101,12 +98,11 @@ class OfComponent(Lawful):
 
     @staticmethod
     def energy(params: object) -> float:
-        """Return the strain energy at first yield, J."""
         return 0.0
 
 
 def law_of(force: StructuralForce) -> Law:
-    """Return the law of a structure's restoring force; an object without a law is copied in each step."""
+    """Return the law of a structure's restoring force. An object without a law is copied in each step."""
     if isinstance(force, Lawful):
         return force.law
     virgin = copy.copy(force)
@@ -115,7 +111,7 @@ def law_of(force: StructuralForce) -> Law:
 
 
 def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
-    """Step a copy of a user's restoring force, which must replace its memory, not change it in place."""
+    """Step a copy of a user's restoring force, which must replace its memory instead of changing it in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)
     return moved, float(r[0]) if isinstance(x, float) else r

@@ -22,8 +22,6 @@ def linear(product: Callable[..., Vector]) -> Force:
 
 
 class LinearRestoringForce(Lawful):
-    """Linear restoring force K x with a full or sparse matrix K ``(n_dof, n_dof)`` N/m."""
-
     def __init__(self, stiffness: Matrix) -> None:
         vectors = vectors_of(stiffness)
         self._follow(Law(linear(vectors.product), vectors.operand(stiffness), ()))
@@ -36,6 +34,6 @@ def is_linear(structure: Structure) -> bool:
 def refuse_yielding(integrator: str, structure: Structure) -> None:
     if not is_linear(structure):
         raise ConfigError(
-            f"integrator {integrator}: needs a structure with a linear restoring force, its steps are matrices "
-            "that are made before the test; this one yields"
+            f"integrator {integrator}: needs a linear restoring force, because its step matrices are "
+            "computed before the test; use another integrator"
         )

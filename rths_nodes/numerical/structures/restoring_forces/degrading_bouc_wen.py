@@ -18,7 +18,7 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slo
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 LEAST = 10.0
-"""Smallest number of increments per integration step, each one RK4 step, as without degradation."""
+"""Smallest number of increments per integration step; each is one RK4 step."""
 MOST = 2000.0
 """Largest number of increments of a move. A longer move has diverged, and z is set to its limit."""
 
@@ -99,7 +99,7 @@ def force(k: Constants, s: State, x: float) -> tuple[State, float]:
 class DegradingBoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
 
-    For one degree of freedom. The dissipated energy over (1 - eta) k x_y^2 is e = integral of z dx / x_y.
+    For one degree of freedom. e = integral of z dx / x_y is the dissipated energy divided by (1 - eta) k x_y^2.
     nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e are
     integrated over each move by RK4.
     """
