@@ -60,24 +60,6 @@ class Observation:
         return structure.influence
 
 
-class WithObserved(Observation):
-    """Observed motion of an external model: ``n_interface`` degrees of freedom, then others."""
-
-    as_is = False
-
-    def __init__(self, n_interface: int, n_model: int) -> None:
-        super().__init__(n_model)
-        self.n_interface = n_interface
-
-    def interface(self, values: Array) -> Array:
-        return values[..., : self.n_interface]
-
-    def spread(self, forces: Array) -> Array:
-        displacement = np.zeros(self.n_model)
-        displacement[: self.n_interface] = forces
-        return displacement
-
-
 class Selection(Observation):
     """Observation of selected degrees of freedom: indices of the ``interface`` and of all ``observed``."""
 
@@ -107,6 +89,15 @@ class Selection(Observation):
 
     def influence(self, structure: Structure) -> Array:
         return np.asarray(structure.influence[self._observed])
+
+
+class WithObserved(Selection):
+    """Observed motion of an external model: ``n_interface`` degrees of freedom, then others."""
+
+    complete = True
+
+    def __init__(self, n_interface: int, n_model: int) -> None:
+        super().__init__(n_model, range(n_interface), range(n_model))
 
 
 class GroundForce:

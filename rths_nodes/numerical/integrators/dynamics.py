@@ -85,24 +85,6 @@ class Stepped(Integrator):
         self.displacement, self.velocity, self.acceleration, self.exact_acceleration, self.restoring_force = shown
 
 
-class Played(Stepped):
-    """Motion from a history stored before the test, without a structure."""
-
-    excitation: Array
-
-    def _play(self, kernel: Kernel, history: Array, n_dof: int) -> None:
-        """Follow the ``history`` of x, v, a ``(steps + 1, 3)``, or ``(steps + 1, 3, n_dof)``, from its start."""
-        nothing: Vector = np.zeros(n_dof) if n_dof > 1 else 0.0
-        self._follow(kernel, nothing, history, history[0, 2] + np.zeros(n_dof), n_dof == 1)
-
-    def reset(self) -> None:
-        super().reset()
-        x, v, a = self.excitation[0]
-        zeros = np.zeros(len(self._first))
-        self.displacement, self.velocity = x + zeros, v + zeros
-        self.acceleration = self.exact_acceleration = a + zeros
-
-
 FEW = 8
 """Largest number of interface forces for which products with columns are faster than solving."""
 

@@ -30,7 +30,7 @@ from rths_nodes.mechanics.structure import have_damping, massless
 from rths_nodes.numerical.integrators.dynamics import Dynamics, Moved, Step, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.reductions import CraigBampton, reduced
-from rths_nodes.numerical.structures.linear_force import refuse_yielding
+from rths_nodes.numerical.structures.restoring_forces.linear import refuse_yielding
 from rths_nodes.numerical.vectors import ONE, Loads, Multiplier, Vector, vectors_of
 
 JUDGED = 60

@@ -28,7 +28,7 @@ from rths_nodes.mechanics import history
 from rths_nodes.numerical.ground_motions.readers.columns import even_step
 from rths_nodes.numerical.ground_motions.readers.series import FormatError
 from rths_nodes.numerical.ground_motions.waves import Formula
-from rths_nodes.numerical.integrators.dynamics import Moved, Played
+from rths_nodes.numerical.integrators.dynamics import Moved, Stepped
 from rths_nodes.numerical.vectors import Vector
 
 ARCHIVE = b"PK"
@@ -121,8 +121,10 @@ def _samples(test: TestContext) -> int:
     return max(1, math.ceil(test.duration / test.step - ROUNDING)) + 1
 
 
-class Prescribed(Played):
+class Prescribed(Stepped):
     """Every degree of freedom follows the same displacement history, with its exact derivatives."""
+
+    excitation: Array
 
     @params
     class Params:
@@ -148,7 +150,15 @@ class Prescribed(Played):
             raise ConfigError(f"integrator.history: has {targets.shape[2]} axes; the test has {n_dof}")
         if targets.ndim == 3 and n_dof == 1:
             kernel, targets = Prescribed.kernel_of(params), np.ascontiguousarray(targets[:, :, 0])
-        self._play(kernel, targets, n_dof)
+        nothing: Vector = np.zeros(n_dof) if n_dof > 1 else 0.0
+        self._follow(kernel, nothing, targets, targets[0, 2] + np.zeros(n_dof), n_dof == 1)
+
+    def reset(self) -> None:
+        super().reset()
+        x, v, a = self.excitation[0]
+        zeros = np.zeros(len(self._first))
+        self.displacement, self.velocity = x + zeros, v + zeros
+        self.acceleration = self.exact_acceleration = a + zeros
 
     @classmethod
     def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:

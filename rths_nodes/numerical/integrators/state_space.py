@@ -32,7 +32,7 @@ from rths_nodes.numerical.integrators.dynamics import (
 )
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.structures.laws import Law, law_of
-from rths_nodes.numerical.structures.linear_force import is_linear, refuse_yielding
+from rths_nodes.numerical.structures.restoring_forces.linear import is_linear, refuse_yielding
 from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
 
 Matrices = tuple[Array, Array, Array]

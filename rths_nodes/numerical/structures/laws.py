@@ -18,7 +18,7 @@ import numpy as np
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import Field, number
+from rths_nodes.core.parameters import Field, number, type_of
 from rths_nodes.core.protocols import StructuralForce, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.vectors import Vector
@@ -73,7 +73,6 @@ class OfComponent(Lawful):
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Kernel]
-    NAME: ClassVar[str]
     yields: ClassVar[bool] = True
     """True if the force has a memory and therefore requires a single degree of freedom."""
     initial_stiffness: float
@@ -82,9 +81,11 @@ class OfComponent(Lawful):
 
     def __init__(self, params: AnyParams, n_dof: int) -> None:
         if self.yields and n_dof != 1:
-            raise ConfigError(f"restoring_force {self.NAME}: has 1 degree of freedom, the structure has {n_dof}")
+            raise ConfigError(
+                f"restoring_force {type_of(params)}: has 1 degree of freedom, the structure has {n_dof}"
+            )
         if params.stiffness is None:
-            raise ConfigError(f"restoring_force {self.NAME}: its stiffness is missing (elastic stiffness k [N/m])")
+            raise ConfigError(f"restoring_force {type_of(params)}: stiffness: missing (elastic stiffness k [N/m])")
         self.initial_stiffness = float(params.stiffness)
         if self.yields:
             self.elastic_energy = self.energy(params)

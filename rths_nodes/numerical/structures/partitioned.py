@@ -11,7 +11,7 @@ from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.sparse import Matrix, diagonal, is_definite, is_sparse, largest, zero
 from rths_nodes.mechanics.structure import combined_load, massless
-from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
+from rths_nodes.numerical.structures.restoring_forces.linear import LinearRestoringForce
 
 DAMPING = {"type": "modal", "ratios": [0.02]}
 

@@ -17,9 +17,8 @@ from rths_nodes.core.parameters import completed, component, components, params,
 from rths_nodes.core.protocols import RestoringForce
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.numerical.structures.laws import Change, Law, Lawful, law_of
-from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition, zeros
-from rths_nodes.numerical.structures.restoring_forces.linear import Linear
+from rths_nodes.numerical.structures.restoring_forces.linear import Linear, LinearRestoringForce
 
 PER_STORY = (
     "stiffnesses",

@@ -54,7 +54,6 @@ class Bilinear(_Yielding):
             "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, less_than=1.0
         )
 
-    NAME = "bilinear"
     KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), lambda k: (0.0, 0.0), force)
 
 
@@ -66,5 +65,4 @@ class ElasticPlastic(_Yielding):
         stiffness: float | None = elastic_stiffness()
         yield_force: float = number("yield force F_y", "N", more_than=0.0)
 
-    NAME = "elastic_plastic"
     KERNEL = Kernel(lambda p: constants(p, 0.0), lambda k: (0.0, 0.0), force)

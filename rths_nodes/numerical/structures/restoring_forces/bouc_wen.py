@@ -122,7 +122,6 @@ class BoucWen(OfComponent):
         def validate(self, path: str) -> None:
             check_shape(self.beta, self.gamma, path)
 
-    NAME = "bouc_wen"
     KERNEL = Kernel(constants, lambda k: (0.0, 0.0), force)
 
     @staticmethod
