@@ -103,7 +103,7 @@ def watch(
         knowledge = led_back(knowledge, correction)
     if row < last:
         return (row, begun, signals, m, before, earlier, squares, knowledge), coefficients
-    if not begun:  # before the first block, assume signals at the means of that block
+    if not begun:  # before the first block, assume that each signal equals its mean over that block
         _, _, _, (command, measured, target), _, _, _, _, _ = knowledge
         share = 1.0 / (last + 1)
         for index in (0, KNOWN - 1):

@@ -33,10 +33,10 @@ class Method(NamedTuple):
     """
 
     inverse: Operand  # [M + (1 + alpha) (gamma h C + beta h^2 K)]^-1
-    damping: Operand  # of the numerical part
+    damping: Operand  # of the numerical substructure
     tested_damping: Operand
     total_damping: Operand
-    stiffness: Operand  # of the whole
+    stiffness: Operand  # of both substructures
     alpha: float
     beta: float
     gamma: float
