@@ -34,7 +34,7 @@ from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import combined, massless
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.laws import trial_force
-from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 
 COARSEST = 0.5
 """Initial phase angle of the fastest mode per step, rad."""

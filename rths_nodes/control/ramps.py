@@ -3,9 +3,8 @@
 
 A ramp returns displacement, velocity and acceleration of its own curve. Only ``hermite`` reproduces the
 integrator's velocity and acceleration at every target. ``loop/stages/command.py`` corrects a velocity that an
-integrator publishes late.
-
-A ramp that needs no Target in the first ``predicted`` sub-steps of a step provides ``predict(substep)``.
+integrator publishes late. A ramp that needs no Target in the first ``predicted`` sub-steps of a step provides
+``predict(substep)``.
 """
 
 from __future__ import annotations
@@ -31,16 +30,14 @@ TABLE = {
 FEW = 3
 """Largest number of degrees of freedom for which floats are faster than arrays."""
 Triple = tuple[float, float, float]
-"""Displacement (m), velocity (m/s) and acceleration (m/s^2) of one degree of freedom."""
 Step = tuple[float, int]
-"""Length of a step (s), and its number of sub-steps."""
 Four = tuple[float, float, float, float]
-"""State of a linear or quadratic ramp; or coefficients (m) of a cubic in fractions of a step."""
+"""State of a linear or quadratic ramp, or coefficients (m) of a cubic in fractions of a step."""
 
 
 class RampKernel(NamedTuple):
     constants: Function
-    """Return the constants from parameters, dt (s) and the number of sub-steps per step."""
+    """Function that returns the constants from parameters, dt (s) and the number of sub-steps per step."""
     start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
     follow: Function
@@ -48,13 +45,14 @@ class RampKernel(NamedTuple):
     step: Function
     """``step(constants, state, substep) -> x, v, a``."""
     predict: Function
-    """Same as ``step``, for a predicted sub-step; called before ``follow``."""
+    """``step`` for a predicted sub-step, called before ``follow``."""
 
 
 class OfKernel(Ramp):
-    """A ramp defined by its ``kernel``, with a state for each degree of freedom (``apart``), or one of arrays.
+    """A ramp defined by its ``kernel``, with a state for each degree of freedom (``apart``), or one state of
+    arrays.
 
-    ``hands_on``: return Targets unchanged, without sub-steps between them.
+    ``hands_on`` is true if Targets are returned unchanged, without sub-steps between them.
     """
 
     hands_on = False
@@ -170,9 +168,9 @@ def on_parabola(k: Step, s: Four, substep: int) -> Triple:
 
 
 class QuadraticRamp(OfKernel):
-    """Parabola through the last three targets, whose slope jumps only by a third difference.
+    """Parabola through the last three targets. Its slope jumps only by a third difference.
 
-    It is recommended for an inverse compensator. Constant acceleration is assumed before the first target.
+    Use it for an inverse compensator. Constant acceleration is assumed before the first target.
     """
 
     SOURCES = ("chen_ricles_2010",)

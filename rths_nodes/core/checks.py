@@ -7,10 +7,16 @@ other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
+
+from rths_nodes.core.samples import Array
+
+
+def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
+    return displacement, velocity
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,8 @@ class TestContext:
     """Strokes, m."""
     force_lead: float | None = None
     """Extrapolation time of measured forces, s; None without extrapolation."""
-    direct: bool = True
-    """True if the setup passes each degree of freedom unchanged to its own axis."""
+    to_axes: Callable[[Array, Array], tuple[Array, Array]] = unchanged
+    """Convert displacements (m) and velocities (m/s) of degrees of freedom to the axes, all ``(n, n_axes)``."""
     axis: str = ""
     """Name of the component's axis; empty if the component serves all axes or none."""
 

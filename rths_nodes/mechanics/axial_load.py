@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column under an actuator that inclines with its head: the closed form of its plane geometry.
+"""A column under an actuator that inclines with the column's head: the closed form of the plane geometry.
 
 The column of length h is hinged at its base. Its head drifts by u and descends by w. The actuator above the column
-is vertical at rest. Its length is L from pin to pin, and its extension is e:
+is vertical at rest. The actuator's length is L from pin to pin, and its extension is e:
 
-    actuator    (L + e)^2 = u^2 + (L + w)^2      its direction from the vertical    sin b = u / (L + e)
-    column      (h - c)^2 = u^2 + (h - w)^2      its direction from the vertical    sin a = u / (h - c)
+    actuator    (L + e)^2 = u^2 + (L + w)^2      direction from the vertical    sin b = u / (L + e)
+    column      (h - c)^2 = u^2 + (h - w)^2      direction from the vertical    sin a = u / (h - c)
 
 c is the shortening of the column along its chord. Without load control, a drift at constant extension reduces c
 by u^2 / 2h + u^2 / 2L, up to terms of fourth order. An actuator without a length moves with the head: it stays
@@ -21,8 +21,6 @@ from rths_nodes.core.parameters import number, params
 
 @params
 class ColumnGeometry:
-    """Lengths of a column and of the actuator above it."""
-
     column_length: float = number(
         "length of the column, from its hinge to the actuator's", "m", more_than=0.0, at_most=100.0
     )
@@ -62,7 +60,7 @@ def shortening_at(k: Lengths, extension: float, drift: float) -> float:
 
 
 def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, float, float, float]:
-    """Sine and cosine of the column's inclination, then of the actuator's inclination."""
+    """Sine and cosine of the inclination of the column, then of the actuator."""
     length, actuator = k
     down = lowered(k, extension, drift)
     column = hypot(length - down, drift)

@@ -10,7 +10,8 @@ from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.errors import ConfigError, show
 
 SHARPEST = 100.0
-"""Largest exponent: steel plates and friction do not yield more sharply, and the increments grow with it."""
+"""Largest exponent. Steel plates and friction do not yield more sharply, and the number of increments grows with
+it."""
 
 LEAST_GAMMA = 1e-9
 """Smallest fraction of gamma in beta + gamma. Without gamma, z unloads along its loading curve."""
@@ -37,10 +38,11 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
 
 
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
-    """Return the decay of z, which is fastest at its limit z_max = (beta + gamma)^(-1/q).
+    """Return the decay rate of z, q / (z_max x_y) per m, which is fastest at the limit z_max = (beta +
+    gamma)^(-1/q).
 
-    It is q / (z_max x_y) per m, with the yield displacement x_y (m). From the opposite limit z takes 2 q decay
-    times, and as many as its approach takes to be rounded off.
+    x_y is the yield displacement (m). From the opposite limit z takes 2 q decay times, and then as many decay
+    times as its approach takes to disappear in rounding.
     """
     shape = beta + gamma
     if shape <= 0.0:

@@ -52,7 +52,10 @@ def both_settled(first: Callable[..., object], second: Callable[..., object]) ->
 
 
 class Butterworth:
-    """Filter of ``order`` and ``cutoff`` (Hz), every ``dt`` (s), with ``delay`` (s) at 0 Hz. Raises ValueError."""
+    """Filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` (s). ``delay`` (s) is the delay at 0 Hz.
+
+    Raises ValueError.
+    """
 
     def __init__(self, order: int, cutoff: float, dt: float) -> None:
         if order < 1 or not 0.0 < 2.0 * cutoff * dt < 1.0:
@@ -62,7 +65,7 @@ class Butterworth:
         self._sections = [_second(c, d) for d in damping] + ([_first(c)] if order % 2 else [])
         self.constants: object = self._sections[0]
         self.settled: Callable[..., object] = settled
-        """``settled(constants, value) -> state``, steady for a constant ``value``."""
+        """``settled(constants, value) -> state``: the steady state for a constant ``value``."""
         self.kernel: ToNumber = section
         """``kernel(constants, state, value) -> state, filtered``"""
         for later in self._sections[1:]:
@@ -88,7 +91,9 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Filter ``values`` ``(n,)``, from a steady state at the first value; unchanged without a filter."""
+    """Filter ``values`` ``(n,)``, starting from the steady state at the first value. Without a filter nothing
+    changes.
+    """
     if low_pass is None or not len(values):
         return values
     low_pass.start(float(values[0]))

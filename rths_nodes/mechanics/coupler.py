@@ -39,7 +39,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the determinant of J below which actuators jam; rotations count in arcs of the longest arm."""
+"""Magnitude of the determinant of J below which actuators jam. A rotation counts as an arc of the longest arm."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the reach."""
 CLOSED = 1e-13
@@ -65,7 +65,6 @@ class Constants(NamedTuple):
     close: float
     """Tolerance of Newton's method, m."""
     rows: Rows
-    """Rows of J at rest."""
     inverse: Rows
     transposed: Rows
 
@@ -83,7 +82,7 @@ def planar(values: Numbers) -> tuple[float, float, float]:
 
 
 def guided_row(link: Link, scale: float) -> tuple[float, float]:
-    """Return an actuator's row of J for two actuators, in m/m and in m per ``scale`` of rotation."""
+    """Return an actuator's row of J for two actuators, in m/m, and in m per ``scale`` of rotation."""
     ux, uy, _, sx, sy = link
     return ux, (sx * uy - sy * ux) / scale
 
@@ -183,12 +182,12 @@ def rest_of(axis: Axis, nothing: float) -> float:
 
 
 class CouplerKernel(NamedTuple):
-    """Functions of the constants k; motions are tuples."""
+    """Functions of the constants k. Motions are tuples."""
 
     axes: Callable[..., Motion]
     """``(k, x, v, a) -> d, d', d''`` of the axes from the motion of the coupler."""
     forces: Callable[..., Numbers]
-    """``(k, forces of the axes, pose) -> forces`` of the coupler, by the same virtual work."""
+    """``(k, forces of the axes, pose) -> forces`` on the coupler, by equal virtual work."""
     axis_forces: Callable[..., Numbers]
     """``(k, forces, pose) -> forces of the axes`` that balance them."""
     pose: Callable[..., Numbers]
@@ -379,13 +378,11 @@ class Coupler:
     """Actuators on one rigid coupler in a plane, with their :class:`Geometry`."""
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
-        """Raise ConfigError, with the ``path`` of the parameters, for actuators that cannot move the coupler."""
+        """Raise ConfigError if the actuators cannot move the coupler; ``path`` locates the parameters."""
         if len(params.anchors) != n_axes:
             raise ConfigError(f"{path}.anchors: {len(params.anchors)} rows; must be {n_axes}, one for each axis")
         if n_axes not in (2, 3):
-            raise ConfigError(
-                f"{path}.anchors: {n_axes} rows; must be 2 or 3: that many move a coupler in a plane"
-            )
+            raise ConfigError(f"{path}.anchors: {n_axes} rows; must be 2 or 3, to move a coupler in a plane")
         shape = self._shape = shape_of(params)
         self.kernel = kernel_of(params)
         anchors, attachments = np.array(params.anchors), np.array(params.attachments)
@@ -430,9 +427,9 @@ class Coupler:
 
     @np.errstate(invalid="ignore", divide="ignore")
     def poses(self, displacement: Array) -> Array:
-        """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m.
+        """Return the poses ``(n, n_dof)`` for displacements ``(n, n_axes)`` m; nan beyond the reach.
 
-        For actuators of constant direction, Newton's method solves all poses together, within its tolerance.
+        If actuators keep their directions, Newton's method solves all poses together, within its tolerance.
         """
         k = self.constants
         if not k.long:

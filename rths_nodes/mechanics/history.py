@@ -16,7 +16,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes, version_of
 
 SAME_RATE = 1e-9
-"""Relative difference up to which two servo rates count as equal."""
+"""Largest relative difference between servo rates that count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +24,8 @@ class History:
     """Motion of ``axes`` at ``servo_rate`` (Hz), samples 0 ... n - 1.
 
     ``target`` ``(n, 3, n_axes)`` has displacement (m), velocity (m/s) and acceleration (m/s^2). ``command`` is
-    ``(n, n_axes)`` m; it has no rows if a compensator computes the commands. ``parents`` are the source files of
-    the history, with their SHA-256.
+    ``(n, n_axes)`` m, without rows if a compensator computes the commands. ``parents`` maps the source files of
+    the history to their SHA-256.
     """
 
     axes: tuple[str, ...]
@@ -79,7 +79,7 @@ def _load(path: Path, *now: int) -> History:
     )
     n, n_axes = len(target), len(history.axes)
     if target.shape != (n, 3, n_axes) or command.shape not in ((n, n_axes), (0, n_axes)) or n < 2:
-        raise ValueError("its arrays are of different size")
+        raise ValueError("its arrays have different sizes")
     if not (np.isfinite(target).all() and np.isfinite(command).all()):
         raise ValueError("has numbers that are not finite")
     target.flags.writeable = command.flags.writeable = False

@@ -13,9 +13,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 
 SMALL = 1e-7
-"""Step of displacement (m), velocity (m/s) and inner states for the linearisation."""
+"""Steps of displacement (m), velocity (m/s) and inner states for the linearisation."""
 STEEPER = 0.01
-"""Fraction by which slopes may grow from a step of ten times ``SMALL``; friction at rest has unbounded slopes."""
+"""Largest relative growth of slopes from a step of ten times ``SMALL``. Friction at rest has unbounded slopes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,9 @@ class SmallSpecimen:
 
 
 def slopes_of(specimen: Specimen, small: float) -> Array:
-    """Return the derivatives of force and inner states' rates by displacement, velocity and inner states."""
+    """Return the derivatives of the force and of the inner states' rates by displacement, velocity and inner
+    states.
+    """
     rest = [0.0, 0.0, *specimen.initial_state]
 
     def seen(point: Sequence[float]) -> Array:

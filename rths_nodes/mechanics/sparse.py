@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Matrices of large structures, kept sparse and factorised once as a band.
 
-A structure's matrices are arrays, or ``scipy.sparse.csr_array`` if large. The functions here take both. For arrays
-their results are bit-identical to numpy, and scipy is not imported.
+The matrices of a structure are arrays, or ``scipy.sparse.csr_array`` if large; the functions here take both. For
+arrays the results are bit-identical to numpy, and scipy is not imported.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Matrix = Any
 
 
 WELL_FILLED = 2.0
-"""Largest ratio of a band's size to the matrix' entries for which products use the band."""
+"""Largest size of a band, in entries per nonzero entry of the matrix, for which products use the band."""
 
 
 class NotDefinite(ValueError):
-    """Matrix is not positive definite."""
+    """The matrix is not positive definite."""
 
 
 def is_sparse(matrix: Matrix) -> bool:
@@ -68,7 +68,7 @@ def is_definite(matrix: Matrix) -> bool:
 class Inverse:
     """Solves with a symmetric positive definite sparse matrix by its Cholesky factor in a band.
 
-    The rows have their own order, or the reverse Cuthill-McKee order if its band is narrower. Raises NotDefinite.
+    Rows are in their own order, or in reverse Cuthill-McKee order if that band is narrower. Raises NotDefinite.
     """
 
     def __init__(self, matrix: Matrix) -> None:
@@ -146,7 +146,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
 
 
 def product(matrix: Matrix) -> Matrix | Band:
-    """Return ``matrix`` in a form for fast products: an Array unchanged, a sparse matrix as a band if narrow."""
+    """Return ``matrix`` for fast products: an Array unchanged, a sparse matrix as a band if the band is narrow."""
     if not is_sparse(matrix):
         return matrix
     band = Band(matrix)

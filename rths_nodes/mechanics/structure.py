@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A structure and its two substructures; degrees of freedom without mass; exact steps of linear systems.
 
-With the index t for degrees of freedom with mass and o for those without, M a + C v + K x = p is
+With the index t for degrees of freedom with mass and o for those without mass, M a + C v + K x = p is
 
     M_tt a_t + C_tt v_t + C_to v_o + K_tt x_t + K_to x_o = p_t
                C_ot v_t + C_oo v_o + K_ot x_t + K_oo x_o = p_o
@@ -58,11 +58,11 @@ class Followers(NamedTuple):
     velocity: Array
     """Matrix of v_o = ``velocity`` (v_t, x), ``(m, t + n)``, with damping."""
     static: Array
-    """Matrix of x_o = ``static`` x_t, ``(m, t)``, without damping, and the same for rates."""
+    """Matrix of x_o = ``static`` x_t, ``(m, t)``, without damping; it also applies to rates."""
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return the Followers of a structure. Raises ConfigError if the structure has none."""
+    """Return the Followers of a structure. Raises ConfigError if nothing determines the motion without mass."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]
@@ -106,7 +106,9 @@ class FirstOrder(NamedTuple):
 
 
 def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """Return M a + C v + K x = p as a system, p on masses, z = (x_t, v_t, damped x_o). Raises ConfigError."""
+    """Return M a + C v + K x = p as a system with z = (x_t, v_t, damped x_o); p acts on masses. Raises
+    ConfigError.
+    """
     o = massless(mass)
     n, t = len(mass), ~o
     m, k = int(o.sum()), int(t.sum())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observed part of the numerical substructure: the interface to the rig, and other observed motion.
+"""Observed part of the numerical substructure: the interface to the rig, and further observed motion.
 
-The observed degrees of freedom are first the interface, in its order, and then others. An integrator uses all
-degrees of freedom of the model; a Target contains only observed degrees of freedom.
+The interface is first, in its own order; further degrees of freedom follow. A Target contains only observed
+degrees of freedom, the integrator uses all degrees of freedom of the model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Observation:
     complete = True
     """True if a Target has all degrees of freedom of the model."""
     as_is = True
-    """True if all methods below return their arguments."""
+    """True if all methods return their arguments."""
 
     def __init__(self, n_model: int) -> None:
         self.n_model = self.n_observed = self.n_interface = n_model
@@ -44,7 +44,7 @@ class Observation:
         return values
 
     def spread(self, forces: Array) -> Array:
-        """Return forces on the model, ``(n_model,)``, for forces at the interface, ``(n_interface,)``, N."""
+        """Return the forces on the model ``(n_model,)`` for forces at the interface ``(n_interface,)``, N."""
         return forces
 
     def restoring(self, force: Array, displacement: Array) -> Array:
@@ -52,30 +52,12 @@ class Observation:
         return force
 
     def external(self, force: Array) -> Array:
-        """Return the observed external force ``(n_observed,)`` N from the model's ``force`` ``(n_model,)``."""
+        """Return the observed part ``(n_observed,)`` of the model's external ``force`` ``(n_model,)``, N."""
         return force
 
     def influence(self, structure: Structure) -> Array:
         """Return the rigid-body displacement of the observed degrees of freedom per ground displacement."""
         return structure.influence
-
-
-class WithObserved(Observation):
-    """Observed motion of an external model: ``n_interface`` degrees of freedom, then others."""
-
-    as_is = False
-
-    def __init__(self, n_interface: int, n_model: int) -> None:
-        super().__init__(n_model)
-        self.n_interface = n_interface
-
-    def interface(self, values: Array) -> Array:
-        return values[..., : self.n_interface]
-
-    def spread(self, forces: Array) -> Array:
-        displacement = np.zeros(self.n_model)
-        displacement[: self.n_interface] = forces
-        return displacement
 
 
 class Selection(Observation):
@@ -109,8 +91,19 @@ class Selection(Observation):
         return np.asarray(structure.influence[self._observed])
 
 
+class WithObserved(Selection):
+    """Observed motion of an external model: ``n_interface`` degrees of freedom, then others."""
+
+    complete = True
+
+    def __init__(self, n_interface: int, n_model: int) -> None:
+        super().__init__(n_model, range(n_interface), range(n_model))
+
+
 class GroundForce:
-    """Force of a large model, ``(steps + 1, n_dof)`` N; rows on demand are ``scale`` times ``pattern``."""
+    """Force on a large model, ``(steps + 1, n_dof)`` N. A row is computed on demand as ``scale`` times
+    ``pattern``.
+    """
 
     def __init__(self, scale: Array, pattern: Array) -> None:
         self._scale, self._pattern = scale, pattern
@@ -151,7 +144,7 @@ def energies(product: Function) -> Callable[..., tuple[object, Numbers]]:
 class Energies:
     """Energies of a large model at each step: input, kinetic, strain and damping, J.
 
-    Each term of M a + C v + r + r_e = F is integrated over the displacement by the trapezoidal rule, as in
+    The trapezoidal rule integrates each term of M a + C v + r + r_e = F over the displacement, as in
     ``analysis/energy.py``.
     """
 
@@ -164,7 +157,9 @@ class Energies:
         self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Return energies ``(4,)``, J, for displacement (m, not copied), velocity (m/s) and forces (N)."""
+        """Return the energies ``(4,)``, J, after a move to displacement (m, not copied) with velocity (m/s) and
+        forces (N).
+        """
         self._state, energies = self._step(
             self._constants, self._state, displacement, velocity, restoring, external, self._first
         )
@@ -173,7 +168,7 @@ class Energies:
 
 
 def refuse_tested_elsewhere(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
-    """Refuse (ConfigError) a tested part with forces outside the interface, which cannot be measured."""
+    """Refuse (ConfigError) a tested part whose forces act outside the interface, where no axis measures them."""
     outside = np.ones(len(names), bool)
     outside[list(interface)] = False
     for word in ("mass", "damping", "stiffness"):
@@ -188,11 +183,11 @@ def refuse_tested_elsewhere(structure: Structure, interface: Sequence[int], name
 
 def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
     if observed and not interface:
-        raise ConfigError("observed: needs interface; without it all degrees of freedom are observed")
+        raise ConfigError("observed: needs interface; without interface all degrees of freedom are observed")
     for key, names in (("interface", interface), ("observed", observed)):
         twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
             raise ConfigError(f"{key}: {twice!r} is listed twice")
     both = next((name for name in observed if name in interface), None)
     if both is not None:
-        raise ConfigError(f"observed: {both!r} is part of interface, and observed without being named here")
+        raise ConfigError(f"observed: {both!r} is part of interface, which is always observed; remove it here")

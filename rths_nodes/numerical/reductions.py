@@ -24,7 +24,7 @@ from rths_nodes.mechanics.sparse import Matrix, NotDefinite, dense, inverse, is_
 from rths_nodes.mechanics.structure import combined, combined_load, massless
 from rths_nodes.numerical.observation import Observation
 from rths_nodes.numerical.structures.damping import some_modes
-from rths_nodes.numerical.structures.linear_force import LinearRestoringForce, is_linear
+from rths_nodes.numerical.structures.restoring_forces.linear import LinearRestoringForce, is_linear
 
 TABLE = {
     "modal": ":Modal",
@@ -32,7 +32,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Smallest relative part of a static shape outside the modes for which the shape is added."""
+"""Smallest part of a static shape outside the modes for which the shape is added, relative to the shape."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
@@ -41,9 +41,7 @@ FREQUENCIES = 10
 
 @params
 class Kept:
-    """Parameters of both reductions."""
-
-    modes: int = integer("number of the lowest modes that are kept", at_least=1, at_most=2000)
+    modes: int = integer("number of lowest modes to keep", at_least=1, at_most=2000)
     band: float = number(
         "highest frequency at which rths check compares the interface with the full model",
         "Hz",
@@ -68,7 +66,7 @@ class Modal:
         bare = [structure.names[index] for index in places if without[index]]
         if bare:
             raise ConfigError(
-                f"reduction modal: {bare[0]} at the interface has no mass; craig_bampton does without"
+                f"reduction modal: {bare[0]} at the interface has no mass; use craig_bampton, which needs none"
             )
         shapes = _modes(self._p.modes, mass, stiffness)
         statics = _solved(stiffness, units(len(structure.influence), places))
@@ -121,7 +119,9 @@ def units(n: int, places: Sequence[int]) -> Array:
 def _modes(count: int, mass: Matrix, stiffness: Matrix) -> Array:
     most = int((~massless(mass)).sum())
     if count > most:
-        raise ConfigError(f"reduction.modes = {count}: must be <= {most}, the degrees of freedom with mass")
+        raise ConfigError(
+            f"reduction.modes = {count}: must be <= {most}, the number of degrees of freedom with mass"
+        )
     return some_modes(mass, stiffness, count)[1]
 
 
@@ -130,12 +130,13 @@ def _solved(stiffness: Matrix, right: Array) -> Array:
         return np.asarray(inverse(stiffness).dot(right))
     except (NotDefinite, np.linalg.LinAlgError):
         raise ConfigError(
-            "reduction: nothing holds the structure, or parts of it: its stiffness must be > 0"
+            "reduction: the stiffness of the structure must be positive definite, but parts of the "
+            "structure can move freely"
         ) from None
 
 
 class Reduced:
-    """A structure (``core/protocols.py``) in the coordinates q of a reduction; matrices are dense."""
+    """A structure (``core/protocols.py``) in the coordinates q of a reduction, with dense matrices."""
 
     def __init__(self, full: Structure, shapes: Array, names: tuple[str, ...]) -> None:
         self.full, self.shapes, self.names = full, shapes, names
@@ -167,7 +168,7 @@ def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Red
 
 
 class Recovery(Observation):
-    """Observed degrees of freedom of a full model; the integrator steps the reduced model."""
+    """Observed degrees of freedom of the full model, recovered from the integrated reduced model."""
 
     complete = as_is = False
 
@@ -208,8 +209,8 @@ def _seen(shapes: Array, values: Array) -> Array:
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
     """Return relative errors of the lowest natural frequencies and of the interface's compliance.
 
-    The latter are the static error, and the largest error up to ``band`` (Hz) over the largest compliance there.
-    Both substructures are combined.
+    The compliance has two errors: the static error, and the largest error up to ``band`` (Hz) divided by the
+    largest compliance in this band. Both substructures are combined.
     """
     full = model.full
     count = min(FREQUENCIES, len(model.names))
@@ -226,7 +227,7 @@ def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[flo
 
 
 def compliance(structure: Structure, at: Array, omega: Array) -> Array:
-    """Return the whole structure's compliance at the shapes ``at`` ``(n, m)``: ``(len(omega), m, m)`` m/N."""
+    """Return the compliance of both substructures at the shapes ``at`` ``(n, m)``: ``(len(omega), m, m)`` m/N."""
     mass, damping, stiffness = combined(structure)
     flexibilities = []
     for one in omega:

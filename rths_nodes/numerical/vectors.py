@@ -29,8 +29,6 @@ Loads = Sequence[float] | Array
 
 
 class Multiplier(Protocol):
-    """A large matrix or a solver, with its own product."""
-
     def dot(self, vector: Array, /) -> Array: ...
 
 
@@ -46,10 +44,10 @@ class Vectors(NamedTuple):
 
     product: Callable[..., Vector]
     at: Callable[..., Vector]
-    """Returns the number, or the row ``(n,)``, of a step."""
+    """Function that returns the number, or the row ``(n,)``, of a step."""
     operand: Callable[[Matrix], Operand]
     vector: Callable[[Array], Vector]
-    """Converts an array ``(n,)`` without sharing its memory."""
+    """Function that converts an array ``(n,)`` without sharing its memory."""
 
     def inverse(self, matrix: Matrix) -> Operand:
         inverse = sparse.inverse(matrix)

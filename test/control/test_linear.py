@@ -147,7 +147,7 @@ def test_a_file_has_the_law(
         ({}, ("compensator.file", "compensator.law")),
         ({"law": {"A": [[0.5]]}}, ("B", "C", "together")),
         ({"law": KIT | {"numerator": [1.0], "denominator": [1.0]}}, ("A", "B", "C", "D", "numerator")),
-        ({"law": {"numerator": [1.0, 1.0], "denominator": [1.0]}}, ("law", "ahead")),
+        ({"law": {"numerator": [1.0, 1.0], "denominator": [1.0]}}, ("law.numerator", "denominator", "first")),
         ({"law": KIT | {"D": [[1.0]]}}, ("2", "B", "C", "1", "D")),
         ({"law": KIT | {"Ts": 1e-3}, **OF_KIT}, ("law", "Ts", "0.001 s", "0.000244140625 s")),
         ({"law": KIT}, ("2", "1", "outputs", "compensator.inputs")),

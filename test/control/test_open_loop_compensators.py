@@ -223,5 +223,5 @@ def chain(first: Any, second: Any) -> dict[str, Any]:
 def test_a_compensator_is_told_whether_it_stands_behind_another(compensator: Any, place: str) -> None:
     loaded = files.load("chen_ricles_2010", ["ramp.type=linear"])
     found = doubts(replace(loaded, [(["compensator"], compensator)]))
-    warned = [words.partition(":")[0] for words in found if "linear ramp has no acceleration" in words]
+    warned = [words.partition(":")[0] for words in found if "linear ramp" in words]
     assert warned == ([place] if place else [])

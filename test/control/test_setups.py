@@ -65,7 +65,7 @@ def test_a_matrix_moves_axes_between_floors(make: Make) -> None:
     [
         ([[1.0, 0.0]], ("setup.matrix", "1", "rows", "2", "3")),
         ([[1.0, 0.0], [0.0, 1.0]], ("setup.matrix", "2", "rows", "3")),
-        ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], ("depend",)),
+        ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], ("setup.matrix", "rows", "independent")),
     ],
 )
 def test_a_matrix_that_does_not_fit_is_refused(make: Make, matrix: Any, words: tuple[str, ...]) -> None:
@@ -498,7 +498,7 @@ def test_a_coupler_at_some_degrees_of_freedom_is_the_coupler_there(make: Make) -
     [
         (None, ("2", "4", "theta", "setup.pose")),
         ([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ("setup.pose", "rows", "3", "4")),
-        ([[0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]], ("setup.pose", "rows", "depend")),
+        ([[0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]], ("setup.pose", "rows", "independent")),
     ],
 )
 def test_a_coupler_that_does_not_fit_the_structure_is_refused(

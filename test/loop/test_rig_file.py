@@ -259,6 +259,13 @@ def test_a_specimen_to_half_scale_gives_the_response_of_the_whole_one(rig: Rig) 
         files.load(name, ["semi_active={type: passive}"], rig=rig({**serves, "similitude": {"length": 2.0}}))
 
 
+def test_limits_of_a_prescribed_motion_apply_to_the_scaled_specimen(rig: Rig) -> None:
+    sine = "integrator={type: prescribed, displacement: {type: sine, amplitude: 0.4, frequency: 1.0}}"
+    files.load(NAME, [sine], rig=rig({"similitude": {"length": 2.0}})).check_fit("integrator")
+    with pytest.raises(ConfigError, match=naming("axes.axis_1", "0.8 m", "limits.stroke = 0.25 m")):
+        files.load(NAME, [sine], rig=rig({"similitude": {"length": 0.5}})).check_fit("integrator")
+
+
 @pytest.mark.parametrize("called", ["bench", "axis_1"])
 def test_expressions_of_a_rig_file_go_by_its_own_axes_and_those_that_it_serves(rig: Rig, called: str) -> None:
     levels = {

@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 from messages import mentions
 from scipy.io import savemat
+from written_history import written_history
 
 import rths_nodes
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
+from rths_nodes.numerical.integrators import predefined as module
 
 RATE, SAMPLES = 1024.0, 1100
 TIME = np.arange(SAMPLES) / RATE
 MOVED = 0.01 * np.sin(2.0 * np.pi * 1.5 * TIME) ** 3
 """Displacement, m, from rest."""
 SHORT = {"duration": 1.0}
+STROKE = "axes.axis_1.limits.stroke = 0.25 m"
 
 
 def predefined(**keys: Any) -> dict[str, Any]:
@@ -97,8 +100,8 @@ def test_low_pass_scale_and_relative() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"history": {"t": TIME, "axis_1": 1e3 * MOVED}}, ("columns.axis_1", "limits.stroke = 0.25 m", "unit")),
-        ({"history": {"t": TIME, "axis_1": 0.2 + MOVED}}, ("begins at 0.2 m", "relative = true")),
+        ({"history": {"t": TIME, "axis_1": 1e3 * MOVED}}, ("integrator.history", STROKE, "unit")),
+        ({"history": {"t": TIME, "axis_1": 0.2 + MOVED}}, ("history", "begin at 0.2 m", "relative = true")),
         ({"history": {"t": 2.0 * TIME, "axis_1": MOVED}}, ("512 Hz", "servo_rate = 1024 Hz", "resample")),
         ({"history": {"t": TIME[:600], "axis_1": MOVED[:600]}}, ("lasts 0.584961 s", "duration = 0.584961")),
         ({"history": {"t": TIME, "x": MOVED, "y": MOVED}}, ("columns: missing", "t, x, y")),
@@ -117,6 +120,8 @@ def test_low_pass_scale_and_relative() -> None:
         ({"history": "/nowhere/x.csv"}, ("/nowhere/x.csv",)),
         ({"history": {"t": TIME, "x": MOVED + 1e-3 * np.resize([0.0, 1.0], SAMPLES)}, "relative": True},
          ("m/s at", "limits.velocity = 10 m/s")),
+        ({"displacement": {"type": "none"}, "scale": 0.5}, ("integrator.scale", "left out", "displacement")),
+        ({"displacement": {"type": "none"}, "relative": True, "low_pass": 30.0}, ("relative", "low_pass")),
     ],
 )  # fmt: skip
 def test_what_is_no_motion_of_the_test_is_refused(changes: dict[str, Any], words: tuple[str, ...]) -> None:
@@ -125,6 +130,33 @@ def test_what_is_no_motion_of_the_test_is_refused(changes: dict[str, Any], words
         run(duration, **changes)
     assert mentions(str(refused.value), *words)
     assert str(refused.value).startswith(("integrator", "columns"))
+
+
+def test_a_motion_is_filtered_once_for_check_and_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    filtered, calls = module._filtered, []
+    monkeypatch.setattr(module, "_filtered", lambda *arguments: calls.append(1) or filtered(*arguments))
+    run(history={"t": TIME, "axis_1": MOVED}, low_pass=100.0)
+    assert len(calls) == 1
+
+
+def test_notes_on_the_file_are_shown_with_its_contents(tmp_path: Path) -> None:
+    savemat(tmp_path / "m.mat", {"x": np.vstack([MOVED, MOVED]), "t": TIME})
+    integrator = predefined(history=str(tmp_path / "m.mat"), columns={"axis_1": {"column": "x"}})
+    scenario = rths_nodes.load("predefined_sine", integrator=integrator, duration=1.0)
+    assert any(mentions(line, "2 x 1100", "rows") for line in scenario.integrator.contents())
+
+
+def test_keys_of_a_measured_motion_are_refused_with_a_history_of_iterate() -> None:
+    history = written_history(1, 1.0 / RATE)
+    with pytest.raises(ConfigError) as refused:
+        run(0.1, history=history, scale=0.5)
+    assert mentions(str(refused.value), "integrator.scale", "left out", "history")
+
+
+def test_a_history_of_iterate_beyond_a_limit_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        run(0.1, history=written_history(1, 1.0 / RATE, "axis_1"))
+    assert mentions(str(refused.value), "integrator.history", STROKE)
 
 
 def test_a_reduced_level_scales_it() -> None:

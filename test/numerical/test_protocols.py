@@ -86,26 +86,79 @@ def test_a_logarithmic_sweep_has_equal_times_per_octave() -> None:
     np.testing.assert_allclose(sweep.sample(times), closed, atol=1e-10)
 
 
+STROKE, VELOCITY = "axes.axis_1.limits.stroke = 0.25 m", "axes.axis_1.limits.velocity = 10 m/s"
+PLACE = "integrator.displacement"
+PEAK = {"type": "sine", "amplitude": 0.1, "frequency": 1.0, "phase": 1.5708}
+MOTIONS = {
+    "fast cycles": ({"type": "fema_461", "amplitude": 0.1, "velocity": 20.0, "ease": 0.05}, (VELOCITY,)),
+    "large cycles": ({"type": "fema_461", "amplitude": 0.3, "velocity": 0.2}, (STROKE,)),
+    "fast sweep": ({"type": "sweep", "amplitude": 0.2, "end_frequency": 50.0}, (VELOCITY,)),
+    "sine": ({"type": "sine", "amplitude": 0.26, "frequency": 1.0}, ("0.26 m", STROKE)),
+    "fast sine": ({"type": "sine", "amplitude": 0.1, "frequency": 16.0}, ("10.05 m/s", VELOCITY)),
+    "sine from its peak": (
+        {"type": "sine", "amplitude": 0.1, "frequency": 1.0, "phase": 1.5708},
+        ("begin at 0.1 m",),
+    ),
+    "harmonic": ({"type": "harmonic", "amplitude": -0.3, "frequency": 1.0}, ("-0.3 m", STROKE)),
+    "noise": ({"type": "band_limited_noise", "rms": 0.2, "upper_frequency": 2.0, "duration": 10.0}, (STROKE,)),
+    "scaled after a rest": (
+        {"type": "delayed", "delay": 1.0, "scale": 3.0, "motion": PEAK | {"phase": 0.0}},
+        ("0.3 m", STROKE),
+    ),
+    "a jump after a rest": ({"type": "delayed", "delay": 1.0, "motion": PEAK}, ("102.4 m/s at 1 s", VELOCITY)),
+}
+"""Displacements that an axis cannot follow, and the words of their refusals."""
+
+
+@pytest.mark.parametrize("integrator", ["prescribed", "predefined"])
+@pytest.mark.parametrize(("displacement", "words"), MOTIONS.values(), ids=MOTIONS)
+def test_a_motion_beyond_a_limit_is_refused(integrator: str, displacement: Any, words: tuple[str, ...]) -> None:
+    motion = {"type": integrator, "displacement": displacement}
+    with pytest.raises(ConfigError) as refused:
+        rths_nodes.run("predefined_sine", integrator=motion, duration=80.0)
+    assert mentions(str(refused.value), PLACE, *words)
+
+
 @pytest.mark.parametrize(
     ("displacement", "words"),
     [
-        (
-            {"type": "fema_461", "amplitude": 0.1, "velocity": 20.0, "ease": 0.05},
-            ("velocity = 20", "limits.velocity = 10"),
-        ),
-        ({"type": "fema_461", "amplitude": 0.3, "velocity": 0.2}, ("amplitude = 0.3", "limits.stroke = 0.25")),
         (
             {"type": "aisc_341", "length": 3.0, "velocity": 0.2, "largest_angle": 0.025},
             ("largest_angle", "0.02 rad"),
         ),
         ({"type": "sweep", "start_frequency": 0.0, "spacing": "logarithmic"}, ("start_frequency = 0", "> 0")),
-        ({"type": "sweep", "amplitude": 0.2, "end_frequency": 50.0}, ("= 62.83 m/s", "limits.velocity = 10")),
     ],
 )
 def test_what_cannot_be_followed_is_refused(displacement: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError) as refused:
         rths_nodes.run("predefined_sine", integrator={"type": "predefined", "displacement": displacement})
     assert mentions(str(refused.value), *words)
+
+
+def test_only_the_motion_during_the_test_counts() -> None:
+    """The first cycles of a protocol are small; a slower rig has smaller velocities."""
+    large = {"type": "fema_461", "amplitude": 0.3, "velocity": 0.2}
+    rths_nodes.load("predefined_sine", integrator={"type": "predefined", "displacement": large}).check_fit(
+        "integrator"
+    )
+    fast = {"type": "sine", "amplitude": 0.1, "frequency": 16.0}
+    motion = {"type": "prescribed", "displacement": fast}
+    rths_nodes.load("predefined_sine", integrator=motion, time_ratio=2.0).check_fit("integrator")
+
+
+@pytest.mark.parametrize(("factor", "words"), [(2.0, "to 0.4 m"), (-2.0, "to -0.4 m")])
+def test_limits_apply_to_the_axis_after_the_setup(factor: float, words: str) -> None:
+    sine = {"type": "prescribed", "displacement": PEAK | {"amplitude": 0.2, "phase": 0.0}}
+    scenario = rths_nodes.load("predefined_sine", integrator=sine, setup={"type": "matrix", "matrix": [[factor]]})
+    with pytest.raises(ConfigError) as refused:
+        scenario.check_fit("integrator")
+    assert mentions(str(refused.value), words, STROKE)
+
+
+def test_a_setup_may_reduce_a_motion_to_the_stroke() -> None:
+    sine = {"type": "prescribed", "displacement": PEAK | {"amplitude": 0.4, "phase": 0.0}}
+    setup = {"type": "matrix", "matrix": [[0.5]]}
+    rths_nodes.load("predefined_sine", integrator=sine, setup=setup).check_fit("integrator")
 
 
 def test_a_protocol_is_no_ground_acceleration() -> None:

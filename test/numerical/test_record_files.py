@@ -160,7 +160,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "csmip, first start line gone": (
         channel(VALUES, "# # #") + channel(OTHER),
         {},
-        ("ends a channel without a start line of its acceleration block",),
+        ("ends a channel without a readable start line of its acceleration block",),
     ),
     "csmip, quantity unreadable": (
         channel(VALUES, ACC_START.replace("accel", "@@@@@")) + channel(OTHER),
@@ -170,12 +170,12 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "csmip, count unreadable": (
         channel(VALUES, ACC_START.replace(f"{N}", "6O")),
         {},
-        ("line 45: '6O' is no number",),
+        ("line 45: '6O' is not a count",),
     ),
     "csmip, step unreadable": (
         channel(VALUES, ACC_START.replace(".020", ".o2o")),
         {},
-        ("line 45: the unit of the step .o2 o",),
+        ("line 45: the step .o2 o has an unknown unit",),
     ),
     "csmip, unit unreadable": (channel(VALUES, ACC_START.replace("in cm/sec2", "cm")), {}, ("line 45: the unit",)),
     "csmip, unit of a velocity": (
@@ -196,12 +196,12 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "csmip, cut off": (
         "\n".join(channel(VALUES).splitlines()[:49]),
         {},
-        (f"states {N} points, it holds 32", "cut off"),
+        (f"states {N} points, but the file has 32", "missing points"),
     ),
     "csmip, too many": (
         channel(VALUES, ACC_START.replace(f"{N}", "56")),
         {},
-        ("line 53: more numbers than the 56 of line 45",),
+        ("line 53: more numbers than the 56 that line 45 states",),
     ),
     "csmip, a letter in a number": (
         changed(channel(VALUES), f"{VALUES[3]:.3f}", "1O2.33"),
@@ -213,12 +213,12 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "csmip, a velocity only": (
         channel(VALUES, VEL_START),
         {},
-        ("ends a channel without a start line of its acceleration block",),
+        ("ends a channel without a readable start line of its acceleration block",),
     ),
     "cosmos, real header unreadable": (
         cosmos(VALUES, real=REAL_HEADER.replace("100", "1OO")),
         {},
-        ("line 25: '1OO' is no number",),
+        ("line 25: '1OO' is not a count",),
     ),
     "cosmos, format of the real header unreadable": (
         cosmos(VALUES, real=REAL_HEADER.replace("6F13.6", "6F1E")),
@@ -233,7 +233,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "cosmos, start line gone": (
         cosmos(VALUES, "") + cosmos(OTHER),
         {},
-        ("ends a channel without a start line of its block",),
+        ("ends a channel without a readable start line of its block",),
     ),
     "cosmos, first start line without unit": (
         cosmos(VALUES, COSMOS_START.replace("units=cm/s^2,", "")) + cosmos(OTHER),
@@ -249,12 +249,12 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "at2, keys unreadable": (
         at2(column(), f"NTS= {N}, DT= .0200 SEC"),
         {},
-        ("no line with NPTS and DT can be read",),
+        ("no readable line with NPTS and DT",),
     ),
     "at2, count unreadable": (
         at2(rows(VALUES), f"NPTS= {N}O, DT= .0200 SEC"),
         {},
-        (f"line 4: '{N}O' is no number",),
+        (f"line 4: '{N}O' is not a count",),
     ),
     "at2, step unreadable": (at2(rows(VALUES), f"NPTS= {N}, DT= .o2 SEC"), {}, ("line 4: '.o2' is not a number",)),
     "at2, no equals sign": (at2(rows(VALUES), f"NPTS {N} DT .02"), {}, ("line 4: NPTS and DT cannot be read",)),
@@ -263,7 +263,11 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         {},
         ("a step of 20 s", "As ms it would be 0.02"),
     ),
-    "at2, a number torn": (at2(changed(rows(VALUES), ".", ". ")), {}, (f"states {N} points, it holds {N + 1}",)),
+    "at2, a number torn": (
+        at2(changed(rows(VALUES), ".", ". ")),
+        {},
+        (f"states {N} points, but the file has {N + 1}",),
+    ),
     "at2, velocity without time series": (
         at2(rows(VALUES)).replace("ACCELERATION TIME SERIES IN", "VELOCITY IN"),
         {},
@@ -275,21 +279,21 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "esm, velocity": (
         esm(DATA_TYPE="VELOCITY", UNITS="cm/s"),
         GIVEN,
-        ("data type 'VELOCITY', must be acceleration",),
+        ("data type 'VELOCITY'; it must be acceleration",),
     ),
     "esm, spectrum": (esm(DATA_TYPE="ACCELERATION RESPONSE SPECTRUM"), GIVEN, ("must be acceleration",)),
     "esm, unit of a velocity": (esm(UNITS="cm/s"), GIVEN, ("line 8 states the unit 'cm/s'",)),
-    "esm, cut off": (esm("\n".join(column().splitlines()[:30])), {}, (f"states {N} points, it holds 30",)),
-    "esm, too many": (esm(column(VALUES + [0.1])), {}, (f"states {N} points, it holds {N + 1}",)),
+    "esm, cut off": (esm("\n".join(column().splitlines()[:30])), {}, (f"states {N} points, but the file has 30",)),
+    "esm, too many": (esm(column(VALUES + [0.1])), {}, (f"states {N} points, but the file has {N + 1}",)),
     "esm, cut off without NDATA": (
         esm("\n".join(column().splitlines()[:30]), NDATA=""),
         {},
-        ("duration of 1.2 s, 30 points every 0.02 s last 0.6 s",),
+        ("duration of 1.2 s, but 30 points every 0.02 s last 0.6 s",),
     ),
     "esm, step changed": (esm(SAMPLING_INTERVAL_S="0.010"), {}, ("duration of 1.2 s", "0.01 s last 0.6 s")),
     "esm, step unreadable": (esm(SAMPLING_INTERVAL_S="O.02"), GIVEN, ("line 4: 'O.02' is not a number",)),
     "esm, decimal comma": (esm(SAMPLING_INTERVAL_S="0,02"), GIVEN, ("line 4: '0,02' is not a number", "comma")),
-    "esm, count unreadable": (esm(NDATA="6o"), GIVEN, ("line 5: '6o' is no number of points",)),
+    "esm, count unreadable": (esm(NDATA="6o"), GIVEN, ("line 5: '6o' is not a count of points",)),
     "two steps": (
         "dt = 0.01\nsampling rate = 50 Hz\n" + column(),
         {"unit": "g"},
@@ -299,7 +303,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "time column against the header": (
         "# dt: 0.01\n" + WORDS + table(TIMES, ", "),
         {},
-        ("header states a step of 0.01 s, its time column has 0.02 s",),
+        ("header states a step of 0.01 s, but its time column has 0.02 s",),
     ),
     "title of a station in the first column": (
         "N-S,E-W\n" + "".join(f"{v:.3f},{v:.3f}\n" for v in VALUES),
@@ -313,11 +317,11 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "sample number": (
         "sample,acc\n" + table(np.arange(N), ",", 0),
         {"unit": "gal"},
-        ("no time in s", "step: missing"),
+        ("must be the time in s", "step: missing"),
     ),
     "sample number without title": (table(np.arange(N), ",", 0), {"unit": "gal"}, ("counts the samples",)),
-    "sample number from 100": (table(100 + np.arange(N), " ", 0), GIVEN, ("from 100 on",)),
-    "title of samples above a time": ("sample acc\n" + table(TIMES), GIVEN, ("does not count them",)),
+    "sample number from 100": (table(100 + np.arange(N), " ", 0), GIVEN, ("from 100: must",)),
+    "title of samples above a time": ("sample acc\n" + table(TIMES), GIVEN, ("does not count samples",)),
     "time in ms without title": (table(1000 * TIMES, " ", 0), {"unit": "gal"}, ("step of 20 s", "0.02 s", "ms")),
     "time in ms and step": (table(1000 * TIMES, " ", 0), GIVEN, ("step = 0.02 s", "states 20 s")),
     "time in min": (table(TIMES / 120, " ", 6), {"unit": "gal"}, ("must be 0.0002 to 0.2 s",)),
@@ -325,26 +329,42 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "time is the second column": (
         "".join(f"{v:.3f} {t:.2f}\n" for t, v in zip(TIMES, VALUES, strict=True)),
         GIVEN,
-        ("not uniform", "is it the time? It must be the first"),
+        ("not uniform", "if it is the time, make it the first column"),
     ),
-    "count": (f"{N}\n" + column(), GIVEN, (f"line 1: {N} is the number of points that follow",)),
+    "count": (f"{N}\n" + column(), GIVEN, (f"line 1: {N} is the number of the following points",)),
     "count and step below": (f"{N}\n0.02\n" + column(), GIVEN, (f"line 1: {N} is the number", "the step 0.02")),
     "count and step beside": (f"{N} 0.02\n" + column(), GIVEN, (f"line 1: {N} 0.02 is above {N} lines of 1",)),
-    "count of a file that is cut off": ("200\n" + column(), GIVEN, ("line 1: 200 is written without a point",)),
+    "count of a file that is cut off": ("200\n" + column(), GIVEN, ("line 1: 200 has no decimal point",)),
     "count above two columns": (f"{N}\n" + table(TIMES), GIVEN, (f"line 1: {N} is above {N} lines of 2",)),
     "count and step above two columns": (
         f"{N} 0.02\n" + table(TIMES),
         GIVEN,
         (
             "line 1",
-            "number of points that",
+            "number of the following points",
         ),
     ),
-    "step above the values": ("0.02\n" + column(), GIVEN, ("line 1: 0.02 is written otherwise", "the step in s?")),
-    "step and count": (f"0.02\n{N}\n" + column(), GIVEN, (f"line 2: {N} is the number of points", "0.02 above")),
+    "step above the values": (
+        "0.02\n" + column(),
+        GIVEN,
+        ("line 1: 0.02 has another number of decimals", "the step in s"),
+    ),
+    "step and count": (
+        f"0.02\n{N}\n" + column(),
+        GIVEN,
+        (f"line 2: {N} is the number of the following points", "0.02 above"),
+    ),
     "step and wrong count": (f"0.02\n{N + 1}\n" + column(), GIVEN, (f"line 2: {N + 1} is", f"({N})")),
-    "start, step and count": (f"0.0\n0.02\n{N}\n" + column(), GIVEN, (f"line 3: {N} is the number of points",)),
-    "count below a comment": (f"# made\n\n{N}\n" + column(), GIVEN, (f"line 3: {N} is the number of points",)),
+    "start, step and count": (
+        f"0.0\n0.02\n{N}\n" + column(),
+        GIVEN,
+        (f"line 3: {N} is the number of the following points",),
+    ),
+    "count below a comment": (
+        f"# made\n\n{N}\n" + column(),
+        GIVEN,
+        (f"line 3: {N} is the number of the following points",),
+    ),
     # Rows, commas, units in rows
     "rows of eight": (rows(VALUES), GIVEN, ("line 1: 8 columns", "one series in rows of 8 numbers")),
     "rows of five below a mark": (
@@ -357,11 +377,11 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         GIVEN,
         ("line 1: 60 0.02 is above 7 lines of 8",),
     ),
-    "three series": ("0.1 0.2 0.3\n-0.1 0.2 0.3\n" * 9, GIVEN, ("3 columns", "3 series side by side: keep one")),
+    "three series": ("0.1 0.2 0.3\n-0.1 0.2 0.3\n" * 9, GIVEN, ("3 columns", "3 series: keep one")),
     "time and three series": (
         "".join(f"{0.02 * i:.2f} 0.1 0.2 0.3\n" for i in range(N)),
         GIVEN,
-        ("line 1: 4 columns", "a time and 3 series: keep the time and one of them"),
+        ("line 1: 4 columns", "a time and 3 series: keep the time and one series"),
     ),
     "decimal commas": (column().replace(".", ","), GIVEN, ("line 1: '0,000' has decimal commas",)),
     "decimal commas, semicolons": (
@@ -377,7 +397,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         ("line 2", "decimal commas"),
     ),
     "units in the first rows": ("0.1 g\n0.2 g\n" + column(), GIVEN, ("line 2: '0.2 g' is directly above",)),
-    "unit in a row": (column() + "0.1 gal\n", GIVEN, (f"line {N + 1}: 2 columns, line 1 has 1",)),
+    "unit in a row": (column() + "0.1 gal\n", GIVEN, (f"line {N + 1}: 2 columns, but line 1 has 1",)),
     "line doubled": (
         changed(table(TIMES), "0.10 ", "0.10 1.0\n0.10 "),
         GIVEN,
@@ -408,7 +428,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "html": (
         "<!DOCTYPE html>\n<html><body>Log in</body></html>\n",
         GIVEN,
-        ("a page of HTML: was the download refused?",),
+        ("a page of HTML (was the download refused?)",),
     ),
     "json": ('{"acc": [1.0, 2.0]}\n', GIVEN, ("is JSON",)),
 }

@@ -20,7 +20,7 @@ from rths_nodes.core.validation import from_data
 from rths_nodes.mechanics.structure import combined
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.laws import trial_force
-from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 from rths_nodes.numerical.structures.shear_frame import StoryForces
 
 MASSES = [30e3, 30e3, 20e3]
@@ -347,7 +347,7 @@ def test_an_integrator_steps_a_restoring_force_or_refuses_it(
         pytest.skip("the structure is that of another program")
     alone = name in WITHOUT_A_STRUCTURE
     if alone or (name in MATRICES_MADE_BEFORE and law != "linear"):
-        words = "must be left out" if alone else f"integrator {name}: needs .* linear .* yields"
+        words = "must be left out" if alone else f"integrator {name}: needs .* linear .* computed before"
         with pytest.raises(ConfigError, match=words) as caught:
             make("integrator", name, structure, load, DT, **OPTIONS.get(name, {}))
         assert len(caught.value.problems) == 1

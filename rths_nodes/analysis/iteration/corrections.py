@@ -42,7 +42,7 @@ from rths_nodes.loop.scenario.overrides import replace, replacing, setting
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.mechanics.history import History
 from rths_nodes.mechanics.structure import first_order, transition
-from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 from rths_nodes.recording.run import Run
 
 

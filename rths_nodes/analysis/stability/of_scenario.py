@@ -29,7 +29,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import massless, numbered
-from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
+from rths_nodes.numerical.structures.restoring_forces.linear import LinearRestoringForce
 
 HZ = 2.0 * np.pi
 SAME = 0.01

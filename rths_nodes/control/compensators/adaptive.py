@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The adaptive law of Chen & Ricles (2010) for any compensator with a delay, by either of two indicators.
 
-Computed in each sample from target c, measured displacement m and measured force f of the last sample (' is one
-sample earlier):
+Each sample uses target c, measured displacement m and measured force f of the last sample (' is one sample
+earlier):
 
     tracking   A  += (c + c')(m - m') / 2,   TA += (m + m')(c - c') / 2,   I = (A - TA) / 2       Eqs. (8), (9)
     energy     I  += (f + f') / 2 ((m - m') - (c - c'))                      Mosqueda et al. 2007, as in Fig. 11
@@ -12,8 +12,8 @@ J lags by one sample, like the delayed z/(z-1) of Eq. (10). A positive slope of 
 actuator lags (OpenFresco has the opposite sign); the parameter then increases.
 
 The gains depend on the test: rescale k_p on TI with amplitude^-2, frequency^-2 and the servo rate. With a specimen
-of stiffness k the energy indicator grows k times as fast as TI. It distinguishes lag from lead only by the elastic
-part of the force: with a pure damper the indicator is never negative; with a mass its sign is reversed, and the
+of stiffness k the energy indicator grows k times as fast as TI. Only the elastic part of the force distinguishes
+lag from lead: with a pure damper the energy indicator is never negative; with a mass its sign is reversed, and the
 law diverges.
 """
 
@@ -33,7 +33,6 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import component, number, params, text
 
 PER_MM2 = 1e6
-"""Factor from 1/mm^2 to 1/m^2."""
 
 PAPER_GAIN_RATIO = 0.1
 """Ratio k_i / k_p in all experiments of the paper, 1/s."""
@@ -61,7 +60,7 @@ class LawParams:
         "limit of the rate of alpha; none if left out", "samples/s", None, more_than=0.0
     )
     quiet_velocity: float | None = number(
-        "target velocity below which the integral rests; never if left out", "m/s", None, more_than=0.0
+        "target velocity below which the integral is held; left out: never", "m/s", None, more_than=0.0
     )
     quiet_time: float = number("time in which a peak of the velocity is forgotten", "s", 1.0, more_than=0.0)
     lead: float = lead_parameter()
@@ -177,7 +176,7 @@ class Adaptive(PerAxis):
         indicator: str = text("indicator of a lag or a lead", "tracking", choices=("tracking", "energy"))
         compensator: OfParams = component(
             "compensator",
-            "whose alpha or delay is adapted: inverse, linear_acceleration, derivative_feedforward",
+            "compensator with the adapted alpha or delay: inverse, linear_acceleration, derivative_feedforward",
             {"type": "inverse"},
         )
         k_p_per_mm2: float | None = number(
@@ -316,7 +315,6 @@ class AdaptiveInverse(Adaptive):
         by_energy: ClassVar[bool] = False
 
         def si_gains(self) -> tuple[float, float]:
-            """Return k_p (samples/m^2) and k_i (samples/(m^2 s))."""
             return in_si(self.k_p_per_mm2, self.k_i_per_mm2_s, PER_MM2)
 
     @classmethod

@@ -19,9 +19,8 @@ Three details differ from the publication:
   repeated fits converge to the least squares.
 - The coefficients move to a new solution gradually, no faster than `rate`, not in one step.
 
-A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. The sums of
-products are updated by adding the newest row and subtracting the oldest. After each complete window, freshly
-computed sums replace them to remove rounding errors.
+A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. Sums of products
+are updated by the newest and the oldest row, and computed afresh after each complete window because of rounding.
 """
 
 from __future__ import annotations
@@ -63,9 +62,10 @@ class Fit(NamedTuple):
     powers: Three
     """Powers of the filter's frequency, which are the units of its derivatives."""
     shares: Three
-    """Range of each coefficient times its power; scales all coefficients to equal weight. 0: it is constant."""
+    """Range of each coefficient times its power, which gives all coefficients equal weight; 0 for a constant
+    coefficient."""
     ratio: float
-    """Weight of changes that the motion does not determine, relative to the determined ones."""
+    """Weight of changes that the motion does not determine, relative to determined changes."""
     trigger: float
     """Displacement that at least one row of the window must exceed, m."""
 
@@ -102,14 +102,12 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
 
 
 def without_oldest(k: Fit, s: Ring) -> Ring:
-    """Return the sums without the oldest row."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
 
 
 def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
-    """Replace the oldest row by the next row."""
     rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
     rows[oldest, 1] = y
@@ -172,7 +170,7 @@ def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
 COEFFICIENTS = 3
 
 LEAST_ROWS = 2 * COEFFICIENTS
-"""Smallest number of rows in the window; fewer would fit noise."""
+"""Smallest number of rows in the window, because fewer rows fit noise."""
 
 LOWER_A0, UPPER_A0 = 0.7, 1.3
 """Limits of a0, the inverse of the actuator's amplitude at low frequency."""
@@ -192,7 +190,6 @@ UNITS = "1 or s or s^2"
 class Constants(NamedTuple):
     inputs: Columns
     filter_rows: Columns
-    """Columns of the filter's block."""
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
@@ -208,17 +205,16 @@ class State(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Index in the block at which this axis is fitted; each axis has its own, to limit the time of a sample."""
+    """Index in the block at which this axis is fitted. Each axis has another index, to limit the time of a sample.
+    """
     rest: int
     """Number of samples until learning resumes."""
     sent: float
-    """The last command, m."""
     coefficients: Three
     wanted: Three
-    """Coefficients of the last fit."""
     command: Four
     measured: Four
-    """Part of the filtered signals at the end of the block that is already known."""
+    """Known part of the filtered signals at the end of the block."""
     of_command: Five
     of_measured: Five
     """Filtered signals at the end of the last block, and the last input."""
@@ -307,7 +303,6 @@ def step(
 
 
 def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
-    """Move ``coefficients`` towards ``wanted``, by at most ``rate``."""
     a, b, c = coefficients
     d, e, f = wanted
     p, q, r = rate
@@ -331,13 +326,13 @@ class AdaptiveTimeSeries(PerAxis):
             "time over which commands and measurements are fitted", "s", 1.0, more_than=0.0, at_most=60.0
         )
         decimation: int = integer(
-            "every which sample is fitted, and a fit made", "samples", 16, at_least=1, at_most=1000
+            "number of samples per row of the fit, and per fit", "samples", 16, at_least=1, at_most=1000
         )
         cutoff_frequency: float = number(
             "cut-off frequency of the low-pass filter on both signals", "Hz", 20.0, more_than=0.0
         )
         trigger_amplitude: float = number(
-            "displacement in the window below which the coefficients rest", "m", 1e-3, more_than=0.0
+            "displacement in the window below which the coefficients are held", "m", 1e-3, more_than=0.0
         )
         regularization_ratio: float = number(
             "weight against changes that the motion does not determine, relative to those that it does",

@@ -51,16 +51,14 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Adapt ``shown`` of the first (0) or second (1) compensator to the constants and states of the chain."""
+    """Return ``shown`` of the first (0) or second (1) compensator for constants and states of the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
-        """Return the recorded numbers of the first compensator."""
         _, constants, _ = k
         state, _, _ = s
         return shown(constants, state)
 
     def of_second(k: Constants, s: State) -> Numbers | Array:
-        """Return the recorded numbers of the second compensator."""
         _, _, constants = k
         _, _, state = s
         return shown(constants, state)
@@ -101,7 +99,7 @@ class Chain(OnNumbers):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | None:
-        """Return the kernels in series; None if a compensator has no kernel or couples the axes."""
+        """Return the kernels in series, or None if a compensator has no kernel or couples the axes."""
         first, second = (registry.kernel_of("compensator", stage) for stage in (params.first, params.second))
         if not (isinstance(first, Kernel) and isinstance(second, Kernel)):
             return None

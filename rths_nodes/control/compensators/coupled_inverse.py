@@ -14,22 +14,23 @@ from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbe
 from rths_nodes.core.samples import Array
 
 TAIL = 3
-"""Number of measurements before a block that its third differences need."""
+"""Number of measurements before a block that third differences need."""
 
 Rows = tuple[Numbers, ...]
 
 
 class Watched(NamedTuple):
-    """State of the learning; arrays change in place. Signals: commands, measured displacements, targets (3 n)."""
+    """State of the learning; arrays change in place. The 3 n signals are commands, measured displacements and
+    targets.
+    """
 
     row: int
-    """Index of the last sample in its block; -1 after the end of a block."""
     samples: Array
-    """``(5 + decimation, 3 n)``: filtered signals at the end of the last block, its last signals, this block."""
+    """``(5 + decimation, 3 n)``: filtered signals at the end of the last block, its last signals, signals of this
+    block."""
     seen: Array
     """``(3 + decimation, n)``: three measurements before the block and all measurements of the block."""
     mean: Array
-    """``(4, 3 n)``: means of the filtered signals."""
     noise: Array
     """Noise variance of each measurement, m^2."""
     rows: Array
@@ -51,7 +52,6 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
-    """Return whether the last step ended a block; only then do the recorded numbers change."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -184,7 +184,6 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
-    """Return the past accelerations, the target at the lead time, and the commands."""
     past[:-1] = past[1:]
     past[-1] = np.array(a)
     jerk = first(x, numbers(matvec(past.T, slope)))

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Derivative feedforward: Taylor series that predicts the target by the delay (Mercan; Jung & Shing 2006).
 
-    d^p = x + tau v                    order 1
-    d^p = x + tau v + tau^2 a / 2      order 2
-
-with displacement x, velocity v and acceleration a of the target. Order 1 is the inverse of a first-order lag.
-Order 2 is the inverse of a second-order lag with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2 (zeta = 1 / sqrt(2)).
+Order 1 is the inverse of a first-order lag. Order 2 is the inverse of a second-order lag with 2 zeta / w = tau and
+1 / w^2 = tau^2 / 2 (zeta = 1 / sqrt(2)).
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 """A low-pass filter whose inner states are the derivatives of its output.
 
 It is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), where z holds the output y and
-its first three derivatives over powers of w. The solution is exact for an input that is linear between samples.
-
-It is computed in blocks of samples: the states at the end of a block are the sum of the contributions of each
-input, of the states before the block and of the last input before it.
+its first three derivatives divided by powers of w. The solution is exact for an input that is linear between
+samples. The states at the end of a block of samples are the sum of the contributions of each input, of the states
+before the block and of the last input before the block.
 """
 
 from __future__ import annotations
@@ -20,21 +19,20 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 Columns = tuple[Numbers, ...] | Array
-"""Four numbers for each input: its contributions to the states."""
+"""Contributions of each input to the four states."""
 ORDER = 4
 KNOWN = ORDER + 1
-"""Count of numbers known before a block: the states and the last input."""
+"""Number of values known before a block: the states and the last input."""
 FEW = 64
-"""Largest block stored in tuples; for larger blocks, arrays compile faster."""
+"""Largest block that is stored in tuples. Larger blocks are arrays, which compile faster."""
 
 Four = tuple[float, float, float, float]
-"""States of the filter: y, y'/w, y''/w^2, y'''/w^3."""
 Five = tuple[float, float, float, float, float]
 """States of the filter and its last input."""
 
 
 class DerivativeFilter:
-    """Fourth-order Butterworth filter, exact for ramps; states ``(4, n)``: y, y'/w, y''/w^2, y'''/w^3."""
+    """Fourth-order Butterworth filter, exact for ramps. The states ``(4, n)`` are y, y'/w, y''/w^2, y'''/w^3."""
 
     def __init__(self, cutoff_frequency: float, dt: float) -> None:
         highest = 0.5 / dt
@@ -86,7 +84,7 @@ class DerivativeFilter:
 
 @lru_cache(maxsize=16)  # all plants of a study use the same filter
 def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
-    """Return states ``(samples, 4)`` of the filter after an input of 1 in the first sample; read-only."""
+    """Return the filter's states ``(samples, 4)``, read-only, after an input of 1 in the first sample."""
     impulse = np.zeros((samples, 1))
     impulse[0] = 1.0
     response: Array = DerivativeFilter(cutoff_frequency, dt).states(impulse)[..., 0]

@@ -9,8 +9,7 @@ The law inverts the loading system's delay and amplitude error:
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
 pair is the displacement measured at k - 1 and the output of that sample, so the model contains the transport
 delay. The spacing s is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
-Followed by a polynomial extrapolation (``chain``), this is the adaptive stage of TADC, which identifies the rest
-of the delay.
+In TADC this is the adaptive stage, followed by a polynomial extrapolation (``chain``).
 
 If learning begins during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published
 law bursts: three parameters learned from the first few samples of a motion cause forces of MN. With ``guarded``,
@@ -44,7 +43,6 @@ from rths_nodes.core.samples import Array
 TAPS = 3
 
 PER_MM2 = 1e6
-"""Factor from 1/mm^2 to 1/m^2."""
 
 BURSTING_PER_MM2 = 100.0
 """Initial covariance above which the law bursts within the loop, for motions of millimetres, 1/mm^2.
@@ -68,11 +66,9 @@ class Constants(NamedTuple):
     spacing: int
     forgetting: float
     covariance: float
-    """Initial covariance, 1/m^2."""
     resets: bool
     """True if the covariance is reset after a soft start."""
     begin: float
-    """Time at which learning begins, s."""
     dt: float
     rate: float
     """Largest change of a parameter per sample."""
@@ -127,7 +123,7 @@ def updated(s: Numbers, rho: float, x: float, y: float, z: float, value: float) 
 
     With rho = 1 nothing is forgotten: theta is the least-squares solution for all samples and the initial theta,
     weighted by 1 / covariance. With rho < 1 a sample n updates ago has the weight rho^n. Without motion P grows as
-    rho^-n; the caller must not update it then.
+    rho^-n, so the caller must not update it then.
     """
     a, b, c, xx, xy, xz, yy, yz, zz = s
     g, h, k = xx * x + xy * y + xz * z, xy * x + yy * y + yz * z, xz * x + yz * y + zz * z
@@ -160,7 +156,7 @@ def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> The
 
 
 def gain(theta: tuple[float, ...]) -> float:
-    """Largest factor by which ``theta`` can enlarge a bounded target."""
+    """Largest factor by which ``theta`` can increase a bounded target."""
     a, b, c = theta
     return abs(a) + abs(b) + abs(c)
 

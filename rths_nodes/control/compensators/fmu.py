@@ -25,7 +25,6 @@ from rths_nodes.core.parameters import number, params, sections, text, texts
 from rths_nodes.core.samples import Array
 
 REHEARSED = 5000
-"""Number of samples in the rehearsal."""
 
 INPUTS = {
     "target": "displacement",
@@ -50,7 +49,7 @@ class AxisVariables:
 
 
 class Fmu(OnNumbers):
-    """A controller in an FMU, which is not informed of bridged samples or a soft start and learns in them."""
+    """A controller in an FMU. It does not know of bridged samples or a soft start, and learns in them."""
 
     external = True
     SOURCES = ("blochwitz_2012",)

@@ -2,11 +2,8 @@
 """Third-order inverse, identified before the test and updated during it, with the target as instrument.
 
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''                                    d: target, read ahead by ``lead``
-    C from ``rths identify --for identified_inverse``: least squares of G(f) sum C_i (j w)^i = I up to 10 Hz
 
-Every ``decimation``-th sample the coefficients are updated by least squares of command on measured displacement,
-with the target as instrument and the identified covariance as prior
-(:mod:`rths_nodes.control.compensators.recursive_iv`).
+Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.recursive_iv`).
 
 The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``. It is
 late by half the window, but its term is only half a per cent. A difference of two samples would amplify the noise
@@ -45,7 +42,7 @@ def constants_in_arrays(
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
     """Return lead (s), weights of the last accelerations (oldest first) for the jerk, coefficients and law.
 
-    Coefficients ``(order + 1, n_axes, n_axes)``; the law is empty without learning.
+    Coefficients are ``(order + 1, n_axes, n_axes)``; the law is empty without learning.
     """
     ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
     middle = ages.mean() - ages
@@ -63,7 +60,7 @@ class IdentifiedInverse(Coupled):
             "model file of rths identify --for identified_inverse; relative to the working directory", None
         )
         inverse: file.Feedforward | None = section(
-            file.Feedforward, "the coefficients instead of a model file, a row and a column for each axis", None
+            file.Feedforward, "coefficients, instead of a model file, with a row and a column for each axis", None
         )
         order: int = integer("highest derivative that is used and learned", default=3, at_least=0, at_most=ORDER)
         learning: bool = flag("false: the coefficients stay as identified", True)
@@ -76,8 +73,10 @@ class IdentifiedInverse(Coupled):
         )
         deviations: float = number("range of a coefficient, in standard deviations", "1", 3.0, more_than=0.0)
         memory: float = number("time constant of forgetting", "s", 10.0, more_than=0.0)
-        decimation: int = integer("every which sample is learned from", "samples", 16, at_least=1, at_most=1000)
-        cutoff_frequency: float = number("of the low-pass filter on all signals", "Hz", 20.0, more_than=0.0)
+        decimation: int = integer("number of samples per learning step", "samples", 16, at_least=1, at_most=1000)
+        cutoff_frequency: float = number(
+            "cut-off frequency of the low-pass filter on all signals", "Hz", 20.0, more_than=0.0
+        )
         displacement_noise_rms: float = number(
             "least noise of the displacement sensors in the law; it estimates more noise itself",
             "m",
@@ -121,9 +120,7 @@ class IdentifiedInverse(Coupled):
         def cautions(self, test: TestContext) -> list[str]:
             cautions = acceleration_cautions(test)
             if ramp_seen(test) not in ("linear", "hermite", ""):
-                cautions.append(
-                    "the third derivative of the target jumps with this ramp; take ramp.type = hermite"
-                )
+                cautions.append("the third derivative of the target jumps with this ramp; set ramp.type = hermite")
             if self.model is not None:
                 cautions += file.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
             return cautions

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed linear law of the user, given by its state space or transfer function, e.g. exported from MATLAB.
+"""A fixed linear law of the user, defined by its state space or transfer function, e.g. exported from MATLAB.
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
@@ -35,7 +35,7 @@ from rths_nodes.core.yaml_text import parse
 INPUTS = ("target", "velocity", "acceleration", "error", "measured", "force")
 OF_TARGET = INPUTS[:3]
 WHOLE_PERIOD = 1e-6
-"""Relative difference between Ts and the servo period that is accepted as rounding."""
+"""Largest relative difference between Ts and the servo period that counts as rounding."""
 
 Rows = tuple[tuple[float, ...], ...]
 
@@ -57,8 +57,8 @@ class Law:
     B: Rows | None = matrix("B, a row for each state, a column for each input", default=None)
     C: Rows | None = matrix("C, a row for each axis, a column for each state", default=None)
     D: Rows | None = matrix("D, a row for each axis, a column for each input; 0 if left out", default=None)
-    numerator: tuple[float, ...] | None = vector("its coefficients, the highest power first", default=None)
-    denominator: tuple[float, ...] | None = vector("its coefficients, the highest power first", default=None)
+    numerator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
+    denominator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
     Ts: float = number("sample time, equal to the rig's; 0: continuous, in s or rad/s", "s", 0.0, at_least=0.0)
 
     def validate(self, path: str) -> None:
@@ -72,8 +72,8 @@ class Law:
         above, below = self.numerator or (), self.denominator or (1.0,)
         if len(above) > len(below) or not below[0]:
             raise ConfigError(
-                f"{join(path, 'numerator')} = {show(list(above))}: must have no more coefficients than the "
-                "denominator, the first of which is not 0: a law cannot look ahead"
+                f"{join(path, 'numerator')} = {show(list(above))}: must have at most as many "
+                "coefficients as the denominator, whose first coefficient must not be 0"
             )
         self.system(path)
 
@@ -245,7 +245,7 @@ class Linear(Coupled):
                 state = "both are given" if self.file else "none is given"
                 raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, {state}")
             if twice := [name for name in self.inputs if self.inputs.count(name) > 1]:
-                raise ConfigError(f"{path}.inputs: {twice[0]} comes twice")
+                raise ConfigError(f"{path}.inputs: {twice[0]} is listed twice")
 
         def fits(self, test: TestContext) -> None:
             law, path = law_of(self, "")
@@ -258,7 +258,9 @@ class Linear(Coupled):
             fastest = np.abs(np.linalg.eigvals(law.sampled(test.dt, path).a)).max(initial=0.0)
             cautions = acceleration_cautions(test) if "acceleration" in self.signals else []
             if fastest > 1.0 + ROUNDING:
-                cautions.append(f"{path}: not stable by itself: its state grows {fastest:.6g} times in a sample")
+                cautions.append(
+                    f"{path}: the law is not stable; its state grows by the factor {fastest:.6g} per sample"
+                )
             return cautions
 
         @property
@@ -285,9 +287,7 @@ class Linear(Coupled):
         feedback, whose response depends on the rig.
         """
         if fed_back := [name for name in self._p.signals if name not in OF_TARGET]:
-            raise ConfigError(
-                f"compensator.inputs: {fed_back[0]} is fed back, and the response depends on the rig"
-            )
+            raise ConfigError(f"compensator.inputs: {fed_back[0]} is fed back, so the response depends on the rig")
         law, path = law_of(self._p)
         a, b, c, d = law.sampled(self._dt, path)
         n, s = len(d), 1j * np.asarray(omega)

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001).
 
-    d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h)
-
-with displacement x, velocity v and acceleration a of the target, and the acceleration a' at a time h earlier. In
-the paper h is the integration step. On the quadratic ramp the acceleration jumps only between steps, so its
-difference over a whole step gives the third derivative. The parameter `spacing` is h in samples.
+The slope of the acceleration is its difference over a time h, in the paper the integration step. On the quadratic
+ramp the acceleration jumps only between steps, so the difference over a whole step gives the third derivative. The
+parameter `spacing` is h in samples.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ State = tuple[Array, int]
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
-    """Linear acceleration: d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h)."""
+    """Linear acceleration: d^p = x + tau v + tau^2 a / 2 + tau^3 (a - a') / (6 h), a' at a time h earlier."""
     per_span, spacing = k
     history, oldest = s
     if oldest < 0:

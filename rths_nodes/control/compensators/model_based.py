@@ -7,12 +7,12 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FF = G_0 x + G_1 x' + G_2 x'' + G_3 x'''        Eq. (2.8), the inverse of the loading system
     u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
 
-with displacement, velocity and acceleration of the target; its jerk is the difference of the accelerations of two
+with displacement, velocity and acceleration of the target; the jerk is the difference of the accelerations of two
 samples. Eq. (2.8) scales columns in the paper, rows here (``mechanics/models/coupled_rig.py``). The law needs the
 integrator's own derivatives of the target (``ramp: hermite``).
 
-The deviation of a loading system from the target obeys the same model as the system itself, driven by the feedback
-u~ and by a disturbance of the command (Eqs. 2.4 to 2.6). For the model z' = A z + B (u~ + d), y = C z + v:
+The deviation of a loading system from the target obeys the same model as the system, driven by the feedback u~ and
+by a disturbance of the command (Eqs. 2.4 to 2.6). For the model z' = A z + B (u~ + d), y = C z + v:
 
     u~ = -K z^            K of the regulator that minimises the integral of q y'y + r u~'u~
     z^' = A z^ + B (u~ + d^) + L_z (y - C z^)
@@ -64,11 +64,8 @@ class DeviationController(NamedTuple):
     """Sampled feedback of the deviation: z^_k = Phi z^_{k-1} + Gamma y_{k-1}, u~_k = -K z^_k."""
 
     phi: Array
-    """Phi, ``(n, n)``."""
     gamma: Array
-    """Gamma, ``(n, n_axes)``."""
     gain: Array
-    """K, ``(n_axes, n)``."""
 
     @property
     def constants(self) -> Array:
@@ -111,8 +108,8 @@ def deviation_controller(
     if not radius < 1.0:
         raise ConfigError(
             f"{path}: the feedback is not stable with this model: deviations grow {radius:.4g} times from sample "
-            f"to sample at {1.0 / dt:g} Hz, with commands {lead:g} s late; take a smaller displacement_weight or "
-            "process_noise"
+            f"to sample at {1.0 / dt:g} Hz, with commands {lead:g} s late; use a smaller "
+            "displacement_weight or process_noise"
         )
     return controller
 
@@ -174,7 +171,6 @@ class Known(RigConstants):
         inverse.check(self.coefficients(path), path)
 
     def coefficients(self, path: str) -> Array:
-        """Return the coefficients of the inverse, Eq. (2.8), ``(4, n_axes, n_axes)``."""
         return feedforward(self.model(path))
 
 
@@ -190,13 +186,9 @@ class State(NamedTuple):
     derivatives: Array
     """Displacement, velocity, acceleration and jerk of all axes, changed in place."""
     displacement: Numbers
-    """Last target, m."""
     acceleration: Numbers
-    """Acceleration of the last target, m/s^2."""
     feedforward: Numbers
-    """Command u_FF, m."""
     feedback: Numbers
-    """Command u_FB, m."""
     observer: Array
 
 
@@ -258,7 +250,7 @@ class ModelBased(Coupled):
     @params
     class Params:
         model: str | None = path("model file, as rths identify writes it; relative to the working directory", None)
-        known: Known | None = section(Known, "the known constants of the rig, instead of a model file", None)
+        known: Known | None = section(Known, "constants of the rig, instead of a model file", None)
         coupled: bool = flag("false: ignore the coupling of the axes", True)
         feedback: FeedbackParams | None = section(
             FeedbackParams, "LQG on the deviation from the target; none if left out", None
@@ -304,7 +296,6 @@ class ModelBased(Coupled):
         self.feedforward = feedforward_of(params, model)
         """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration and jerk."""
         self.lead = lead_of(params, model)
-        """Time by which the target is extrapolated, s."""
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self._hold(params, dt, n_axes)
 

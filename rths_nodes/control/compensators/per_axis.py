@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators defined by a kernel: most treat each axis separately, with a state for each.
+"""Compensators defined by a kernel. Most treat each axis separately, with a state for each.
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
@@ -30,7 +30,7 @@ Led = tuple[float, object]
 
 
 class Adaptable(NamedTuple):
-    """A delay that a law can adapt, and the kernel that uses it."""
+    """A delay that a law can adapt, and the kernel that uses this delay."""
 
     name: str
     """``alpha`` (samples, counted from the previous sample) or ``delay`` (s); also the name of the parameter."""
@@ -70,14 +70,15 @@ class OnNumbers(Compensator):
 
 
 Shown = Callable[..., Numbers | Array]
-"""``shown(constants, state)`` returns the recorded numbers of an axis, a tuple; for coupled axes also an array."""
+"""``shown(constants, state)`` returns the recorded numbers of an axis as a tuple, or of coupled axes as an array.
+"""
 
 
 class Bound(NamedTuple):
     """Parts of a compensator for a loop that calls kernels; ``states`` has one entry if the axes are coupled.
 
-    ``shown``: functions whose results, in order, are ``state()``. If ``renewed(state)`` is defined, these change
-    only in steps after which it is true.
+    ``shown`` has functions whose results, in order, are ``state()``. If ``renewed(state)`` is defined, these
+    results change only in steps after which it is true.
     """
 
     step: Function
@@ -126,7 +127,6 @@ class PerAxis(OnNumbers):
 
     @classmethod
     def own_kernel(cls, params: object) -> Kernel:
-        """Return the kernel without lead."""
         kernel = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
         assert kernel is not None, cls
         return kernel

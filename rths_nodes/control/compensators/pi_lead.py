@@ -53,8 +53,6 @@ class ProportionalIntegralLead(PerAxis):
 
     @params
     class Params:
-        """Parameters, with the benchmark's values as defaults."""
-
         proportional: float = number("gain K_p on the tracking error", "1", 2.0, at_least=0.0)
         integral: float = number("gain K_i on its integral", "1/s", 95.0, at_least=0.0)
         lead_time: float = number(

@@ -25,13 +25,12 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 MAX_ORDER = 4
-"""The highest order of Table 1."""
 
 LONGEST = 100_000
-"""Longest delay or spacing in samples; a longer one indicates a wrong unit."""
+"""Longest delay or spacing, in samples. Longer ones indicate a wrong unit."""
 
 ROUNDING = 0.5
-"""Samples by which the delay may exceed the history: the default spacing is the delay, rounded."""
+"""Samples by which the delay may exceed the history, because the default spacing is the rounded delay."""
 
 
 def weights(order: int, eta: float) -> Array:
@@ -109,10 +108,10 @@ class Polynomial(PerAxis):
     class Params:
         delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
         order: int = integer(
-            "degree of the polynomial; 0 sends the target", default=3, at_least=0, at_most=MAX_ORDER
+            "degree of the polynomial; 0: the command is the target", default=3, at_least=0, at_most=MAX_ORDER
         )
         spacing: int | None = integer(
-            "distance of its points; left out: the delay, in whole samples",
+            "distance of the polynomial's points; left out: the delay, in whole samples",
             "samples",
             None,
             at_least=1,

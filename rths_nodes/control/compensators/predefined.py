@@ -19,7 +19,6 @@ from rths_nodes.mechanics import history
 Constants = tuple[Array]
 """Commands ``(n, n_axes)`` m, one row per sample; the last row is held."""
 State = tuple[int]
-"""Index of the last commanded sample."""
 
 
 def step(
@@ -54,7 +53,7 @@ class Predefined(Coupled):
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
                 raise ConfigError(
-                    "needs an integrator that has its targets before the test: predefined, prescribed"
+                    "needs an integrator whose targets are known before the test: predefined, prescribed"
                 )
             if test.has_soft_start:
                 raise ConfigError("soft_start: must be left out: the commands begin with the test")
@@ -67,7 +66,7 @@ class Predefined(Coupled):
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         loaded, path = history.load(params.history), f"compensator.history = {show(params.history)}"
         if not len(loaded.command):
-            raise ConfigError(f"{path}: has targets only, and no commands")
+            raise ConfigError(f"{path}: has targets, but no commands")
         if len(loaded.axes) != n_axes:
             raise ConfigError(f"{path}: has {len(loaded.axes)} axes; the test has {n_axes}")
         self.state_names: tuple[str, ...] = ()

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning an inverse by instrumental variables: recursive least squares that return to the identified inverse.
 
-Command u, measured displacement m and target d of a sample pass the same low-pass filter, and their slow means are
-subtracted. With y = u, and phi_i and z_i the i-th derivatives of m and d, for each axis:
+Command u, measured displacement m and target d of a sample pass the same low-pass filter, and their means over the
+last ``memory`` seconds are subtracted. With y = u, and phi_i and z_i the i-th derivatives of m and d, for each
+axis:
 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
-Instrumental variables (Soederstroem & Stoica, System Identification, 1989, chapter 8): the noise of the measured
-displacement biases ordinary least squares towards small coefficients; the target has no noise and is correlated
-with the measurement. The gain K vanishes without motion, so no trigger amplitude is needed. Forgetting moves P
-back to the covariance P_0 of the identification: coefficients not determined by the motion stay as identified.
+Noise of the measured displacement would bias ordinary least squares; the target has no noise and is correlated
+with the measurement (Soederstroem & Stoica, System Identification, 1989, chapter 8). K vanishes without motion. P
+returns to the covariance P_0 of the identification, so that coefficients not determined by the motion stay as
+identified.
 
-- Subtracting the mean of the last ``memory`` seconds from all signals removes offsets of sensors and valves.
 - R is the variance of e due to sensor noise, times the number of dependent samples of e. The noise is estimated
   from the third differences of the measurement, which contain no motion.
 - e is limited (Huber) to ``deviations`` times its expected standard deviation, (R + z P z)^0.5, for robustness
@@ -19,8 +19,8 @@ back to the covariance P_0 of the identification: coefficients not determined by
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
 - After a bridged sample, learning stops for the memory of the filter.
 
-The law learns once per block of samples; everything except the correction is computed before the last sample of
-the block. ``single_inverse.py`` is the code for one axis, ``coupled_inverse.py`` for several axes.
+The law learns once per block of samples. ``single_inverse.py`` is the code for one axis, ``coupled_inverse.py``
+for several axes.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ FADED = 8.0
 """Memory of the filter, in periods of its cut-off frequency."""
 
 OF_DIFFERENCES = 20.0
-"""Variance of the third differences of white noise, over the variance of the noise: 1 + 9 + 9 + 1."""
+"""Variance of the third differences of white noise, divided by the variance of the noise: 1 + 9 + 9 + 1."""
 
 
 class Law(NamedTuple):
-    """The law as arrays; m = derivatives times axes, ordered by derivative, in powers of the cut-off frequency."""
+    """The law as arrays. m (derivatives times axes) is ordered by derivative, in powers of the cut-off."""
 
     block: Array
     """Matrix of the filter for a block, ``(4, 5 + decimation)``."""
     units: Array
-    """``(m,)``: divide a scaled number by its unit to get the coefficient."""
+    """``(m,)``: a scaled number divided by its unit is the coefficient."""
     first: Array
     """Identified coefficients ``(n_axes, m)``; their bounds ``low`` and ``high`` have the same shape."""
     low: Array
@@ -60,7 +60,6 @@ class Law(NamedTuple):
     prior: Array
     """Covariance P_0 of the identification, ``(n_axes, m, m)``."""
     forget: float
-    """Forgetting factor delta per block."""
     noise_gain: Array
     """R of each axis per noise variance of each measured displacement, ``(n_axes, n_axes)``."""
     least_noise: float
@@ -69,7 +68,7 @@ class Law(NamedTuple):
     settling: NDArray[np.int64]
     """Memory of the filter, in blocks, ``(1,)``; a plain integer would become a literal in C."""
     per_spread: Array
-    """1 over the standard deviation of the identified coefficients; 0 if the deviation is 0."""
+    """1 divided by the standard deviation of the identified coefficients; 0 for a deviation of 0."""
     powers: int
     """Number of coefficients per axis and moving axis."""
 
@@ -117,7 +116,6 @@ class Constants(NamedTuple):
     """Constants of the command and of the learning, for one axis or several."""
 
     lead: float
-    """Lead of the target, s."""
     slope: Sequence[float] | Array
     """Weights of the last accelerations for the third derivative, oldest first."""
     still: tuple[float, ...]
@@ -125,7 +123,6 @@ class Constants(NamedTuple):
     identified: Sequence[object]
     """Four coefficients; with several axes one row per axis, ordered by derivative."""
     learning: Any
-    """Constants of the learning; empty without learning."""
 
 
 class State(NamedTuple):

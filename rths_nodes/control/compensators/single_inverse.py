@@ -29,30 +29,29 @@ Knowledge = tuple[
   coefficients, in standard deviations.
 """
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
-"""``Law`` as numbers; tuples of four are filled with zeros beyond the order.
+"""``Law`` as numbers. Tuples have four elements; unused elements are zero.
 
-delta; diagonal of P_0; R per sum of squared third differences in a block; the smallest such sum; deviations;
-lower, upper and identified coefficients; 1 over their spread; their units; memory of the filter in blocks.
-"""
+In order: delta; diagonal of P_0; R per sum of squared third differences in a block; the smallest such sum;
+``deviations``; lower, upper and identified coefficients; 1 divided by their standard deviation; their units;
+memory of the filter in blocks."""
 
 
 Learning = tuple[Columns, Columns, int, Correction]
-"""Columns of the filter's block for inputs and for earlier numbers; index of its last sample; correction."""
+"""Columns of the filter's block for inputs and for earlier numbers, index of a block's last sample, and
+correction."""
 
 
 class Watched(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block, -2 before the first sample."""
     begun: bool
-    """True after the first block."""
     signals: tuple[Four, Four, Four]
-    """Part of the filtered signals at the end of the block that is already known."""
+    """Known part of the filtered signals at the end of the block."""
     before: float
     earlier: float
     first: float
     """``before``, ``earlier``, ``first``: the last three measurements, newest first."""
     squares: float
-    """Sum of the squared third differences."""
     knowledge: Knowledge
 
 
@@ -104,7 +103,7 @@ def watch(
         knowledge = led_back(knowledge, correction)
     if row < last:
         return (row, begun, signals, m, before, earlier, squares, knowledge), coefficients
-    if not begun:  # before the first block, assume signals at the means of that block
+    if not begun:  # before the first block, assume that each signal equals its mean over that block
         _, _, _, (command, measured, target), _, _, _, _, _ = knowledge
         share = 1.0 / (last + 1)
         for index in (0, KNOWN - 1):
@@ -241,7 +240,6 @@ def corrected(
 
 
 def within(row: Four, low: Four, high: Four) -> Four:
-    """Limit four coefficients to their bounds."""
     a, b, c, d = row
     e, f, g, h = low
     p, q, r, s = high
@@ -272,7 +270,9 @@ def renewed(s: State) -> bool:
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
-    """Return the function ``shown``: ``count`` coefficients; if it ``learns``, also deviations and distance."""
+    """Return the function ``shown`` for ``count`` coefficients; if the law ``learns``, with deviations and
+    distance.
+    """
     like = (0.0,) * count
 
     def identified(k: Constants, s: State) -> Numbers:
@@ -293,7 +293,6 @@ def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
 
 
 def deviations_of(covariance: Covariance, units: Four) -> Four:
-    """Return the standard deviations of the coefficients: P_ii^0.5 / unit."""
     aa, _, _, _, bb, _, _, cc, _, dd = covariance
     e, f, g, h = units
     return sqrt(max(aa, 0.0)) / e, sqrt(max(bb, 0.0)) / f, sqrt(max(cc, 0.0)) / g, sqrt(max(dd, 0.0)) / h
@@ -315,7 +314,6 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Sequence[float], coefficients: Four, past: Numbers, x: float, v: float, a: float
 ) -> tuple[Numbers, float, float]:
-    """Return the past accelerations, the target at the lead time, and the command."""
     past = past[1:] + (a,)
     jerk = dot(slope, past)
     if lead > 0.0:

@@ -17,7 +17,7 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import Field, number
 
 LONGEST = 0.1
-"""Longest lead, s: the range in which the Taylor series is valid for motions of some Hz."""
+"""Longest lead, s. The Taylor series is valid in this range for motions of some Hz."""
 
 Constants = tuple[float, float, object]
 State = tuple[float, object]
@@ -34,7 +34,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return ``step`` with a lead of its target; constants are lead and dt (s) and the constants of ``step``."""
+    """Return ``step`` with a lead of its target; constants are lead (s), dt (s), constants of ``step``."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -56,7 +56,7 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """Return ``kernel`` with a ``lead`` (s) of its target; for 0 the kernel itself."""
+    """Return ``kernel`` with a ``lead`` (s) of its target, or ``kernel`` itself for 0."""
     if not lead:
         return kernel
     constants, rest, step = kernel
@@ -77,4 +77,4 @@ def acceleration_cautions(test: TestContext) -> list[str]:
     """Return a warning if the ramp is linear, because its acceleration is zero."""
     if ramp_seen(test) != "linear":
         return []
-    return ["the linear ramp has no acceleration, which is used here; take a curved one (ramp.type = quadratic)"]
+    return ["this compensator uses the acceleration, which is zero on the linear ramp; set ramp.type = quadratic"]

@@ -4,14 +4,14 @@
     u_k = e(u^, F^ / K) + z_k + k_p (F_k - f_{k-1}) / K
     z_k = z_{k-1} + k_i dt (F_k - f_{k-1}) / K
 
-F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame in series.
-e(u, c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``);
-without a column it is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both
-are extrapolated linearly by the delay of the actuator.
+F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame in series. e(u,
+c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``); without
+a column it is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both are
+extrapolated linearly by the delay of the actuator.
 
-With the correct K, an error decays at the rate k_i (1/s); if the declared K is r times too small, the loop is r
-times faster. The plant is the stiffness K and a delay T: with k_p = 0 the loop is stable for k_i T < pi / 2. A
-fifth of this limit leaves a margin for a stiffer specimen.
+With the correct K, an error decays at the rate k_i (1/s). If the declared K is r times too small, the loop is r
+times faster. For a plant of stiffness K and delay T, the loop with k_p = 0 is stable for k_i T < pi / 2. A fifth
+of this limit leaves a margin for a stiffer specimen.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from rths_nodes.core.parameters import integer, number, params, section
 from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 FAST = 0.3
-"""Limit of k_i T above which a caution is issued: a specimen five times as stiff would make the loop unstable."""
+"""Largest k_i T without a caution: a specimen five times as stiff would still be stable."""
 
 
 Constants = tuple[float, float, float, float, tuple[float, ...]]
 """Compliance 1 / K (m/N), k_i dt, k_p, the delay in samples, and the lengths of the column (m)."""
 State = tuple[float, float, float, float]
-"""z (m), its part added by feedback since the start (m), last target (N) and last drift (m)."""
+"""z (m), the part of z added by feedback since the start (m), last target (N) and last drift (m)."""
 
 
 def constants(params: FeedForwardPi.Params, dt: float) -> Constants:
@@ -74,18 +74,16 @@ def law(extension: Callable[..., float]) -> tuple[Function, Function]:
 
 
 class FeedForwardPi(ForceControllerOfKernel):
-    """Force controller of one axis, computed with floats and with the signs of the axis."""
+    """Force controller of one axis, with the signs of the axis."""
 
     @params
     class Params:
-        stiffness: float = number(
-            "stiffness that the axis works against: specimen and load frame in series", "N/m", more_than=0.0
-        )
+        stiffness: float = number("stiffness of specimen and load frame in series", "N/m", more_than=0.0)
         integral_gain: float = number(
-            "rate k_i at which the rest of the error fades", "1/s", 5.0, more_than=0.0, at_most=1e4
+            "rate k_i at which the remaining error decays", "1/s", 5.0, more_than=0.0, at_most=1e4
         )
         proportional_gain: float = number(
-            "share k_p of an error that is answered at once", "1", 0.0, at_least=0.0, less_than=1.0
+            "fraction k_p of an error that is corrected at once", "1", 0.0, at_least=0.0, less_than=1.0
         )
         lead: float = number(
             "delay of the actuator, compensated by the feed-forward", "s", 0.0, at_least=0.0, at_most=0.2

@@ -51,7 +51,9 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError if no axis moves the head of the ``column``, or if a drift could exceed its length."""
+    """Raise ConfigError if no axis moves the head of the ``column``, or if a drift could exceed the column's
+    length.
+    """
     if column is None:
         return
     moved = len(test.axes) - len(test.force_axes)

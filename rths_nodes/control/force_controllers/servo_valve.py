@@ -48,7 +48,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Position (m), flow (m/s); position minus its part due to stiffness and drift, at the start and now (m)."""
+    """Position (m), flow (m/s); position minus its part due to stiffness and drift (m), at the start and now."""
 
     position: float = 0.0
     flow: float = 0.0
@@ -82,7 +82,7 @@ def law(extension: Function) -> ForceKernel:
     def begin(
         k: Constants, s: State, position: float, target: float, drift: float, drift_before: float
     ) -> tuple[float, ...]:
-        """State of the force loop at the present extension ``position``; the flow of the valve is kept."""
+        """State of the force loop at the present extension ``position``. The flow of the valve is kept."""
         return position, s[1], position - extension(k[7], target * k[0], drift), 0.0
 
     def step(
@@ -102,23 +102,21 @@ class ServoValve(ForceControllerOfKernel):
 
     @params
     class Params:
-        stiffness: float = number(
-            "stiffness that the axis works against: specimen, load frame and oil in series", "N/m", more_than=0.0
-        )
+        stiffness: float = number("stiffness of specimen, load frame and oil in series", "N/m", more_than=0.0)
         gain: float = number(
-            "rate k_f with which an error of the force fades", "1/s", 60.0, more_than=0.0, at_most=1e4
+            "rate k_f at which an error of the force decays", "1/s", 60.0, more_than=0.0, at_most=1e4
         )
         displacement_gain: float = number(
-            "rate k_d with which an error of a held displacement fades", "1/s", 60.0, more_than=0.0, at_most=1e4
+            "rate k_d at which an error of a held displacement decays", "1/s", 60.0, more_than=0.0, at_most=1e4
         )
         valve_time_constant: float = number(
             "time constant T of the spool of the valve", "s", 0.003, more_than=0.0, at_most=0.1
         )
         largest_velocity: float = number(
-            "velocity of the piston with the valve wide open", "m/s", 0.02, more_than=0.0, at_most=10.0
+            "velocity of the piston if the valve is fully open", "m/s", 0.02, more_than=0.0, at_most=10.0
         )
         leakage: float = number(
-            "velocity q_0 of the piston where the valve has no signal", "m/s", 0.0, at_least=-1e-2, at_most=1e-2
+            "velocity q_0 of the piston if the valve has no signal", "m/s", 0.0, at_least=-1e-2, at_most=1e-2
         )
         column: ColumnGeometry | None = section(
             ColumnGeometry, "column whose head a displacement axis moves, to judge the loop; left out: none", None

@@ -5,6 +5,6 @@ from __future__ import annotations
 
 TABLE = {
     "clipped_optimal": ".clipped_optimal:ClippedOptimal",
-    "passive": ".passive:Passive",
-    "random_switching": ".random_switching:RandomSwitching",
+    "passive": ".open_loop:Passive",
+    "random_switching": ".open_loop:RandomSwitching",
 }

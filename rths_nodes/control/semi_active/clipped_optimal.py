@@ -35,11 +35,10 @@ class Constants(NamedTuple):
     ground: Numbers
     """Factor of the ground acceleration in each of these measurements."""
     voltage: float
-    """Full voltage, V."""
 
 
 State = tuple[Array, float]
-"""One array of z^ ``(2 n,)`` and the measurements of the last and the present step; f_c, N."""
+"""An array of z^ ``(2 n,)`` and the measurements of the last and the present step; and f_c, N."""
 
 
 def constants(
@@ -53,8 +52,8 @@ def constants(
         raise ConfigError("semi_active clipped_optimal: needs a structure")
     if is_sparse(structure.mass):
         raise ConfigError(
-            f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too many for its "
-            "Riccati equation; give reduction"
+            f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too "
+            "many for its Riccati equation; set reduction"
         )
     n = len(structure.influence)
     wanted = (*accelerations(n), DAMPER_DISPLACEMENT, DAMPER_FORCE)
@@ -98,16 +97,14 @@ class ClippedOptimal(SemiActiveOfKernel):
     The voltage is full if it moves the damper's force f towards the requested force f_c, V_max H((f_c - f) f) with
     the unit step H. An LQG controller for the structure requests f_c = -K z^, which minimises the integral of
     sum q_i (absolute acceleration i)^2 + r f^2. The Kalman filter uses the absolute accelerations and the damper's
-    displacement; it is exact for inputs that are linear between samples.
+    displacement, and is exact for inputs that are linear between samples.
     """
 
     SOURCES = ("dyke_1996",)
 
     @params
     class Params:
-        """Parameters of the controller, with the paper's values as defaults."""
-
-        voltage: float = number("V_max, put on when the force is to grow", "V", 2.25, more_than=0.0)
+        voltage: float = number("V_max, applied when the force must grow", "V", 2.25, more_than=0.0)
         weights: tuple[float, ...] | None = vector(
             "q of the absolute acceleration of each degree of freedom; left out: 1 for the last",
             "1",
@@ -179,7 +176,8 @@ class _Plant:
         """Return K of the LQR with direct feedthrough: Q = C' q C, N = C' q D, R = D' q D + r.
 
         The Riccati equation has A - B N' / R in place of A, and Q - N N' / R in place of Q. The latter is computed
-        as a sum of squares; the difference loses all digits if an almost free force can cancel the response.
+        as a sum of squares, because the difference loses all digits if an almost free force can cancel the
+        response.
         """
         rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
         pushed, cross = float(push @ push), push @ rows
@@ -201,7 +199,6 @@ class _Plant:
 
 
 def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
-    """Solve the Riccati equation with R = r I."""
     from scipy.linalg import solve_continuous_are
 
     try:

@@ -16,7 +16,8 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
-"""Constants of the inner setup; length ratios specimen / structure, force ratios structure / specimen, by axis."""
+"""Constants of the inner setup; by axis the length ratios specimen / structure and force ratios structure /
+specimen."""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -33,7 +34,8 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
 
 class ScaledSetup(SetupOfKernel):
-    """A scaled specimen: ``setup`` has the scale of the structure; axes, measurements and limits the specimen's.
+    """Setup of a scaled specimen. ``setup`` has the scale of the structure; axes, measurements and limits the
+    specimen's.
 
     ``length`` ``(n_axes,)`` and ``force`` are ratios of structure to specimen, force axes last.
     """

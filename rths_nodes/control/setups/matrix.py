@@ -36,7 +36,9 @@ def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, o
             "(degrees of freedom)"
         )
     if np.linalg.matrix_rank(matrix) < n_axes:
-        raise ConfigError("setup.matrix: its rows depend on each other: the axes cannot move on their own")
+        raise ConfigError(
+            "setup.matrix: its rows must be linearly independent, so that each axis can move separately"
+        )
     if is_small(params):
         return tuple(params.matrix), tuple(zip(*params.matrix, strict=True))
     return matrix, matrix.T.copy()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that translate and rotate one rigid coupler (loading beam, platform) in a plane.
 
-The kinematics are in :mod:`rths_nodes.mechanics.coupler`. The coupler can be fixed to some of many degrees of
-freedom x: its pose is q = P x with the matrix P (``pose``), and the forces on x are P' J' f (equal virtual work).
+The kinematics are in :mod:`rths_nodes.mechanics.coupler`. A coupler that is fixed to some of many degrees of
+freedom x has the pose q = P x with the matrix P (``pose``), and the forces on x are P' J' f (equal virtual work).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
     if size not in (2, 3) or n_axes != size:
         raise ConfigError(
             f"setup rigid_coupler: {n_axes} axes for {size} degrees of freedom: must be 2 for x, theta or 3 "
-            "for x, y, theta; with more in the structure give setup.pose"
+            "for x, y, theta; for a structure with more, set setup.pose"
         )
     coupler = Coupler(params, size, n_axes, "setup")
     if params.pose is not None:
@@ -102,7 +102,7 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
                 "freedom"
             )
         if np.linalg.matrix_rank(np.array(params.pose)) < size:
-            raise ConfigError("setup.pose: its rows depend on each other: the coupler cannot move on its own")
+            raise ConfigError("setup.pose: its rows must be linearly independent")
     return coupler
 
 

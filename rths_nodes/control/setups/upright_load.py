@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Setup that removes the lateral force of an inclined load actuator from the force of the axis that inclines it.
 
-A load actuator above a column head that has drifted by u pushes the head sideways with P sin b, where
-sin b = u / sqrt(L^2 + u^2) and L is its length from pin to pin. The actuator that moves the head carries this
+A load actuator above a column head that has drifted by u pushes the head sideways with P sin b, where sin b = u /
+sqrt(L^2 + u^2) and L is the actuator's length from pin to pin. The actuator that moves the head carries this
 force. Its load cell measures
 
     F = R - P sin b,        so that        R = F + P sin b
@@ -58,7 +58,9 @@ class UprightLoad(SetupOfKernel):
         actuator_length: float = number(
             "length of the load actuator, pin to pin", "m", more_than=0.0, at_most=100.0
         )
-        force_axis: int = integer("number of its axis among those controlled by force, from 1", "", 1, at_least=1)
+        force_axis: int = integer(
+            "number of its axis among the axes controlled by force, from 1", "", 1, at_least=1
+        )
         inclined_by: int = integer(
             "number of the displacement axis that moves its head, from 1", "", 1, at_least=1
         )
@@ -82,7 +84,9 @@ class UprightLoad(SetupOfKernel):
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
         self._inner: Setup = registry.build("setup", params.setup, n_dof, n_axes)
         if self._inner.takes_loads:
-            raise ConfigError("setup.setup.type = 'upright_load': must be a setup without loads")
+            raise ConfigError(
+                "setup.setup.type = 'upright_load': must be another type, because setup already corrects the load"
+            )
         self._axes, self._forces = upright(*functions_of(self._inner))
         self._constants = None, *places(params, n_axes)
 

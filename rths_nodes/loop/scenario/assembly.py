@@ -35,7 +35,7 @@ from rths_nodes.numerical.observation import (
     refuse_tested_elsewhere,
 )
 from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
-from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 
 MOST = 4 << 30
 """Largest memory of a test, bytes. A day at 1024 Hz in steps of ten samples takes 3 GiB."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from rths_nodes.core import inputs, registry
 from rths_nodes.core.checks import ChecksScenario, TestContext
+from rths_nodes.core.control import Setup
 from rths_nodes.core.data import Data
 from rths_nodes.core.declarations import (
     OfCompensatorParams,
@@ -393,8 +394,22 @@ class Scenario(AxesByMode):
             force_axes=self.force_axes,
             strokes=tuple(axis.limits.stroke for axis in self.axes.values()),
             force_lead=self.force_lead,
-            direct=type(self.setup).type_name == "identity",
+            to_axes=self._to_axes,
         )
+
+    def _to_axes(self, displacement: Array, velocity: Array) -> tuple[Array, Array]:
+        n = len(self.moved_axes)
+        lengths = [scale.length for scale in self.similitude[:n]]
+        if type(self.setup).type_name == "identity":
+            return displacement / lengths, velocity / lengths
+        try:
+            setup: Setup = registry.build("setup", self.setup, n, n)
+        except ConfigError:  # the setup reports its faults
+            return np.zeros_like(displacement), np.zeros_like(velocity)
+        still = [0.0] * n
+        rows = zip(displacement.tolist(), velocity.tolist(), strict=True)
+        moved = np.array([setup.moved((x, v, still))[:2] for x, v in rows])
+        return moved[:, 0] / lengths, moved[:, 1] / lengths
 
     @property
     def dt(self) -> float:

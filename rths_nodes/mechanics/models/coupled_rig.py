@@ -31,11 +31,8 @@ class CoupledModel(NamedTuple):
     """Constants of specimen ``(n_axes, n_axes)`` and actuators ``(n_axes,)``; see :func:`coupled_model`."""
 
     mass: Array
-    """Mass matrix M, kg."""
     damping: Array
-    """Damping matrix C, N s/m."""
     stiffness: Array
-    """Stiffness matrix K, N/m."""
     area: Array
     """Effective piston area A_i, m^2."""
     servo_gain: Array
@@ -83,7 +80,7 @@ def coupled_model(
 
 
 def checked(matrix: Array, n: int, path: str) -> Array:
-    """Return the ``matrix`` ``(n, n)`` of a structure. Raises ConfigError if asymmetric or not passive."""
+    """Return the ``matrix`` ``(n, n)`` of a structure. Raises ConfigError unless it is symmetric and passive."""
     if matrix.shape != (n, n) or not np.allclose(matrix, matrix.T):
         raise ConfigError(f"{path}: must be symmetric, {n} rows of {n} numbers, as many as mass")
     lowest = float(np.linalg.eigvalsh(matrix)[0])
@@ -112,9 +109,9 @@ def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
 
 
 def force_input(model: CoupledModel, location: ArrayLike) -> Array:
-    """Return the column ``(3 n,)`` of the state space for a restoring force (N) against ``location`` . x.
+    """Return the state-space column ``(3 n,)`` for a restoring force (N) against ``location`` . x.
 
-    ``location`` ``(n,)`` is 1 at the first degree of freedom if a device is between ground and first floor.
+    For a device between ground and first floor, ``location`` ``(n,)`` is 1 at the first degree of freedom.
     """
     n = len(model.mass)
     return np.concatenate([np.zeros(n), -np.linalg.solve(model.mass, np.asarray(location, float)), np.zeros(n)])

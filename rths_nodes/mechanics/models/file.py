@@ -44,8 +44,8 @@ class Feedforward:
     jerk: Rows = matrix("of the jerk", UNITS[3])
 
     def coefficients(self, path: str, n_axes: int = 0) -> Array:
-        """Return the array ``(4, n_axes, n_axes)``. Raises ConfigError, with ``path``, if the size of a matrix is
-        not ``n_axes``, by default its number of rows.
+        """Return the array ``(4, n_axes, n_axes)``. Raises ConfigError, with ``path``, if a matrix has another
+        size than ``n_axes``, by default its number of rows.
         """
         n = n_axes or len(self.displacement)
         return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])
@@ -53,8 +53,6 @@ class Feedforward:
 
 @params
 class Plant:
-    """State space z' = A z + B u, x = C z, from commands u to displacements x."""
-
     system: Rows = matrix("A, one row per state", "1/s")
     inputs: Rows = matrix("B, one row per state, one column per axis")
     outputs: Rows = matrix("C, one row per axis, one column per state")
@@ -63,7 +61,7 @@ class Plant:
 @params
 class Content:
     version: int = integer("version of this file format", at_least=VERSION, at_most=VERSION)
-    servo_rate: float = number("at which it was identified", "Hz", more_than=0.0)
+    servo_rate: float = number("servo rate of the identification", "Hz", more_than=0.0)
     provenance: str = text("source of the model, as text", "")
     lead: float = number(
         "delay of commands beyond the port's declaration; added to the compensator's lead", "s", 0.0
@@ -77,10 +75,10 @@ class Content:
 
 @dataclass(frozen=True)
 class LoadingModel:
-    """A model of the loading system; ``feedforward`` ``(4, n_axes, n_axes)``.
+    """A model of the loading system; ``feedforward`` is ``(4, n_axes, n_axes)``.
 
-    ``axes`` is empty without names. ``lead`` (s) is the delay of commands beyond the delay that the port declares.
-    ``origin`` is the file or section of the model.
+    ``axes`` is empty without names. ``lead`` (s) is the delay of commands in addition to the delay that the port
+    declares. ``origin`` is the file or section of the model.
     """
 
     axes: tuple[str, ...]
@@ -102,16 +100,16 @@ class LoadingModel:
         if self.state_space is not None:
             return inverse_model.balanced(self.state_space)
         if not self.dynamic:
-            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space, and needs no feedback")
+            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space; leave feedback out")
         return inverse_model.state_space(self.feedforward)
 
     @property
     def dynamic(self) -> bool:
-        """True if no axis follows its command without dynamics."""
+        """True if each axis follows its command with dynamics."""
         return self.state_space is not None or bool(inverse_model.degrees(self.feedforward).min() > 0)
 
     def poles(self) -> Complex:
-        """Return the poles of the loading system, rad/s, slowest first; empty with a static axis."""
+        """Return the poles of the loading system, rad/s, slowest first; none with a static axis."""
         return self.plant().poles() if self.dynamic else np.zeros(0, np.complex128)
 
     def cautions(self, axes: Sequence[str], servo_rate: float) -> list[str]:

@@ -2,7 +2,7 @@
 """Models of a loading system by their inverse: command = sum of G_p times the p-th derivative of the motion.
 
 The inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Phillips & Spencer 2012, Eqs. 2.7, 2.8).
-G_xu itself, which feedback control needs (Eq. 2.9), has many poles and zeros. The inverse is stored; a minimal
+G_xu itself, which feedback control needs (Eq. 2.9), has many poles and zeros. The inverse is stored, and a minimal
 state space is derived from it.
 """
 
@@ -21,10 +21,8 @@ from rths_nodes.core.samples import Array
 DERIVATIVES = ("displacement", "velocity", "acceleration", "jerk")
 """Names of the derivatives of the motion, by power of s."""
 UNITS = ("1", "s", "s^2", "s^3")
-"""Unit of the coefficients of each derivative."""
 
 ORDER = len(DERIVATIVES) - 1
-"""Highest derivative of an inverse."""
 
 SINGULAR = 1e-9
 """Ratio of the smallest to the largest singular value below which a matrix counts as singular."""
@@ -34,11 +32,8 @@ class StateSpace(NamedTuple):
     """State space z' = A z + B u, x = C z, from commands u (m) to displacements x (m)."""
 
     system: Array
-    """Matrix A ``(n, n)``."""
     inputs: Array
-    """Matrix B ``(n, n_axes)``."""
     outputs: Array
-    """Matrix C ``(n_axes, n)``."""
 
     def poles(self) -> Complex:
         """Return the eigenvalues of A, rad/s, slowest first."""
@@ -52,7 +47,7 @@ class StateSpace(NamedTuple):
 
 
 def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
-    """Return G_FF at complex frequencies s ``(m,)``, rad/s: ``(m, n, n)``. ``coefficients`` ``(powers, n, n)``."""
+    """Return G_FF ``(m, n, n)`` at complex frequencies s ``(m,)``, rad/s, from coefficients ``(powers, n, n)``."""
     powers = np.asarray(s, np.complex128)[:, None] ** np.arange(len(coefficients))
     return np.tensordot(powers, coefficients, 1)
 
@@ -60,7 +55,7 @@ def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
 def ahead(coefficients: Array, lead: float) -> Array:
     """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk.
 
-    d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t); the same shape ``(powers, n, n)``.
+    d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t). The shape ``(powers, n, n)`` is the same.
     """
     shifted = np.zeros_like(coefficients)
     for power, matrix in enumerate(coefficients):
@@ -74,7 +69,7 @@ def diagonal(coefficients: Array) -> Array:
 
 
 def degrees(coefficients: Array) -> NDArray[np.intp]:
-    """Return the order of the highest derivative in each command, ``(n,)``: the degree of each row of G_FF."""
+    """Return the degree of each row of G_FF ``(n,)``: the order of the highest derivative in the command."""
     used = np.abs(coefficients).max(axis=2) > 0.0
     return np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), 0)
 
@@ -86,7 +81,7 @@ def leading(coefficients: Array) -> Array:
 
 
 def check(coefficients: Array, path: str) -> None:
-    """Raise ConfigError if the model is unstable, or the highest derivatives or static part are singular."""
+    """Raise ConfigError if the model is unstable, or the highest derivatives or the static part are singular."""
     rows = degrees(coefficients)
     name = DERIVATIVES[int(rows.max())]
     if is_singular(leading(coefficients)):
@@ -102,7 +97,7 @@ def check(coefficients: Array, path: str) -> None:
 def check_static(coefficients: Array, path: str) -> None:
     """Raise ConfigError for an inverse whose static part is singular.
 
-    Otherwise, an inverse that is used directly need not be the inverse of a system beyond its fitted frequencies.
+    An inverse that is used directly needs no further check: it can lack a system beyond its fitted frequencies.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: the axes are not separable at rest")
@@ -130,7 +125,8 @@ def state_space(coefficients: Array) -> StateSpace:
 
     With L of :func:`leading`, row i of L x is a chain of integrators that ends at the command u_i. The lower
     coefficients feed back into the integrators (observer form; Kailath, Linear Systems, 1980, section 6.4). The
-    states are balanced for Riccati solvers. ``coefficients`` pass :func:`check`, with rows of degree 1 or more.
+    states are balanced for Riccati solvers. ``coefficients`` must pass :func:`check`, with rows of degree 1 or
+    more.
     """
     rows = degrees(coefficients)
     n, count = len(rows), int(rows.sum())

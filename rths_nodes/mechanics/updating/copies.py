@@ -20,7 +20,9 @@ from rths_nodes.mechanics.updating.unscented import Point
 
 
 class Kind(NamedTuple):
-    """Model of copies: family, default open parameters, memory size. Without memory it is linear in parameters."""
+    """Model of copies: family, default open parameters, memory size. Without a memory it is linear in its
+    parameters.
+    """
 
     family: str
     parameters: tuple[str, ...]
@@ -40,16 +42,17 @@ KINDS = {
 
 
 class Open(NamedTuple):
-    """Open parameter: name, and bounds in SI units. None means half and twice the initial value."""
+    """Open parameter: name, and bounds in SI units. None means half or twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None
 
 
 class Copy:
-    """A model with ``values`` (SI), whose parameters ``names`` are open between ``lower`` and ``upper``.
+    """A model with ``values`` (SI), whose parameters ``names`` are estimated between ``lower`` and ``upper``.
 
-    A *point* has the open parameters over their ``initial`` values and, if any, the memory over its size.
+    A *point* has these parameters divided by their ``initial`` values, then the memory, if any, divided by its
+    size.
     """
 
     def __init__(
@@ -88,9 +91,9 @@ class Copy:
             if not isinstance(self.values[name], float) or not self.values[name] > 0.0:
                 value = self.values[name]
                 path = join(self._path, name)
-                raise ConfigError(f"{path} = {value}: must be > 0 to be updated; its changes count by it")
+                raise ConfigError(f"{path} = {value}: must be > 0, because updates are relative to it")
         if len(set(self.names)) < len(self.names):
-            raise ConfigError(f"{self._path}: {', '.join(self.names)}: each parameter once")
+            raise ConfigError(f"{self._path}: {', '.join(self.names)}: each parameter must be listed once")
 
     @property
     def linear(self) -> bool:
@@ -117,7 +120,9 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return forces (N) of each open parameter at its initial value ``(m,)``, and of all fixed parameters."""
+        """Return the forces (N) of each open parameter at its initial value ``(m,)``, and the force of all fixed
+        parameters.
+        """
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
         for name in (None, *self.names):

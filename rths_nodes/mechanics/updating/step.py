@@ -4,11 +4,12 @@
 The parameters of the copies follow the filter's estimate by at most ``rate`` of their initial values per second,
 so that no force jumps. They begin once the motion has determined every parameter, because the stiffness of small
 motions is wrong for large motions if the specimen is of another class. While the model does not explain the
-specimen, they return to the initial values. A sample with an impossible value changes no parameter.
+specimen, the parameters return to the initial values. A sample with an impossible value changes no parameter.
 
-The innovation (measured minus expected force, over its expected spread) has a mean square of 1 for a correct model
-(Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). It is tested over time as by Bar-Shalom, Li,
-Kirubarajan: Estimation with Applications to Tracking and Navigation, 2001, section 5.4.
+The innovation is the difference between measured and expected force, divided by its expected standard deviation.
+Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). It
+is tested over time as by Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation,
+2001, section 5.4.
 """
 
 from __future__ import annotations
@@ -34,20 +35,19 @@ from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.unscented import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
-"""Approximate interval of samples, s: over shorter times, displacement differences are noise."""
+"""Approximate interval of samples, s. Over shorter times, displacement differences are noise."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
-"""Flags of ignored samples."""
 GATE = 5.0
-"""Innovation, in spreads, beyond which a force is ignored; in the mean square it counts as this value."""
+"""Largest innovation of a force that is used. A larger innovation counts as this value in the mean square."""
 IDENTIFIED = 1.0 / 12.0
 """Fraction of the initial uncertainty at which a parameter is identified: 30 % have become 2.5 %."""
 DETERMINED = 0.5
-"""Largest remaining fraction of every parameter's initial uncertainty at which the copies begin to follow."""
+"""Fraction of its initial uncertainty below which every parameter must be before the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
 """A load cell is dead if it stays within STILL times the noise while the expected force moves by MOVED times.
 """
 UNEXPLAINED = 2.25
-"""Mean square of the innovation beyond which the model does not explain the specimen: an rms of 1.5."""
+"""Mean square of the innovation above which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
 """Time constant of the exponentially weighted mean square, s."""
 DRIFT = 0.005
@@ -55,7 +55,7 @@ DRIFT = 0.005
 FORGETTING = 20.0
 """Forgetting time of recursive least squares, s."""
 MEMORY_NOISE = 0.001
-"""Rms error of the memory in a step, relative to its size, because moves between samples are taken as linear."""
+"""Rms error of the memory per step, relative to its size: moves between samples are assumed to be linear."""
 MEMORY_AT_FIRST = 0.1
 """Standard deviation of the memory at the start, relative to its size."""
 GAP = 0.1
@@ -67,11 +67,11 @@ WORDS = {
     FLAGGED: "flagged",
     NOT_FINITE: "not finite",
     TOO_FAST: "faster than the axis can move",
-    DEAD: "the force stands still while the specimen moves",
-    SPIKE: f"force beyond {GATE:g} expected spreads",
-    STRANGE: "the model does not explain it",
+    DEAD: "the force stays constant while the specimen moves",
+    SPIKE: f"innovation beyond {GATE:g} standard deviations",
+    STRANGE: "the model does not explain the force",
 }
-"""Texts on the use of a sample."""
+"""Texts that describe the use of a sample."""
 
 
 class Settings(NamedTuple):
@@ -96,13 +96,15 @@ class Sample(NamedTuple):
 
 
 class Still(NamedTuple):
-    """Constant measured force (N), and expected force (N) when it began; inf once the load cell is dead."""
+    """Constant measured force (N), and the expected force (N) when it began; inf once the load cell is dead."""
 
     shown: float
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after ``force``; dead if ``expected`` has ``moved`` but ``force`` is in ``band``."""
+        """Return the state after ``force``. The load cell is dead if ``expected`` has ``moved`` but ``force`` is
+        in ``band``.
+        """
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
         return Still(self.shown, math.inf) if abs(expected - self.since) > moved else self
@@ -117,21 +119,19 @@ class State(NamedTuple):
     released: Array
     """Relative parameters ``(m,)`` of the copies."""
     mean_square: float
-    """Mean square of the innovation."""
     displacement: float
     """Displacement of the last possible sample, m."""
     lost: int
-    """Number of samples since the last possible sample."""
+    """Number of samples since that sample."""
     stuck: Still
-    """Load cell that repeats exactly the same value."""
+    """State of the check for a load cell that repeats exactly the same value."""
     noisy: Still
-    """Load cell that stays within its noise."""
+    """State of the check for a load cell that stays within its noise."""
     left: bool = False
-    """True if an estimate has left its prior."""
 
 
 class Learning(NamedTuple):
-    """Result of a step: use of the sample, expected force (N) and its spread (N)."""
+    """Result of a step: use of the sample, expected force (N), and the standard deviation of this force (N)."""
 
     use: int
     expected: float
@@ -139,12 +139,14 @@ class Learning(NamedTuple):
 
 
 class Estimator(Protocol):
-    """Estimator made of constants and pure functions; its only memory is the belief."""
+    """Estimator made of constants and pure functions. Only the belief changes."""
 
     def first(self) -> Belief: ...
 
     def predicted(self, belief: Belief, before: float, sample: Sample, lost: int) -> Belief:
-        """Return the belief after the motion from ``before`` (m) to ``sample``, with ``lost`` samples between."""
+        """Return the belief after the motion from ``before`` (m) to ``sample``, with ``lost`` samples between
+        them.
+        """
 
     def answered(self, belief: Belief, sample: Sample) -> Answer:
         """Return the expected force at the motion of ``sample``."""
@@ -267,7 +269,7 @@ def _bounded(belief: Belief, copy: Copy) -> Belief:
 
 
 def forgotten(belief: Belief, period: float, forgetting: float) -> Belief:
-    """Return the belief a ``period`` (s) later; information of age ``forgetting`` (s) has the weight exp(-1)."""
+    """Return the belief a ``period`` (s) later. Information of age ``forgetting`` (s) has the weight exp(-1)."""
     return Belief(belief.mean, belief.root * math.exp(0.5 * period / forgetting))
 
 

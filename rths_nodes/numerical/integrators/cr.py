@@ -16,9 +16,9 @@ Constants = tuple[Operand, float]
 class ChenRicles(Dynamics):
     """v' = v + dt alpha1 a, x' = x + dt v + dt^2 alpha2 a with alpha1 = alpha2 of Eq. (12b).
 
-    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. If stiffness and damping of
-    the part under test are left out (Eq. 12b instead of 12a), the algorithm is stable only for the numerical part.
-    As published, its velocity is the backward difference (x' - x) / dt, half a step late.
+    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. Without stiffness and
+    damping of the part under test (Eq. 12b instead of 12a), the algorithm is stable only for the numerical part.
+    The published velocity is the backward difference (x' - x) / dt, half a step late.
     """
 
     SOURCES = ("chen_ricles_2008",)
@@ -47,7 +47,6 @@ class ChenRicles(Dynamics):
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return alpha of Eq. (12b) and dt (s); no state."""
         damping, stiffness = damping_and_stiffness(params, structure)
         damping, stiffness = structure.damping + damping, structure.stiffness + stiffness
         four_mass = 4.0 * (structure.mass + structure.experimental_mass)

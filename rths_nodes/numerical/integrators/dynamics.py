@@ -13,7 +13,7 @@ step. The integration method computes displacement and velocity:
 
 ``before`` and ``measured`` are the forces at the last and this step; ``of_method`` is the state of the method.
 Vectors are floats for one degree of freedom, arrays ``(n_dof,)`` for several. ``excitation`` is the external force
-of all steps: floats, or rows ``(steps + 1, n_dof)``. An array ``measured`` may become part of the state.
+of all steps: floats, or rows ``(steps + 1, n_dof)``. The state may keep an array ``measured``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
-    """An integrator defined by a kernel; other code can continue it from constants, state and excitation."""
+    """An integrator defined by a kernel. Other code can continue the integration from constants, state and
+    excitation.
+    """
 
     kernel: Kernel
     constants: Any
@@ -83,30 +85,11 @@ class Stepped(Integrator):
         self.displacement, self.velocity, self.acceleration, self.exact_acceleration, self.restoring_force = shown
 
 
-class Played(Stepped):
-    """Motion from a history stored before the test, without a structure."""
-
-    excitation: Array
-
-    def _play(self, kernel: Kernel, history: Array, n_dof: int) -> None:
-        """Follow the ``history`` of x, v, a ``(steps + 1, 3)``, or ``(steps + 1, 3, n_dof)``, from its start."""
-        nothing: Vector = np.zeros(n_dof) if n_dof > 1 else 0.0
-        self._follow(kernel, nothing, history, history[0, 2] + np.zeros(n_dof), n_dof == 1)
-
-    def reset(self) -> None:
-        super().reset()
-        x, v, a = self.excitation[0]
-        zeros = np.zeros(len(self._first))
-        self.displacement, self.velocity = x + zeros, v + zeros
-        self.acceleration = self.exact_acceleration = a + zeros
-
-
 FEW = 8
-"""Largest number of interface forces for which columns are faster than solving."""
+"""Largest number of interface forces for which products with columns are faster than solving."""
 
 OfMethod = Sequence[Vector]
 Moving = tuple[OfMethod, Vector, Vector, Vector]
-"""Result of ``advance``: state of the method, x, v and exact acceleration."""
 Advance = Callable[..., Moving]
 Prepared = tuple[object, OfMethod]
 
@@ -187,7 +170,7 @@ class Columns:
 def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expected: Array, index: int) -> Array:
     """Return the exact acceleration of a large structure.
 
-    It is the predicted acceleration plus the effect of the few interface forces, one column for each force.
+    It is the predicted acceleration plus a column for each interface force that differs from its expected value.
     """
     off = expected - measured
     forces = np.flatnonzero(off).tolist()
@@ -227,7 +210,7 @@ class Dynamics(Stepped):
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is None:
-            raise ConfigError("structure: missing; only the integrator 'prescribed' does without")
+            raise ConfigError("structure: missing; only the integrators 'prescribed' and 'predefined' need none")
         self.structure, self.dt = structure, dt
         if not self.takes_massless:
             refuse_massless(structure.mass)
@@ -245,7 +228,6 @@ class Dynamics(Stepped):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        """Return the kernel function ``advance``."""
         raise TypeError("an integrator without advancing")
 
     @classmethod
@@ -255,7 +237,7 @@ class Dynamics(Stepped):
 
     @classmethod
     def kernel_of(cls, params: AnyParams, structure: Structure) -> Kernel:
-        """Return the kernel for a structure; for a sparse structure its step is not translated to C."""
+        """Return the kernel for a structure. The kernel of a sparse structure is not translated to C."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         exact = by_columns if vectors is LARGE else solved(vectors.product)
         step = dynamics(cls.advancing(vectors, law), law.force, vectors.product, vectors.at, exact)
@@ -303,7 +285,7 @@ class Dynamics(Stepped):
     def linearised(self) -> tuple[StepMatrices, ...]:
         """Return step matrices of a period, computed from unit values of memory and measured force.
 
-        Raises ValueError if the external force is shorter than two periods or not zero.
+        Raises ValueError if the external force covers less than two periods or is not zero.
         """
         if len(self._external) <= 2 * self.period or self._external.any():
             raise ValueError(f"external force: must be zero, over more than {2 * self.period} steps")
@@ -325,7 +307,6 @@ def start(k: Any) -> object:
 
 
 def per_load_of(vectors: Vectors, mass: Matrix) -> Operand:
-    """Return the multiplier from load (N) to acceleration (m/s^2)."""
     return Columns(Inverse(mass)) if vectors is LARGE else vectors.inverse(mass)
 
 
@@ -333,15 +314,17 @@ def refuse_massless(mass: Matrix) -> None:
     without = massless(mass)
     if without.any():
         raise ConfigError(
-            f"integrator: needs a mass everywhere, the degrees of freedom {numbered(without)} of the "
-            "structure have none; newmark does without"
+            f"integrator: every degree of freedom must have mass, but {numbered(without)} of the "
+            "structure have none; "
+            "use newmark, which needs none"
         )
 
 
 def refuse_large(name: str, structure: Structure, reason: str) -> None:
     if is_sparse(structure.mass):
         raise ConfigError(
-            f"integrator {name}: {reason}: not for a structure of {len(structure.influence)} degrees of freedom "
-            "that is kept sparse; give reduction, or take another: central_difference, cr, explicit_newmark, "
-            "hht_alpha, kr_alpha, newmark"
+            f"integrator {name}: cannot integrate a sparse structure of {len(structure.influence)} degrees of "
+            f"freedom, because {reason}; set reduction, or use central_difference, cr, "
+            "explicit_newmark, hht_alpha, "
+            "kr_alpha or newmark"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of the part under test, for the parameters and the stability of integrators."""
+"""Declared specimen of an integrator, and checks that integration with this specimen is stable."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from rths_nodes.core.samples import Array
 from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse
 
 GROWTH = 1e-6
-"""Largest accepted growth per step, because rounding alone makes an undamped mode grow."""
+"""Largest accepted growth factor per step. It exceeds 1 because rounding lets an undamped mode grow."""
 
 HALVINGS = 40
-"""Largest number of halvings to find a stable step."""
 
 CLOSE = 1e-7
-"""Relative tolerance of a stability limit, which is printed with six digits."""
+"""Relative tolerance of a computed stability limit, which is printed with six digits."""
 
 UNDER_TEST = "with the part under test"
 
 
 @params
 class Equivalent:
-    """Equivalent specimen for a single degree of freedom; otherwise the structure defines the part under test."""
+    """Specimen of a single degree of freedom; with several, the structure defines the part under test."""
 
     equivalent_stiffness: float = number(
         "k_eq under test, with one degree of freedom, in place of the structure's", "N/m", 0.0, at_least=0.0
@@ -48,8 +47,8 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
         value = getattr(params, name)
         if value and n_dof > 1:
             raise ConfigError(
-                f"integrator.{name} = {show(value, unit)}: is for one degree of freedom, the structure has "
-                f"{n_dof}; give the part in the laboratory there (experimental_...)"
+                f"integrator.{name} = {show(value, unit)}: is for one degree of freedom, but the structure has "
+                f"{n_dof}; use the experimental_... keys of the structure"
             )
         matrices.append(np.array([[value]]) if value else modelled)
     return matrices[0], matrices[1]
@@ -58,8 +57,8 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
     """Refuse (ConfigError) a step that is not below the stability limit of the central difference method.
 
-    For a spring under test the limit is 2/omega_max. With dashpots and masses, whose forces are late by half a
-    step and one step, 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
+    For a spring under test the limit is 2/omega_max. Forces of dashpots and masses are late by half a step and by
+    one step, so 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass
@@ -68,8 +67,8 @@ def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Struct
         return
     if np.linalg.eigvalsh(mass)[0] <= 0.0:
         raise ConfigError(
-            f"integrator {name}: the mass under test must be less than the mass of the numerical substructure: "
-            "its measured inertia is late by a step"
+            f"integrator {name}: the mass under test must be less than the mass of the numerical substructure, "
+            "because its measured inertia is late by a step"
         )
     inverse = np.linalg.inv(mass)
     nothing, identity = np.zeros_like(mass), np.eye(len(mass))
@@ -91,14 +90,14 @@ def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matr
     limit = _longest(stable, dt)
     if not stable(limit):
         raise ConfigError(
-            f"integrator {name}: needs a mass everywhere, larger than the mass under test: the mass of the "
-            "numerical substructure less that under test must be > 0"
+            f"integrator {name}: every degree of freedom must have more mass in the numerical substructure than "
+            "under test"
         )
     raise _too_long(name, dt, limit, UNDER_TEST)
 
 
 def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
-    """Refuse (ConfigError) a step with a spectral radius ``growth(dt)`` above 1; suggest a stable one."""
+    """Refuse (ConfigError) a step with a spectral radius ``growth(dt)`` above 1, and suggest a stable step."""
 
     def stable(step: float) -> bool:
         return growth(step) <= 1.0 + GROWTH
@@ -108,7 +107,9 @@ def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> Non
 
 
 def _longest(stable: Callable[[float], bool], dt: float) -> float:
-    """Return the longest ``stable`` step (s) below the unstable ``dt``; if none is stable, a shorter step."""
+    """Return the longest step (s) below the unstable ``dt`` that is ``stable``, or the shortest candidate if none
+    is.
+    """
     good, bad = 0.5 * dt, dt
     for _ in range(HALVINGS):
         if stable(good):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explicit Newmark method (gamma = 1/2, beta = 0): predictor and corrector of the velocity (Newmark 1959).
 
-Its displacements equal the displacements of the central difference method.
+The displacements are the same as in the central difference method.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ExplicitNewmark(Dynamics):
 
     @classmethod
     def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Corrected:
-        """Return the constants; the first predicted velocity is such that its corrected value is zero."""
+        """Return the constants; the corrected velocity at the start is zero."""
         k = super().constants_of(params, structure, external_force, dt)
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         heavier = structure.mass + 0.5 * dt * structure.damping

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A numerical substructure as a functional mock-up unit (FMI): a model of another program, in its own process.
 
-At step i the FMU receives the measured force of step i, and the ground acceleration if it has such an input. It
+At step i the FMU receives the measured force of step i and, if it has such an input, the ground acceleration. It
 advances by one step and returns its displacements at step i + 1. The force f is a restoring force:
 
     M a + C v + r(x) + f = -M 1 a_g
@@ -28,13 +28,13 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.rehearsal import rehearse
 
 BRIEF_S = 50e-6
-"""Response time of a small FMU, s; the integrator first waits for this time."""
+"""Time that the integrator first waits for an answer, s: the response time of a small FMU."""
 
 FARTHEST = 1e6
 """Largest plausible response, m, m/s or m/s^2; differences of larger values could overflow."""
 
 AT_REST = 1e-12
-"""Displacement at the start that counts as zero, m."""
+"""Largest displacement at the start that counts as zero, m."""
 
 TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
 """Instant within a step -> weights of the ground accelerations at its start and end."""
@@ -53,19 +53,17 @@ class Seen:
 class Driven(Seen):
     """Variables of the FMU for motion and force of a degree of freedom of the rig."""
 
-    force: str = text("input of the FMU: the force measured there, as a restoring force")
+    force: str = text("input of the FMU: the measured force, as a restoring force")
 
 
 @params
 class Ground:
-    """Input of the FMU for the ground motion."""
-
     acceleration: str = text("input of the FMU: acceleration of the ground")
     taken_at: str = text("instant of the step whose acceleration is the FMU's input", "start", tuple(TIMES))
 
 
 class Fmu(Integrator):
-    """A model that the test starts and advances; each step of the integrator is one co-simulation step.
+    """A model in a process that the test starts; each step of the integrator is one co-simulation step.
 
     Missing velocities and accelerations are taken from the parabola through the last three displacements. External
     and restoring forces are unknown and remain zero.
@@ -84,7 +82,7 @@ class Fmu(Integrator):
             Seen, "observed degrees of freedom of the scenario, in order", optional=True
         )
         ground: Ground | None = section(
-            Ground, "the motion of the ground; left out where it is inside the FMU, or where there is none", None
+            Ground, "motion of the ground; left out if the FMU contains it, or without ground motion", None
         )
         force_age: float = number(
             "mean delay of the force in the FMU, in steps: 0.5 if held over the step, 0 if used at its start only",
@@ -106,7 +104,7 @@ class Fmu(Integrator):
 
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
-                raise ConfigError("type = 'fmu': structure must be left out, the FMU has it")
+                raise ConfigError("type = 'fmu': structure must be left out, because the FMU contains it")
             for key, matrix, wanted in (
                 ("interface", self.interface, test.axes),
                 ("observed", self.observed, test.observed),
@@ -122,9 +120,7 @@ class Fmu(Integrator):
                     "that must be left out"
                 )
             if self.ground is not None and not test.has_ground_motion:
-                raise ConfigError(
-                    "ground: the scenario has no ground_motion: one of both must be left out or stated"
-                )
+                raise ConfigError("ground: the scenario has no ground_motion; add it, or leave ground out")
             self.check(test)
 
         def step_in(self, test: TestContext) -> float:
@@ -137,9 +133,10 @@ class Fmu(Integrator):
             late = 1e3 * self.force_age * test.step
             return [
                 *cautions,
-                f"force_age = {self.force_age:g}: the FMU uses the measured force {late:.3g} ms late, on the "
-                "mean; this removes damping, as much as the stiffness under test times this time: "
-                "force_lead: 0.0 compensates it, a shorter step reduces it",
+                f"force_age = {self.force_age:g}: the FMU uses the measured force {late:.3g} ms late "
+                "on average, which "
+                "reduces the damping by the stiffness under test times this delay. Compensate the delay with "
+                "force_lead: 0.0, or use a shorter step",
             ]
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:

@@ -26,16 +26,17 @@ Begun = tuple[Vector, Vector, Vector, Vector, Vector]
 
 
 class Method(NamedTuple):
-    """Matrices of an iteration; alpha, beta, gamma; iterations per time step; its length h (s); last step.
+    """Matrices of an iteration; alpha, beta, gamma; iterations per time step; length h (s) of a time step; last
+    step.
 
     ``last`` is a float, so that tests of any duration share a C library.
     """
 
     inverse: Operand  # [M + (1 + alpha) (gamma h C + beta h^2 K)]^-1
-    damping: Operand  # of the numerical part
+    damping: Operand  # of the numerical substructure
     tested_damping: Operand
     total_damping: Operand
-    stiffness: Operand  # of the whole
+    stiffness: Operand  # of both substructures
     alpha: float
     beta: float
     gamma: float
@@ -71,7 +72,7 @@ def beginning(
     def begun(
         k: Method, s: OfMethod, x: Vector, v: Vector, exact: Vector, measured: Vector, external: Loads, index: int
     ) -> Begun:
-        """Complete the last time step with the measured force; predict the next, x + h v + (1/2 - beta) h^2 a."""
+        """Complete the last time step with the measured force; predict the next: x + h v + (1/2 - beta) h^2 a."""
         _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h, last = k
         x_end, x_before, x_next, _, v_predicted, terms = s
         if index == 0:
@@ -151,7 +152,7 @@ class HilberHughesTaylor(Dynamics):
         def cautions(self, test: TestContext) -> list[str]:
             if test.substeps == 1:
                 return []
-            return ["its iterations are made for substeps = 1: one in each sample"]
+            return ["substeps must be 1, because each sample has one iteration"]
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         self.period = params.iterations
@@ -159,7 +160,10 @@ class HilberHughesTaylor(Dynamics):
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
         if not zero(structure.experimental_mass):
-            raise ConfigError("integrator hht_alpha: a mass under test is not provided for: its inertia jumps")
+            raise ConfigError(
+                "integrator hht_alpha: the mass under test must be 0, because its inertia would jump; "
+                "use another integrator"
+            )
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
@@ -168,7 +172,6 @@ class HilberHughesTaylor(Dynamics):
 
     @classmethod
     def constants_of(cls, params: Params, structure: Structure, external_force: Array, dt: float) -> Constants:
-        """Return the constants for the step ``dt`` (s), with the index of the last row of the external force."""
         k: Constants = super().constants_of(params, structure, external_force, dt)
         assert isinstance(k.advance, Method)
         return k._replace(advance=k.advance._replace(last=float(len(external_force) - 1)))

@@ -30,19 +30,20 @@ from rths_nodes.mechanics.structure import have_damping, massless
 from rths_nodes.numerical.integrators.dynamics import Dynamics, Moved, Step, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.reductions import CraigBampton, reduced
-from rths_nodes.numerical.structures.linear_force import refuse_yielding
+from rths_nodes.numerical.structures.restoring_forces.linear import refuse_yielding
 from rths_nodes.numerical.vectors import ONE, Loads, Multiplier, Vector, vectors_of
 
 JUDGED = 60
-"""Number of modes in the check of growth."""
 
 
 Rates = tuple[Array, Array, Array, Array]
-"""Coefficients p, q, s, t ``(n,)`` of v' = p (x' - x) - q v, a' = s (v' - v) - t a."""
 
 
 def rates_of(structure: Structure, dt: float) -> Rates:
-    """Return p, q, s, t = 2/dt, 1, 2/dt, 1; without mass 1/dt and 0, which damps undamped rates (``dt`` in s)."""
+    """Return p, q, s, t for a step ``dt`` (s): 2/dt, 1, 2/dt, 1 with mass; 1/dt, 0, 1/dt, 0 without mass.
+
+    Without mass the rates are differences, because they would be undamped otherwise.
+    """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
     return (
@@ -61,7 +62,9 @@ def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
 
 
 def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
-    """Return matrices to x' of a step ``dt`` (s): from (x, v, a) ``(n, 3 n)`` and the load p' - f ``(n, n)``."""
+    """Return the matrices to x' of a step ``dt`` (s): from (x, v, a) ``(n, 3 n)``, and from the load p' - f ``(n,
+    n)``.
+    """
     mass, damping = structure.mass, structure.damping
     dynamic = structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass
     per_force = np.asarray(np.linalg.inv(dynamic), float)
@@ -70,10 +73,10 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Constants(NamedTuple):
-    """A structure with full matrices ``(n, 4 n)``: ``onward`` to x', ``accelerated`` to the exact acceleration.
+    """Matrices ``(n, 4 n)`` of a structure: ``onward`` yields x', ``accelerated`` the exact acceleration.
 
-    Both multiply x, v, a and the external minus the measured force; the external force is taken at the next step
-    for ``onward``, at this step for ``accelerated``.
+    Both multiply x, v, a and the net force (external minus measured). ``onward`` takes the external force of the
+    next step, ``accelerated`` of this step.
     """
 
     onward: Array
@@ -116,7 +119,7 @@ def in_floats(step: Callable[..., tuple[object, tuple[Array, ...]]]) -> Step:
 
 
 class Large(NamedTuple):
-    """A sparse structure: multipliers and solver, degrees of freedom without mass, and dt (s)."""
+    """Constants of a sparse structure: multipliers and solver, degrees of freedom without mass, and dt (s)."""
 
     mass: Multiplier
     damping: Multiplier
@@ -132,7 +135,7 @@ class Large(NamedTuple):
 def large(
     k: Large, state: tuple[Array, Array, Array], measured: Array, external: Array, index: int
 ) -> tuple[object, Moved]:
-    """Step of a sparse structure, with sparse products and one solution; it is not a kernel."""
+    """Step of a sparse structure, with sparse products and one solution. It is not a kernel."""
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
     r = stiffness.dot(x)
@@ -148,10 +151,11 @@ def large(
 class Newmark(Dynamics):
     """Constant average acceleration, solved directly for a linear structure; masses can be zero.
 
-    The numerical substructure has no stability limit, but the measured force, of the last step, causes one. The
-    rates of massless degrees of freedom would be undamped: their acceleration is therefore the difference of the
-    velocity over the step and, without damping, their velocity the difference of the displacement. Raises
-    ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
+    The numerical substructure has no stability limit, but the delay of the measured force by one step causes a
+    limit. The rates of massless degrees of freedom would be undamped. Their acceleration is therefore the
+    difference of the velocity over the step and, without damping, their velocity is the difference of the
+    displacement. Raises ConfigError if the restoring force is nonlinear or the motion with the part under test
+    grows.
     """
 
     SOURCES = ("newmark_1959",)
@@ -188,7 +192,7 @@ class Newmark(Dynamics):
             mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
             solver = Inverse(stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass)
             without = massless(mass)
-            accelerated = Inverse(mass + diagonal(without.astype(float)))  # 1 kg in place of no mass
+            accelerated = Inverse(mass + diagonal(without.astype(float)))  # use 1 kg if there is no mass
             a = accelerated.dot(external_force[0])
             a[without] = 0.0
             multiplied = (product(mass), product(damping), product(stiffness))
@@ -222,7 +226,7 @@ def _of_masses(mass: Array) -> Array:
 
 
 def growth(structure: Structure, dt: float) -> float:
-    """Return the growth in a step ``dt`` (s) if a perfect actuator moves the part under test."""
+    """Return the growth factor per step ``dt`` (s) if a perfect actuator moves the part under test."""
     n = len(structure.influence)
     motion, per_force = motion_of(structure, dt)
     tested = (structure.experimental_stiffness, structure.experimental_damping, structure.experimental_mass)
@@ -234,11 +238,11 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Refuse growth, computed with the lowest modes and static shapes of forces at the part under test."""
+    """Check growth with the lowest modes and the static shapes due to forces at the part under test."""
     if not zero(structure.experimental_mass):
         raise ConfigError(
-            "integrator newmark: a mass under test is not judged for a structure that is kept sparse; give "
-            "reduction"
+            "integrator newmark: stability with a mass under test cannot be checked for a sparse "
+            "structure; set reduction"
         )
     tested = np.flatnonzero(
         ~(massless(structure.experimental_stiffness) & massless(structure.experimental_damping))

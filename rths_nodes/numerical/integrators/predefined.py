@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import component, flag, number, params, path, sections, type_of
 from rths_nodes.core.protocols import Structure
@@ -27,23 +28,22 @@ from rths_nodes.mechanics import history
 from rths_nodes.numerical.ground_motions.readers.columns import even_step
 from rths_nodes.numerical.ground_motions.readers.series import FormatError
 from rths_nodes.numerical.ground_motions.waves import Formula
-from rths_nodes.numerical.integrators.dynamics import Moved, Played
+from rths_nodes.numerical.integrators.dynamics import Moved, Stepped
 from rths_nodes.numerical.vectors import Vector
 
 ARCHIVE = b"PK"
-"""First bytes of an npz file, which ``rths iterate`` writes."""
+"""First bytes of an npz file."""
 FEWEST = 32
 """Smallest number of samples of a measured motion."""
 SAME_RATE = 1e-4
-"""Largest relative difference between rates of measured motion and test treated as equal."""
+"""Largest relative difference between the rates of motion and test that count as equal."""
 ORDER = 5
-"""Order of the splines through a measured motion; it gives smooth accelerations."""
+"""Order of the splines through a measured motion, for smooth accelerations."""
 POLES = 4
 """Order of the Butterworth filter, which is applied forwards and backwards."""
 KEPT = 0.4
-"""Highest frequency kept of a measured motion in a slower test, as a fraction of the test's servo rate."""
+"""Cutoff frequency of a motion sampled faster than the test, as a fraction of the test's servo rate."""
 TIME_TITLES = ("time", "t")
-"""Titles of a time column, without unit."""
 OF_EXPORTS = ".displacement (m)"
 """Suffix of the titles of measured displacements in tables of this package."""
 
@@ -63,43 +63,109 @@ def step(nothing: Vector, s: tuple[()], measured: Vector, history: Array, index:
     return s, (now[0] + nothing, now[1] + nothing, now[2] + nothing, before[2] + nothing, nothing + 0.0)
 
 
-def _refuse(structure: Structure | None, name: str) -> None:
-    if structure is not None:
-        raise ConfigError(f"structure: must be left out with the integrator {name!r}")
-
-
 def _of_formula(displacement: OfParams, samples: int, dt: float) -> Array:
-    """Return x, v, a of a function of time, ``(samples, 3)``. Raises ConfigError if it has no derivatives."""
     motion = registry.build("ground_motion", displacement, 0)
     if not isinstance(motion, Formula):
         names = registry.names("ground_motion")
         known = [name for name in names if issubclass(registry.load("ground_motion", name), Formula)]
         raise ConfigError(
-            f"integrator.displacement.type = {type_of(displacement)!r}: gives no velocity and "
-            f"acceleration; known: {', '.join(known)}"
+            f"displacement.type = {type_of(displacement)!r}: has no velocity and acceleration; "
+            f"known: {', '.join(known)}"
         )
     times: Array = dt * np.arange(samples, dtype=np.float64)
     return np.column_stack([motion.sample(times), *motion.derivatives(times)])
 
 
-class Prescribed(Played):
+@lru_cache(maxsize=1)  # check and integrator of a test use the same targets
+def _measured(params: Predefined.Params, samples: int, dt: float, *now: int) -> Array:
+    targets = _Measured(params).targets(1.0 / dt, samples)
+    targets.flags.writeable = False
+    return targets
+
+
+def _check_limits(test: TestContext, path: str, targets: Array) -> None:
+    """Refuse ``targets`` of ``Params.targets`` that do not begin at 0, or exceed the stroke or velocity of an
+    axis.
+    """
+    motion = targets[:, :2] if targets.ndim == 3 else targets[:, :2, None]
+    motion = np.broadcast_to(motion, (*motion.shape[:2], len(test.axes)))
+    ratio = test.samples_per_step / test.substeps
+    displacements, velocities = test.to_axes(motion[:, 0], motion[:, 1])
+    for axis, name in enumerate(test.axes):
+        x, v = displacements[:, axis], velocities[:, axis] / ratio
+        stroke, velocity = test.strokes[axis], test.velocity_limits[axis]
+        first = velocity * test.dt
+        if not abs(x[0]) <= first:
+            raise ConfigError(
+                f"{path}: axes.{name} would begin at {x[0]:.4g} m; must be within +- {first:.4g} m of 0, where "
+                "the axis is at rest: begin at 0, or set relative = true for a measured motion"
+            )
+        row = int(np.abs(x).argmax())
+        if not abs(x[row]) <= stroke:
+            raise ConfigError(
+                f"{path}: axes.{name} would move to {x[row]:.4g} m at {row * test.step:.4g} s; must be within +- "
+                f"axes.{name}.limits.stroke = {stroke:g} m: reduce the displacement, or correct its unit"
+            )
+        between = np.diff(x, prepend=x[:1]) / (test.step * ratio)  # a displacement that jumps has no derivative
+        v = np.where(np.abs(between) > np.abs(v), between, v)
+        row = int(np.abs(v).argmax())
+        if not abs(v[row]) <= velocity * (1.0 + ROUNDING):
+            raise ConfigError(
+                f"{path}: axes.{name} would move at {v[row]:.4g} m/s at {row * test.step:.4g} s; must be within "
+                f"+- axes.{name}.limits.velocity = {velocity:g} m/s: reduce the motion, or set low_pass against "
+                "the noise of a measured motion"
+            )
+
+
+def _samples(test: TestContext) -> int:
+    return max(1, math.ceil(test.duration / test.step - ROUNDING)) + 1
+
+
+class Prescribed(Stepped):
     """Every degree of freedom follows the same displacement history, with its exact derivatives."""
+
+    excitation: Array
 
     @params
     class Params:
         displacement: OfParams = component("ground_motion", "displacement as a function of time, in m")
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        _refuse(structure, "prescribed")
+        def targets(self, samples: int, dt: float) -> Array:
+            """Return x, v, a in structure time, ``(samples, 3)`` for all axes or ``(samples, 3, n_axes)``."""
+            return _of_formula(self.displacement, samples, dt)
+
+        def fits(self, test: TestContext) -> None:
+            _check_limits(test, "displacement", self.targets(_samples(test), test.step))
+
+    def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None:
+        if structure is not None:
+            raise ConfigError(f"structure: must be left out with the integrator {type_of(params)!r}")
         samples, n_dof = external_force.shape
-        self._play(self.kernel_of(params), _of_formula(params.displacement, samples, dt), n_dof)
+        try:
+            targets = params.targets(samples, dt)
+        except ConfigError as error:
+            raise ConfigError(*(f"integrator.{problem}" for problem in error.problems)) from None
+        kernel = self.kernel_of(params)
+        if targets.ndim == 3 and targets.shape[2] != n_dof:
+            raise ConfigError(f"integrator.history: has {targets.shape[2]} axes; the test has {n_dof}")
+        if targets.ndim == 3 and n_dof == 1:
+            kernel, targets = Prescribed.kernel_of(params), np.ascontiguousarray(targets[:, :, 0])
+        nothing: Vector = np.zeros(n_dof) if n_dof > 1 else 0.0
+        self._follow(kernel, nothing, targets, targets[0, 2] + np.zeros(n_dof), n_dof == 1)
+
+    def reset(self) -> None:
+        super().reset()
+        x, v, a = self.excitation[0]
+        zeros = np.zeros(len(self._first))
+        self.displacement, self.velocity = x + zeros, v + zeros
+        self.acceleration = self.exact_acceleration = a + zeros
 
     @classmethod
-    def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
+    def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
         return Kernel(lambda nothing: nothing, no_state, step_alike)
 
 
-class Predefined(Played):
+class Predefined(Prescribed):
     """Each axis follows its own history from a file, or all follow a loading protocol."""
 
     @params
@@ -122,10 +188,12 @@ class Predefined(Played):
             "column of each axis, in their order; left out, with one axis: the only column besides the times",
             optional=True,
         )
-        time: Placed | None = column(TIMES, "times in even steps; left out: the column time or t", optional=True)
-        rate: float | None = number("samples per second, of a file without times", "Hz", None, more_than=0.0)
-        resample: bool = flag("true: a rate other than the servo rate is resampled; else it is refused", False)
-        relative: bool = flag("true: displacements count from the first one", False)
+        time: Placed | None = column(
+            TIMES, "times in uniform steps; left out: the column time or t", optional=True
+        )
+        rate: float | None = number("sampling rate of a file without times", "Hz", None, more_than=0.0)
+        resample: bool = flag("true: resample a rate other than the servo rate; false: refuse it", False)
+        relative: bool = flag("true: subtract the first displacement of each column", False)
         low_pass: float | None = number(
             "cutoff frequency of a filter without phase shift, against noise in velocity and acceleration",
             "Hz",
@@ -134,57 +202,70 @@ class Predefined(Played):
         )
         scale: float = number("factor on the displacements of a measured motion", default=1.0)
 
+        def __hash__(self) -> int:  # columns have no hash
+            return hash(self.history)
+
+        def _refuse_keys(self, path: str, key: str, source: str = "") -> None:
+            names = ("columns", "time", "rate", "resample", "relative", "low_pass")
+            keys = [name for name in names if getattr(self, name)] + ["scale"] * (self.scale != 1.0)
+            if keys:
+                raise ConfigError(
+                    f"{join(path, keys[0])}: must be left out with {join(path, key)}{source}, like all keys of a "
+                    f"measured motion: remove {', '.join(keys)}"
+                )
+
         def validate(self, path: str) -> None:
             if (self.history is None) == (self.displacement is None):
                 state = "none is given" if self.history is None else "both are given"
                 raise ConfigError(
                     f"{path}: exactly one of {path}.history and {path}.displacement is needed, {state}"
                 )
+            if self.displacement is not None:
+                self._refuse_keys(path, "displacement")
             if self.time is not None and self.rate is not None:
                 raise ConfigError(f"{path}.rate = {self.rate:g} Hz: must be left out with {path}.time")
 
         @property
+        def _is_measured(self) -> bool:
+            return self.history is not None and not _is_archive(self.history)
+
+        @property
         def proportional_to(self) -> str:
-            return "" if self.history is None or _is_archive(self.history) else "scale"
+            return "scale" if self._is_measured else ""
+
+        def targets(self, samples: int, dt: float) -> Array:
+            if self.displacement is not None:
+                return _of_formula(self.displacement, samples, dt)
+            assert self.history is not None
+            if self._is_measured:
+                return _measured(self, samples, dt, *version_of(Path(self.history).expanduser()))
+            loaded = history.load(self.history)
+            loaded.check_length(samples, f"history = {show(self.history)}")
+            return loaded.target[:samples]
 
         def fits(self, test: TestContext) -> None:
-            if self.history is None:
-                return
-            if test.samples_per_step != 1:
-                raise ConfigError(
-                    f"history: has every sample; substeps and time_ratio must be 1, not {test.samples_per_step}"
-                )
-            at = f"history = {show(self.history)}"
-            if _is_archive(self.history):
-                history.load(self.history).check(test.axes, test.servo_rate, at)
-                return
-            _check_reach(self, test)
+            measured = self._is_measured
+            if self.history is not None:
+                if test.samples_per_step != 1:
+                    raise ConfigError(
+                        f"history: has every sample; substeps * time_ratio = {test.samples_per_step}: must be 1"
+                    )
+                if not measured:
+                    self._refuse_keys("", "history", " of rths iterate")
+                    history.load(self.history).check(test.axes, test.servo_rate, f"history = {show(self.history)}")
+            targets = self.targets(_samples(test), test.step)
+            if measured and (tuple(self.columns) or test.axes[:1]) != test.axes:
+                raise ConfigError(f"columns: {', '.join(self.columns) or 'one'}; must be {', '.join(test.axes)}")
+            _check_limits(test, "displacement" if self.history is None else "history", targets)
 
         def contents(self) -> list[str]:
-            return [] if self.history is None or _is_archive(self.history) else [str(_Measured(self))]
-
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        _refuse(structure, "predefined")
-        samples, n_dof = external_force.shape
-        if params.displacement is not None:
-            self._play(self.kernel_of(params), _of_formula(params.displacement, samples, dt), n_dof)
-            return
-        at = f"integrator.history = {show(params.history)}"
-        assert params.history is not None
-        if _is_archive(params.history):
-            loaded = history.load(params.history)
-            loaded.check_length(samples, at)
-            targets = loaded.target
-        else:
-            targets = _Measured(params).targets(1.0 / dt, samples)
-        if targets.shape[2] != n_dof:
-            raise ConfigError(f"{at}: is of {targets.shape[2]} axes; the test has {n_dof}")
-        single = n_dof == 1
-        rows: Array = np.ascontiguousarray(targets[:samples, :, 0] if single else targets)
-        self._play(Prescribed.kernel_of(params) if single else self.kernel_of(params), rows, n_dof)
+            if not self._is_measured:
+                return []
+            measured = _Measured(self)
+            return [str(measured), *measured.notes]
 
     @classmethod
-    def kernel_of(cls, params: Params, structure: Structure | None = None) -> Kernel:
+    def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
         if params.displacement is not None:
             return Prescribed.kernel_of(params)
         return Kernel(lambda nothing: nothing, no_state, step)
@@ -206,26 +287,30 @@ class _Measured:
     """Measured motion: displacements ``(n, n_axes)`` m at ``rate`` (Hz).
 
     Raises ConfigError if the file is unreadable, a column is unknown, times are uneven or samples are too few.
+    %% rths_nodes/numerical/integrators/rehearsal.py @(REHEARSAL_S, LOOK_S)
+    Longest duration of the rehearsal, and polling interval, s.
     """
 
     def __init__(self, params: Predefined.Params) -> None:
         assert params.history is not None
         file = Path(params.history).expanduser()
         table, self._p = _table(file, *version_of(file)), params
+        self.notes = table.notes
         time, self.rate = self._times(table, params)
         moved = params.columns or {"": self._only(table, time)}
         columns = [placed.read(table, f"columns.{name}" if name else "history") for name, placed in moved.items()]
         if len(sizes := {len(values) for values in columns}) > 1 or min(sizes) < FEWEST:
             counts = ", ".join(str(len(values)) for values in columns)
-            raise ConfigError(f"columns: {counts} samples; must be as many in each, and >= {FEWEST}")
+            raise ConfigError(
+                f"columns: {counts} samples; all columns must have the same number of samples, at least {FEWEST}"
+            )
         values = np.column_stack(columns)
         self.displacement = params.scale * (values - values[0] if params.relative else values)
         if not np.isfinite(self.displacement).all():
-            raise ConfigError(f"scale = {params.scale:g}: the displacements are too large to be computed with")
+            raise ConfigError(f"scale = {params.scale:g}: the scaled displacements must be finite")
 
     @staticmethod
     def _times(table: Table, params: Predefined.Params) -> tuple[str, float]:
-        """Return the name of the time column (or an empty string) and the rate, Hz."""
         if params.rate is not None:
             return "", params.rate
         placed = params.time
@@ -293,37 +378,9 @@ class _Measured:
 
 
 def _filtered(x: Array, cutoff: float, rate: float) -> Array:
-    """Return ``x`` ``(n, n_axes)`` at ``rate``, low-pass filtered at ``cutoff`` (Hz) without phase shift."""
     from scipy.signal import butter, sosfiltfilt
 
     if cutoff >= 0.5 * rate:
         raise ConfigError(f"low_pass = {cutoff:g} Hz: must be < {0.5 * rate:g} Hz, half the rate of the history")
     filtered: Array = sosfiltfilt(butter(POLES, cutoff, fs=rate, output="sos"), x, axis=0)
     return filtered
-
-
-def _check_reach(params: Predefined.Params, test: TestContext) -> None:
-    """Refuse a measured motion that is too short, has other axes, exceeds a limit or begins with a jump."""
-    samples = math.ceil(test.duration * test.servo_rate - ROUNDING) + 1
-    targets = _Measured(params).targets(test.servo_rate, samples)
-    names = tuple(params.columns) or test.axes
-    if names != test.axes or targets.shape[2] != len(names):
-        raise ConfigError(f"columns: {', '.join(params.columns) or 'one'}; must be {', '.join(test.axes)}")
-    for axis, name in enumerate(names):
-        x, v, stroke, velocity = *targets[:, :2, axis].T, test.strokes[axis], test.velocity_limits[axis]
-        row = int(np.abs(x).argmax())
-        if abs(x[row]) > stroke:
-            raise ConfigError(
-                f"columns.{name}: {x[row]:.4g} m at {row * test.dt:.4g} s: must be within +- "
-                f"axes.{name}.limits.stroke = {stroke:g} m: is the unit right?"
-            )
-        row = int(np.abs(v).argmax())
-        if abs(v[row]) > velocity:
-            raise ConfigError(
-                f"columns.{name}: {v[row]:.4g} m/s at {row * test.dt:.4g} s: must be within +- "
-                f"axes.{name}.limits.velocity = {velocity:g} m/s: set scale, or low_pass against noise"
-            )
-        if abs(x[0]) > velocity * test.dt:
-            raise ConfigError(
-                f"columns.{name}: begins at {x[0]:.4g} m; must be 0, where the rig begins: set relative = true"
-            )

@@ -16,7 +16,8 @@ REHEARSAL_S, LOOK_S = 5.0, 0.002
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:
-    """Return the durations (s) of at most ``steps`` within ``REHEARSAL_S``, under ``force()`` ``(n_dof,)`` N.
+    """Return the duration (s) of each step: at most ``steps`` within ``REHEARSAL_S``, with ``force()``
+    ``(n_dof,)`` N.
 
     Raises ConfigError or IntegratorError if the model fails.
     """

@@ -2,8 +2,8 @@
 """Steps of a structure in state space, y = (x, v): exact steps, and the classical Runge-Kutta method.
 
 Step matrices are Phi, Gamma_0, Gamma_1 of y' = Phi y + Gamma_0 p + Gamma_1 p' for a load that is linear from p to
-p' (:func:`rths_nodes.mechanics.structure.transition`). Exact steps (matrix exponential) are used for the frame of
-the TADC paper (Wang et al.), Runge-Kutta in the numerical examples of Phillips & Spencer 2012.
+p' (:func:`rths_nodes.mechanics.structure.transition`). The TADC paper (Wang et al.) uses exact steps (matrix
+exponential), Phillips & Spencer 2012 use Runge-Kutta.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rths_nodes.numerical.integrators.dynamics import (
 )
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.structures.laws import Law, law_of
-from rths_nodes.numerical.structures.linear_force import is_linear, refuse_yielding
+from rths_nodes.numerical.structures.restoring_forces.linear import is_linear, refuse_yielding
 from rths_nodes.numerical.vectors import Loads, Operand, Vector, Vectors, vectors_of
 
 Matrices = tuple[Array, Array, Array]
@@ -72,7 +72,7 @@ OfFew = tuple[Sequence[float], Sequence[float], Numbers, Numbers]
 
 
 FEW = 6
-"""Largest number of degrees of freedom for steps with floats only."""
+"""Largest number of degrees of freedom for which steps use floats."""
 
 
 ONE_OF_EACH = ((0.0,),) * 5
@@ -125,7 +125,7 @@ def by_arrays(k: Constants, s: tuple[Array], measured: Array, external: Array, i
 
 
 def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
-    """Return constants for step ``matrices``; the measured force is held over the step, or ``extrapolated``."""
+    """Return constants for step ``matrices``. The measured force is ``extrapolated`` over the step, or held."""
     phi, before, now = matrices
     n = len(phi) // 2
     slope = now if extrapolated else np.zeros_like(now)
@@ -151,12 +151,12 @@ class ByMatrix(Dynamics):
 
     @staticmethod
     def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
-        """Return step matrices, and whether the measured force is extrapolated. Raises TypeError if undefined."""
+        """Return step matrices, and whether the measured force is extrapolated."""
         raise TypeError("an integrator by a matrix without matrices")
 
     @classmethod
     def growth(cls, params: object, structure: Structure, dt: float) -> float:
-        """Return the growth in a step ``dt`` (s) if a perfect actuator moves the part under test."""
+        """Return the growth factor per step ``dt`` (s) if a perfect actuator moves the part under test."""
         return spectral_radius(structure, *cls.matrices(params, structure, dt))
 
     @classmethod
@@ -195,7 +195,8 @@ class ByMatrix(Dynamics):
 
 
 def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool) -> float:
-    """Return the growth per step of the least damped motion if a perfect actuator moves the part under test.
+    """Return the growth factor per step of the least damped motion if a perfect actuator moves the part under
+    test.
 
     The force measured at the start of the step is held, or ``extrapolated`` from the last step.
     """
@@ -236,10 +237,10 @@ RungeKuttaConstants = tuple[Operand, Operand, object, float]
 
 
 class RungeKutta(ByMatrix):
-    """Four stages per step; the external force is interpolated, the measured force extrapolated, both linearly.
+    """Four stages per step. The external force is interpolated, the measured force extrapolated, both linearly.
 
-    It has fourth order for the numerical substructure under a load that is linear within each step, and second
-    order under any other load or with a specimen. Raises ConfigError if the motion grows with this step.
+    For a load that is linear within each step the numerical substructure is integrated with fourth order; for any
+    other load, or with a specimen, with second order. Raises ConfigError if the motion grows with this step.
     """
 
     @params

@@ -25,14 +25,14 @@ TABLE = {
 
 
 SMALL = 100
-"""Largest number of modes computed together, also for a sparse structure."""
+"""Largest number of modes in one computation, also for a sparse structure."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
     """Return undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
 
-    Shapes are scaled to a modal mass of 1 kg. Both matrices are symmetric. ``mass`` (kg) must be positive
-    definite, except for massless degrees of freedom, which n does not count.
+    Shapes are scaled to a modal mass of 1 kg. Both matrices are symmetric. ``mass`` (kg) is positive definite
+    except for massless degrees of freedom, which n does not count.
     """
     some = ~massless(mass)
     if some.all():
@@ -54,8 +54,8 @@ def _modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
 def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tuple[Array, Array]:
     """Return natural frequencies (Hz), ascending, and viscous damping ratios, ``(n_dof,)`` each.
 
-    Computed from the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. The two real
-    eigenvalues of an overdamped mode are combined by s1 s2 = w^2 and s1 + s2 = -2 zeta w.
+    They are computed from the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), for any damping matrix. For
+    an overdamped mode the two real eigenvalues satisfy s1 s2 = w^2 and s1 + s2 = -2 zeta w.
     """
     nothing, identity = np.zeros_like(mass), np.eye(len(mass))
     inverse = np.linalg.inv(mass)
@@ -76,14 +76,15 @@ def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
 
 
 def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
-    """Return at most ``count`` of the lowest modes, in the form of :func:`modes`."""
     if not is_sparse(mass) or max(SMALL, 2 * count) >= int((~massless(mass)).sum()):
         omega, shapes = modes(dense(mass), dense(stiffness))
         return omega[:count], shapes[:, :count]
     try:
         return lowest_modes(mass, stiffness, count)
     except NotDefinite:
-        raise ConfigError("structure: nothing holds it, or parts of it: its stiffness must be > 0") from None
+        raise ConfigError(
+            "structure: its stiffness must be positive definite, but parts of the structure can move freely"
+        ) from None
 
 
 class Rayleigh:
@@ -95,10 +96,10 @@ class Rayleigh:
             "damping ratios in the two modes", "1", (0.02, 0.02), at_least=0.0, less_than=1.0
         )
         modes: tuple[float, ...] = vector(
-            "numbers of the two modes, the lowest is 1", "1", (1.0, 2.0), at_least=1.0, at_most=1e6
+            "numbers of the two modes; the lowest mode is 1", "1", (1.0, 2.0), at_least=1.0, at_most=1e6
         )
         frequencies: tuple[float, ...] | None = vector(
-            "two frequencies that have the ratios, in place of the modes", "Hz", None, more_than=0.0
+            "two frequencies with these ratios, instead of modes", "Hz", None, more_than=0.0
         )
 
         def validate(self, path: str) -> None:
@@ -145,7 +146,11 @@ class Modal:
     @params
     class Params:
         ratios: tuple[float, ...] = vector(
-            "damping ratio of every mode, lowest first, or one for all", "1", (0.02,), at_least=0.0, less_than=1.0
+            "damping ratio of each mode, lowest mode first, or one ratio for all modes",
+            "1",
+            (0.02,),
+            at_least=0.0,
+            less_than=1.0,
         )
 
     def __init__(self, params: Params) -> None:
@@ -169,7 +174,7 @@ class Modal:
 
 
 class Matrix:
-    """Damping by a given matrix C."""
+    """Damping defined by its matrix C."""
 
     @params
     class Params:

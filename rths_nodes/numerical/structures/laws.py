@@ -3,8 +3,8 @@
 
     force(constants, state, x) -> state, r
 
-moves to the displacement x (m) and returns the force r (N) there: floats for one degree of freedom, arrays for
-several. Nothing changes in place; for a trial displacement, discard the new state.
+moves to the displacement x (m) and returns the restoring force r (N): floats for one degree of freedom, arrays for
+several. Nothing changes in place; after a trial displacement the caller discards the new state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import Field, number
+from rths_nodes.core.parameters import Field, number, type_of
 from rths_nodes.core.protocols import StructuralForce, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.vectors import Vector
@@ -26,7 +26,6 @@ from rths_nodes.numerical.vectors import Vector
 Force = Callable[..., tuple[object, Any]]
 
 Change = Callable[[object, object], tuple[object, object]]
-"""Function that converts constants and memory of a restoring force."""
 
 
 class Law(NamedTuple):
@@ -38,8 +37,6 @@ class Law(NamedTuple):
 
 
 class Lawful:
-    """A restoring force of a structure, defined by its law."""
-
     law: Law
 
     def _follow(self, law: Law) -> None:
@@ -72,22 +69,23 @@ def elastic_stiffness() -> Field:
 
 
 class OfComponent(Lawful):
-    """A restoring-force component defined by its ``KERNEL``, for one degree of freedom or each separately."""
+    """A restoring-force component defined by its ``KERNEL``, for one degree of freedom or for each separately."""
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Kernel]
-    NAME: ClassVar[str]
     yields: ClassVar[bool] = True
-    """True if the force has a memory; it then needs a single degree of freedom."""
+    """True if the force has a memory and therefore requires a single degree of freedom."""
     initial_stiffness: float
     elastic_energy: float = 0.0
     """Strain energy at first yield, J."""
 
     def __init__(self, params: AnyParams, n_dof: int) -> None:
         if self.yields and n_dof != 1:
-            raise ConfigError(f"restoring_force {self.NAME}: has 1 degree of freedom, the structure has {n_dof}")
+            raise ConfigError(
+                f"restoring_force {type_of(params)}: has 1 degree of freedom, the structure has {n_dof}"
+            )
         if params.stiffness is None:
-            raise ConfigError(f"restoring_force {self.NAME}: its stiffness is missing (elastic stiffness k [N/m])")
+            raise ConfigError(f"restoring_force {type_of(params)}: stiffness: missing (elastic stiffness k [N/m])")
         self.initial_stiffness = float(params.stiffness)
         if self.yields:
             self.elastic_energy = self.energy(params)
@@ -101,12 +99,11 @@ class OfComponent(Lawful):
 
     @staticmethod
     def energy(params: object) -> float:
-        """Return the strain energy at first yield, J."""
         return 0.0
 
 
 def law_of(force: StructuralForce) -> Law:
-    """Return the law of a structure's restoring force; an object without a law is copied in each step."""
+    """Return the law of a structure's restoring force. An object without a law is copied in each step."""
     if isinstance(force, Lawful):
         return force.law
     virgin = copy.copy(force)
@@ -115,7 +112,7 @@ def law_of(force: StructuralForce) -> Law:
 
 
 def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce, Vector]:
-    """Step a copy of a user's restoring force, which must replace its memory, not change it in place."""
+    """Step a copy of a user's restoring force, which must replace its memory instead of changing it in place."""
     moved = copy.copy(s)
     r = moved.force(np.array([x]) if isinstance(x, float) else x)
     return moved, float(r[0]) if isinstance(x, float) else r

@@ -25,27 +25,29 @@ from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 LARGEST_FILE = 64 << 20
 """Largest file, bytes; some million entries."""
 MOST = 20_000
-"""Largest number of degrees of freedom; with more, a step is not real-time and the band needs gigabytes."""
+"""Largest number of degrees of freedom. With more, a step is not real-time and the band needs gigabytes."""
 DENSE = 64
-"""Largest number of degrees of freedom with dense matrices, as in a Target."""
+"""Largest number of degrees of freedom for dense matrices, as in a Target."""
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 
 
 class Matrices(Partition):
-    """A linear structure defined by matrices of the whole and of its part under test; masses can be zero."""
+    """A linear structure defined by the matrices of the whole and of the part under test; masses can be zero."""
 
     @params
     class Params:
         mass: tuple[tuple[float, ...], ...] | str = matrix(
-            "mass matrix of the whole structure, its part in the laboratory included, n rows of n",
+            "mass matrix of the whole structure, including its part in the laboratory, n rows of n",
             "kg",
             large=True,
         )
         stiffness: tuple[tuple[float, ...], ...] | str = matrix(
-            "stiffness matrix of the whole structure, its part in the laboratory included", "N/m", large=True
+            "stiffness matrix of the whole structure, including its part in the laboratory", "N/m", large=True
         )
         force_unit: str = text("unit of force in the files of mass and stiffness", "N", tuple(FORCES))
-        length_unit: str = text("unit of lengths there; the mass is in force s^2 / length", "m", tuple(LENGTHS))
+        length_unit: str = text(
+            "unit of length in these files; the mass is in force s^2 / length", "m", tuple(LENGTHS)
+        )
         rotations: tuple[float, ...] | None = vector(
             "numbers, from 1, of the degrees of freedom that are rotations (rad); for a length unit other than m",
             "1",
@@ -276,7 +278,6 @@ def _matrix(file: str, name: str) -> Matrix:
 
 
 def _of_npz(data: bytes, name: str) -> Matrix:
-    """Return scipy's sparse matrix, the array ``name``, or the only array."""
     parts = read_arrays(data, 8 * LARGEST_FILE)
     if "format" in parts:
         from scipy.sparse import load_npz

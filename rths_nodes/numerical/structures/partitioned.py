@@ -11,14 +11,13 @@ from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.sparse import Matrix, diagonal, is_definite, is_sparse, largest, zero
 from rths_nodes.mechanics.structure import combined_load, massless
-from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
+from rths_nodes.numerical.structures.restoring_forces.linear import LinearRestoringForce
 
 DAMPING = {"type": "modal", "ratios": [0.02]}
-"""Default damping of a structure, as in ``sdof``."""
 
 
 class Partition:
-    """A linear structure with a part in the laboratory: the numerical part is the difference."""
+    """A linear structure with a part in the laboratory. The numerical part is the difference."""
 
     elastic_energy: float = 0.0
     influence: Array
@@ -26,7 +25,7 @@ class Partition:
     def __init__(
         self, damping: object, total: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
     ) -> None:
-        """``total``: mass and stiffness of the whole; ``tested``: mass, damping and stiffness under test.
+        """``total`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
 
         Raises ConfigError if the difference is not a valid structure.
         """

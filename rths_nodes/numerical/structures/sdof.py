@@ -17,7 +17,7 @@ NAME = "x"
 
 
 class Sdof:
-    """Single degree of freedom: mass, damping c = 2 zeta m w and a restoring force, linear if left out.
+    """Single degree of freedom: mass, damping c = 2 zeta m w, and a restoring force (linear by default).
 
     A restoring force without a stiffness uses the structure's. The structure does not include the specimen. For a
     mass whose whole spring is under test, use a ``shear_frame`` of one story.

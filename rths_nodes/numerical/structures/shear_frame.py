@@ -17,9 +17,8 @@ from rths_nodes.core.parameters import completed, component, components, params,
 from rths_nodes.core.protocols import RestoringForce
 from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.numerical.structures.laws import Change, Law, Lawful, law_of
-from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition, zeros
-from rths_nodes.numerical.structures.restoring_forces.linear import Linear
+from rths_nodes.numerical.structures.restoring_forces.linear import Linear, LinearRestoringForce
 
 PER_STORY = (
     "stiffnesses",
@@ -30,14 +29,14 @@ PER_STORY = (
     "story_heights",
     "experimental_gravity_loads",
 )
-"""Lists with a number for each mass."""
+"""Parameters with one number per mass."""
 FAR = (100.0, 101.0)
 """Displacements, in yield displacements, between which the slope after yielding is computed."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
-"""Properties of which a part, at most the whole, can be in the laboratory."""
+"""Properties that can be in the laboratory, in part or as a whole."""
 
 Parts = tuple[int, object, object]
-"""Number of a story, constants of the other stories, and constants of its law."""
+"""Number of a story, constants of the other stories, and constants of the story's law."""
 OfOne = Callable[..., tuple[object, float]]
 OfSeveral = Callable[..., tuple[object, Array]]
 
@@ -74,7 +73,7 @@ def with_story(lower: OfSeveral, law: OfOne) -> OfSeveral:
 
 
 class StoryForces(Lawful):
-    """K x of the linear part plus shears of yielding stories; r_i pulls floor i towards the floor below."""
+    """K x of the linear part plus shears of yielding stories. r_i pulls floor i towards the floor below."""
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
         """``linear``: stiffness ``(n_dof, n_dof)`` N/m without the yielding ``stories``, which count from 0."""
@@ -103,21 +102,21 @@ class StoryForces(Lawful):
 class ShearFrame(Partition):
     """Masses on floors with springs between them; x_i is the displacement of floor i relative to the ground.
 
-    The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` describe the part of the frame in the
-    laboratory, which is subtracted. They exclude parts that the specimen has in addition.
+    The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` describe the part of the frame that is
+    in the laboratory and is subtracted. They exclude anything that the specimen has in addition.
 
     A restoring force belongs to the numerical part of its story. A gravity load P reduces the stiffness of a story
-    by P / h (P-Delta). The experimental part of P is excluded: the rig applies it, and the measured force contains
-    it. The damping model uses the elastic stiffnesses without P-Delta.
+    by P / h (P-Delta). The experimental part of P is excluded, because the rig applies it and the measured force
+    contains its effect. The damping model uses the elastic stiffnesses without P-Delta.
     """
 
     @params
     class Params:
         masses: tuple[float, ...] = vector(
-            "mass of each floor, lowest first, its part in the laboratory included", "kg", more_than=0.0
+            "mass of each floor, lowest floor first, including its part in the laboratory", "kg", more_than=0.0
         )
         stiffnesses: tuple[float, ...] = vector(
-            "elastic shear stiffness of each whole story, its part in the laboratory included", "N/m", at_least=0.0
+            "elastic shear stiffness of each story, including its part in the laboratory", "N/m", at_least=0.0
         )
         damping: OfParams = component("damping", "damping of the whole frame", DAMPING)
         restoring_forces: dict[str, OfParams] = components(
@@ -153,9 +152,7 @@ class ShearFrame(Partition):
             for name in PER_STORY:
                 values = getattr(self, name)
                 if values is not None and len(values) != n:
-                    raise ConfigError(
-                        f"{path}.{name} = {show(values)}: must be {n} numbers, as many as there are masses"
-                    )
+                    raise ConfigError(f"{path}.{name} = {show(values)}: must be {n} numbers, one for each mass")
             if 0.0 in self.stiffnesses:
                 story = self.stiffnesses.index(0.0)
                 raise ConfigError(
@@ -247,7 +244,7 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
 
 
 def _falls(params: ShearFrame.Params) -> Iterator[str]:
-    """Yield a message for each story whose post-yield stiffness is less than its reduction by gravity."""
+    """Yield a message for each story whose stiffness after yielding is less than its reduction by gravity."""
     if params.gravity_loads is None or params.story_heights is None:
         return
     tested = zeros(len(params.masses), params.experimental_gravity_loads)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of ground-motion files: convert bytes to accelerations, with the file's step and unit.
 
-The format is recognised by the content, never by the file's name. The file is then read in this format, or refused
-with the faulty line.
+The content determines the format, never the file's name. A file that does not follow its format is refused with
+the faulty line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rths_nodes.numerical.ground_motions.readers.v2 import has_frame, has_start,
 from rths_nodes.numerical.ground_motions.readers.waveforms import read_waveform
 
 HEADER_LINES = 30
-"""Longest header, in lines: PEER's has four; some downloads add more above."""
+"""Largest number of header lines. PEER's header has four; some downloads add more above."""
 
 _MARK = re.compile(r"(?=.*\bNPTS\b)(?=.*\bDT\b)", re.I)
 _COUNTS = re.compile(r"NPTS\s*=\s*([^\s,;]+)[\s,;]*DT\s*=\s*([^\s,;]+)\s*([a-z]*)", re.I)
@@ -51,10 +51,9 @@ def is_at2(lines: Sequence[str]) -> bool:
 
 
 def read_at2(lines: Sequence[str]) -> Series:
-    """Return the acceleration of an AT2 file. Raises FormatError."""
     last = _counts_line(lines)
     if last is None:
-        raise FormatError("is PEER AT2, but no line with NPTS and DT can be read in its header")
+        raise FormatError("is PEER AT2, but its header has no readable line with NPTS and DT")
     match = _COUNTS.search(lines[last]) or _OLD_COUNTS.match(lines[last])
     if match is None:
         raise FormatError(f"line {last + 1}: NPTS and DT cannot be read in {shown(lines[last])}")
@@ -87,11 +86,12 @@ def _unit(header: str) -> str | None:
 __all__ = ["UNITS", "FormatError", "Series", "canonical_unit", "read"]
 
 READ = "PEER AT2, COSMOS, CSMIP V2 and columns of text are read, K-NET, SAC, miniSEED, SLIST and TSPAIR by obspy"
-"""Readable formats, for messages."""
 
 
 def read(data: bytes) -> Series:
-    """Return the acceleration series in a file's bytes. Raises FormatError, with the line or the format."""
+    """Return the acceleration series in a file's bytes. Raises FormatError with the faulty line, or with the
+    format.
+    """
     waveform_format = waveforms.waveform(data)
     if waveform_format is not None:
         return read_waveform(data, waveform_format)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of text: time and acceleration, or acceleration alone.
 
-Values are separated by blanks, tabs, commas or semicolons, and follow a header and comment lines. Headers are
+Values are separated by blanks, tabs, commas or semicolons, and follow a header and comment lines. A header is
 prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or
 titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. An unreadable value is refused
 with its line. Numbers with another meaning (a number of points above the values, samples or ms instead of s) are
@@ -37,32 +37,32 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 )
 
 SAME = 0.005
-"""Largest relative difference between statements of the same step."""
+"""Largest relative difference between two statements of the same step."""
 SAME_DURATION = 0.02
-"""The same for durations, which count either points or intervals."""
+"""Largest relative difference between two durations, which count either points or intervals."""
 
 _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]]?\s*"
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
 UNIFORM = 0.01
-"""Largest deviation from a uniform time column, in steps, beyond rounding by printing."""
+"""Largest deviation from a uniform time column, in steps, in addition to the rounding of printed times."""
 UNIFORM_ROUNDED = 0.15
-"""The same with any rounding; a missing line causes at least 0.16."""
+"""Largest deviation from a uniform time column, in steps, including rounding. A missing line causes at least 0.16.
+"""
 FEWEST_COUNTED = 10
-"""Smallest number above the values that is interpreted as a number of points."""
+"""Smallest number above the values that can be a number of points."""
 HEADER_ROWS = 5
-"""Number of lines that are searched for a number of points."""
+"""Number of lines to search for a number of points."""
 MOST_COMPONENTS = 4
-"""Largest number of columns in a table of components; more are rows of a single component."""
+"""Largest number of columns in a table of components. Wider rows contain a single component."""
 
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
 _PROSE = re.compile(r"[a-z]{5}", re.I)
 _BEGIN = re.compile(r"\*+\s*begin", re.I)
-_COUNTED = "its first column counts the samples (0, 1, 2 ...): that is no time in s"
+_COUNTED = "its first column counts the samples (0, 1, 2 ...): must be the time in s"
 
 Row = tuple[int, list[str]]
-"""Line number, and words of the line."""
 
 
 class Rows:
@@ -92,7 +92,6 @@ class Rows:
 
 
 def read_columns(lines: Sequence[str]) -> Series:
-    """Return the accelerations. Raises FormatError with the faulty line."""
     numbers = array("I", (number for number, line in enumerate(lines, 1) if _cells(line)))
     # Resembling a number is enough: "0.0l3" in the first line is a damaged value, not a header to skip.
     like = (all(map(_LIKE_NUMBER.match, cells)) for _, cells in Rows(lines, numbers))
@@ -122,7 +121,6 @@ def _cells(line: str) -> list[str]:
 
 
 def _check_commas(rows: Rows) -> None:
-    """Refuse decimal commas, which would be read as column separators."""
     if any("." in line for _, line in rows.texts()):
         return
     table = _is_table_of_whole_numbers(rows)
@@ -157,8 +155,8 @@ def _check_header_end(header: Sequence[str]) -> None:
     cells = _cells(header[line_number - 1]) if line_number else []
     if 2 <= len(cells) <= 4 and _is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
         raise FormatError(
-            f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers: remove its "
-            "units if it is one of the rows, or write # before it"
+            f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers: remove the "
+            "units if this line is a row, or write # before it"
         )
 
 
@@ -171,14 +169,14 @@ def _width(rows: Rows, header: Sequence[str]) -> int:
     widths = np.fromiter((len(cells) for _, cells in rows), np.uint32, len(rows))
     if len(rows) > 2 and width != widths[1] and not np.ptp(widths[1:-1]) and width <= 3:
         raise FormatError(
-            f"line {top}: {' '.join(rows[0][1])} is above {len(rows) - 1} lines of {widths[1]}: the number of "
-            "points, or the step? Take it out, and give step and unit"
+            f"line {top}: {' '.join(rows[0][1])} is above {len(rows) - 1} lines of {widths[1]} numbers. If it is "
+            "the number of points or the step, remove it, and set step and unit"
         )
     if width > 2:
         allowed = "must be one (acceleration) or two (time first)"
-        raise FormatError(f"line {top}: {width} columns, {allowed}{_rows_hint(rows, header)}")
+        raise FormatError(f"line {top}: {width} columns; {allowed}{_rows_hint(rows, header)}")
     for index in np.flatnonzero(widths != width)[:1]:
-        raise FormatError(f"line {rows.numbers[index]}: {widths[index]} columns, line {top} has {width}")
+        raise FormatError(f"line {rows.numbers[index]}: {widths[index]} columns, but line {top} has {width}")
     return width
 
 
@@ -190,12 +188,13 @@ def _rows_hint(rows: Rows, header: Sequence[str]) -> str:
     except FormatError:
         return marker
     if len(steps) and steps.min() > 0.0 and np.ptp(steps) <= UNIFORM_ROUNDED * steps.mean():
-        return f"{marker}; it seems to hold a time and {width - 1} series: keep the time and one of them"
+        return f"{marker}; probably a time and {width - 1} series: keep the time and one series"
     if width <= MOST_COMPONENTS:
-        return f"{marker}; it seems to hold {width} series side by side: keep one of them"
+        return f"{marker}; probably {width} series: keep one"
     return (
-        f"{marker}; it seems to hold one series in rows of {width} numbers, which is read below a header of PEER "
-        "AT2 only: write one number a line"
+        f"{marker}; probably one series in rows of {width} numbers, which requires a header of PEER "
+        "AT2: write one "
+        "number per line"
     )
 
 
@@ -211,18 +210,19 @@ def _check_first(rows: Rows) -> None:
         return
     if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(next_word)):
         raise FormatError(
-            f"line {line}: {' '.join(cells)} is the number of points that follow, no acceleration: take it out"
-            + ("" if count == below else f", and the step {next_word} below it, and give step and unit")
+            f"line {line}: {' '.join(cells)} is the number of the following points, no acceleration: remove it"
+            + ("" if count == below else f", and the step {next_word} below it, and set step and unit")
         )
     if count >= FEWEST_COUNTED and len(cells) == 1 and all("." in word for word in rows.below(0)) and _jumps(rows):
         raise FormatError(
-            f"line {line}: {cells[0]} is written without a point, and jumps beyond all changes below it: is it a "
-            f"number of points ({below} follow)? Take it out, or write {cells[0]}.0 where it is an acceleration"
+            f"line {line}: {cells[0]} has no decimal point, and differs from the next value by more than any two "
+            f"values below. Remove it if it is a number of points ({below} follow); write "
+            f"{cells[0]}.0 if it is an "
+            "acceleration"
         )
 
 
 def _check_counts(rows: Rows) -> None:
-    """Refuse a number of points that follows other numbers of a header, such as the step."""
     for index in range(1, min(HEADER_ROWS, len(rows))):
         line, cells = rows[index]
         if len(cells) > 1 or not cells[0].isdigit() or int(cells[0]) < FEWEST_COUNTED:
@@ -231,8 +231,9 @@ def _check_counts(rows: Rows) -> None:
         if (below := len(rows) - index - 1) == int(cells[0]) or of_step:
             above = " ".join(rows[row][1][0] for row in range(index))
             raise FormatError(
-                f"line {line}: {cells[0]} is the number of points that follow ({below}), no acceleration: take it "
-                f"and {above} above it out, and give step and unit"
+                f"line {line}: {cells[0]} is the number of the following points ({below}), no "
+                "acceleration: remove "
+                f"it and {above} above it, and set step and unit"
             )
 
 
@@ -247,8 +248,8 @@ def _check_first_step(rows: Rows) -> None:
     rate = 1.0 / float(cells[0])
     if len(cells[0].partition(".")[2]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
         raise FormatError(
-            f"line {line}: {cells[0]} is written otherwise than the values below it: is it the step in s? Take it "
-            "out, or write it with as many digits where it is an acceleration"
+            f"line {line}: {cells[0]} has another number of decimals than the values below it. Remove it if it is "
+            "the step in s; write it with as many decimals if it is an acceleration"
         )
 
 
@@ -265,21 +266,26 @@ def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
     times = table[:, 0] * stated.time_unit
     whole_steps = len(times) > 1 and bool(np.all(np.diff(table[:, 0]) == 1.0))
     if stated.counts_samples and not whole_steps:
-        raise FormatError("its header calls the first column a number of samples, but it does not count them")
+        raise FormatError(
+            "its header calls the first column a number of samples, but the column does not count samples"
+        )
     if stated.counts_samples or (whole_steps and stated.time_unit == 1.0):
         if table[0, 0] not in (0.0, 1.0):
-            raise FormatError(f"its first column counts the samples from {table[0, 0]:g} on: must start at 0 or 1")
+            raise FormatError(f"its first column counts the samples from {table[0, 0]:g}: must start at 0 or 1")
         return Series(table[:, 1], stated.step, stated.unit, _COUNTED)
     values, step = _on_grid(times, table[:, 1], lines)
     if stated.step is not None and step is not None and abs(step - stated.step) > SAME * stated.step:
         raise FormatError(
-            f"its header states a step of {stated.step:g} s, its time column has {step:g} s: one of them is wrong"
+            f"its header states a step of {stated.step:g} s, but its time column has {step:g} s: "
+            "correct one of them"
         )
     return Series(values, step, stated.unit)
 
 
 def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
-    """Return the values from t = 0, and the step of the time column. Raises FormatError if it is not uniform."""
+    """Return the values from t = 0, and the step of the time column. Raises FormatError if the step is not
+    uniform.
+    """
     if len(times) < 2:
         return values, None  # too short: the caller refuses it
     step, tolerance, odd = even_step(times)
@@ -287,7 +293,7 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
         gaps = np.diff(times)
         raise FormatError(
             f"the time column is not uniform: line {lines[odd + 1]} is {gaps[odd]:g} s after the line above, "
-            f"most are {np.median(gaps):g} s; resample it to one step{_swapped(values)}"
+            f"but most steps are {np.median(gaps):g} s: resample it to one step{_swapped(values)}"
         )
     if abs(times[0]) <= tolerance:
         return values, short(step)
@@ -320,7 +326,7 @@ def even_step(times: Array) -> tuple[float, float, int | None]:
 def _swapped(values: Array) -> str:
     gaps = np.diff(values)
     even = gaps.min() > 0.0 and np.ptp(gaps) <= UNIFORM_ROUNDED * gaps.mean()
-    return "; the second column rises evenly: is it the time? It must be the first" if even else ""
+    return ". The second column rises evenly: if it is the time, make it the first column" if even else ""
 
 
 def _printed_resolution(times: Array) -> float:
@@ -364,7 +370,9 @@ _INDEX = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Statements of a header; a missing statement is None. ``time_unit``: unit of the first of two columns, s."""
+    """Statements of a header; a missing statement is None. ``time_unit`` (s) is the unit of the first of two
+    columns.
+    """
 
     step: float | None = None
     points: int | None = None
@@ -377,7 +385,7 @@ class Facts:
 def facts(header: Sequence[str], columns: int) -> Facts:
     """Return the statements of ``header`` (lines above the numbers) for a table of one or two ``columns``.
 
-    Raises FormatError if a value is unreadable, statements conflict, or the series is not an acceleration.
+    Raises FormatError if a value is unreadable, if statements conflict, or if the series is not an acceleration.
     """
     lines = [(line_number, line) for line_number, line in enumerate(header, 1) if line.strip()]
     titles = _titles(lines[-1][1], columns) if lines else []
@@ -423,14 +431,13 @@ def _points_of(word: str, unit: str, line: int) -> float:
 
 
 def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -> float | None:
-    """Return the common value of all statements. Raises FormatError if they differ."""
     values = list(statements)
     for line_number, value in values[1:]:
         line, first = values[0]
         if abs(value - first) > SAME * first:
             raise FormatError(
                 f"its header states two {quantity}s: {first:g}{unit} in line {line}, "
-                f"{value:g}{unit} in line {line_number}"
+                f"but {value:g}{unit} in line {line_number}"
             )
     return values[0][1] if values else None
 
@@ -439,8 +446,8 @@ def check_duration(step: float | None, points: int, duration: float | None) -> N
     """Refuse ``points`` with a ``step`` (s) that do not have the stated ``duration`` (s)."""
     if step and duration and abs(step * points - duration) > SAME_DURATION * duration + 2.0 * step:
         raise FormatError(
-            f"its header states a duration of {duration:g} s, {points} points every {step:g} s last "
-            f"{step * points:g} s: cut off, or a wrong step?"
+            f"its header states a duration of {duration:g} s, but {points} points every {step:g} s last "
+            f"{step * points:g} s: check for missing points or a wrong step"
         )
 
 
@@ -449,11 +456,11 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
         stated = _TYPE.search(line)
         if stated and stated[1].strip() and not _ACCELERATION.fullmatch(stated[1]):
             raise FormatError(
-                f"line {line_number} states the data type {stated[1].strip()!r}, must be acceleration"
+                f"line {line_number} states the data type {stated[1].strip()!r}; it must be acceleration"
             )
     quantities = [(line_number, match[0]) for line_number, line in lines if (match := _ANOTHER.search(line))]
     if quantities and not any(_ONE.search(line) for _, line in lines):
-        raise FormatError(f"line {quantities[0][0]} says {quantities[0][1]!r}: must be an acceleration")
+        raise FormatError(f"line {quantities[0][0]} states {quantities[0][1]!r}; it must be an acceleration")
 
 
 def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
@@ -463,7 +470,7 @@ def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None
             stated_unit(word, line_number)  # raises FormatError for other units
     last = _BRACKETS.findall(titles[-1]) if titles else []
     if last and is_other_unit(last[-1]):
-        raise FormatError(f"line {lines[-1][0]}: states {last[-1].strip()!r}, which is no unit of acceleration")
+        raise FormatError(f"line {lines[-1][0]}: states {last[-1].strip()!r}, which is not a unit of acceleration")
     cells = [word for _, word in explicit] + [word for _, line in lines for word in _BRACKETS.findall(line)]
     units = {canonical_unit(word) for word in cells} - {None}
     return units.pop() if len(units) == 1 else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Series of accelerations as in a file, and units and numbers common to all formats."""
+"""Series of accelerations as stored in a file, and functions for units and numbers of all formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ G = 9.80665
 """Standard gravity, m/s^2 (CGPM 1901)."""
 
 UNITS: dict[str, float] = {"g": G, "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "mm/s^2": 0.001}
-"""Known units of acceleration, and their values in m/s^2."""
+"""Units of acceleration, and their values in m/s^2."""
 
 TIME_UNITS: dict[str, float] = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
@@ -27,7 +27,7 @@ TIME_UNITS: dict[str, float] = {
     **dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-6),
     **dict.fromkeys(("min", "minute", "minutes"), 60.0),
 }
-"""Units of time in files, and their values in s."""
+"""Units of time, and their values in s."""
 
 COMMENT_MARKS = ("#", "%", "!", "//", "|")
 MOST_POINTS = 10_000_000
@@ -66,12 +66,12 @@ class Lines(Sequence[str]):
 
 
 class FormatError(ValueError):
-    """A fault in the content of a file; the caller prefixes the file's name."""
+    """A fault in the content of a file. The caller adds the file's name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` from t = 0 in the file's unit; ``step`` (s) or None; ``note``: hint if None."""
+    """Accelerations ``(n,)`` from t = 0 in the file's unit. If ``step`` (s) is None, ``note`` is a hint."""
 
     values: Array
     step: float | None
@@ -107,7 +107,7 @@ def number(word: str, line: int) -> float:
         value = number_of(word)
     except ValueError:
         if not _FORTRAN.fullmatch(word):
-            comma = " (decimal comma: write a point)" if re.fullmatch(r"[-+]?\d*,\d+\S*", word) else ""
+            comma = " (use a decimal point, no comma)" if re.fullmatch(r"[-+]?\d*,\d+\S*", word) else ""
             raise FormatError(f"line {line}: {word!r} is not a number{comma}") from None
         value = float(_FORTRAN.sub(r"\1e\2", word))
     if not math.isfinite(value):
@@ -116,10 +116,12 @@ def number(word: str, line: int) -> float:
 
 
 def positive_step(word: str, line: int, unit: str = "s") -> float:
-    """Return a step in s from a number in ``unit``. Raises FormatError if not positive or the unit is unknown."""
+    """Return a step in s from a number in ``unit``. Raises FormatError if it is not positive or the unit is
+    unknown.
+    """
     factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
     if factor is None:
-        raise FormatError(f"line {line}: the unit of the step {word} {unit} is not known: s, ms, us or min")
+        raise FormatError(f"line {line}: the step {word} {unit} has an unknown unit: must be s, ms, us or min")
     step = number(word, line) * factor
     if step <= 0.0:
         raise FormatError(f"line {line}: the step {word} s must be > 0 s")
@@ -127,9 +129,9 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 
 
 def whole(word: str, line: int, noun: str, most: int) -> int:
-    """Return a whole number of a header, from 1 to ``most``; ``noun`` names the counted objects in messages."""
+    """Return a whole number of a header, from 1 to ``most``; messages call it a number of ``noun``."""
     if not (word.isascii() and word.isdigit()):
-        raise FormatError(f"line {line}: {word!r} is no number of {noun}")
+        raise FormatError(f"line {line}: {word!r} is not a count of {noun}")
     count = int(word) if len(word) <= len(str(most)) else most + 1
     if not 1 <= count <= most:
         shown = word if len(word) < 20 else f"{word[:20]}..."
@@ -140,7 +142,9 @@ def whole(word: str, line: int, noun: str, most: int) -> int:
 def complete(values: Sequence[float] | Array, stated: int) -> Array:
     """Return ``values`` as an array. Raises FormatError if their number differs from ``stated``."""
     if len(values) != stated:
-        raise FormatError(f"its header states {stated} points, it holds {len(values)}: cut off or edited?")
+        raise FormatError(
+            f"its header states {stated} points, but the file has {len(values)}: check for missing points"
+        )
     return np.array(values)
 
 
@@ -150,7 +154,7 @@ def short(step: float) -> float:
 
 
 def split_at_signs(line: str) -> list[str]:
-    """Return the numbers of a row, also if only signs separate them: ``-.123E-01-.456E-02`` is two numbers."""
+    """Return the numbers of a row that can be separated by signs alone: ``-.123E-01-.456E-02`` is two numbers."""
     return [part for word in line.split() for part in re.split(r"(?<=[\d.])(?=[-+])", word)]
 
 

@@ -2,11 +2,11 @@
 """COSMOS V1/V2 (COSMOS Strong Motion Data Format, v1.20) and CSMIP V2: blocks of numbers after start lines.
 
 - COSMOS: text, integer and real headers, comments, then
-  ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``. The step is in the real header.
+  ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``. The real header contains the step.
 - CSMIP: ``15200 points of accel data equally spaced at  .005 sec, in cm/sec2. (8f10.6)``; the older
   ``160 POINTS OF ACCEL DATA EQUALLY SPACED AT  .020 SEC.  (UNITS: CM/SEC/SEC)`` states no columns.
 
-A file with an unreadable start line is refused; the line is never skipped in favour of another channel.
+A file with an unreadable start line is refused, because another channel would otherwise be read.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 RECORDER_STEP = 34
 """Entry of the COSMOS real header (counted from 1) with the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry with the sampling interval of the series in this file, ms; processing can change the interval."""
+"""Entry with the sampling interval of this series, ms; processing can change the interval.
+%% rths_nodes/numerical/ground_motions/readers/v2.py @(MARKS_ABOVE_NUMBERS, MARKS_ALONE)
+Smallest number of marks in a start line, directly above a row of numbers and elsewhere."""
 WIDEST_COLUMN = 1000
-"""Largest number of characters in a column."""
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """Smallest number of marks in a start line, above a row of numbers and elsewhere."""
 
@@ -57,7 +58,7 @@ _MARKS = tuple(
         r"units?\s*[:=]|\bin\s+[cm]?m/s",
     )
 )
-"""Marks of a start line: count, points, quantity, spacing, format, unit; some can be damaged."""
+"""Marks of a start line: count, points, quantity, spacing, format, unit. Some marks can be damaged."""
 _WORD = re.compile(r"[a-z]{3}", re.I)
 _SPACED = re.compile(r"equally|spaced", re.I)
 _NUMBERS = re.compile(r"\s*[-+]?\.?\d")
@@ -86,13 +87,12 @@ def has_frame(lines: Sequence[str]) -> bool:
 
 
 def read_v2(lines: Sequence[str]) -> Series:
-    """Return the only acceleration block. Raises FormatError."""
     starts = [index for index in range(len(lines)) if _is_start(lines, index)]
     blocks = [index for index in starts if _quantity(lines, index) == "acc"]
     _check_channels(lines, starts, blocks)
     if not blocks:
         hint = f": line {starts[0] + 1} begins {shown(lines[starts[0]])}" if starts else ""
-        raise FormatError(f"is a V2 file without an acceleration block that can be read{hint}")
+        raise FormatError(f"is a V2 file without a readable acceleration block{hint}")
     if len(blocks) > 1:
         numbers = ", ".join(str(index + 1) for index in blocks)
         raise FormatError(f"holds {len(blocks)} acceleration blocks (lines {numbers}), must be one: split it")
@@ -131,8 +131,8 @@ def _check_channels(lines: Sequence[str], starts: Sequence[int], blocks: Sequenc
         wanted, noun = (blocks, "acceleration block") if _CSMIP_END.match(line) else (starts, "block")
         if not any(begin <= start < index for start in wanted):
             raise FormatError(
-                f"line {index + 1}: ends a channel without a start line of its {noun} that can be read (lines "
-                f"{begin + 1} to {index}); repair it, or take that channel out"
+                f"line {index + 1}: ends a channel without a readable start line of its {noun} (lines "
+                f"{begin + 1} to {index}); correct the start line, or remove the channel"
             )
         begin = index + 1
 
@@ -144,7 +144,9 @@ def _block(lines: Sequence[str], index: int) -> Series:
     stated, values, below = _numbers(lines, index)
     rest = lines[below] if below < len(lines) else ""
     if _NUMBERS.match(rest) and _row_like(rest):
-        raise FormatError(f"line {below + 1}: more numbers than the {stated} of line {number}: {shown(rest)}")
+        raise FormatError(
+            f"line {below + 1}: more numbers than the {stated} that line {number} states: {shown(rest)}"
+        )
     return Series(complete(values, stated), step, unit)
 
 
@@ -215,7 +217,7 @@ def _cells(row: str, width: int | None, line: int) -> list[str]:
     row = row.rstrip()
     cells = [cell for start in range(0, len(row), width) if (cell := row[start : start + width].strip())]
     if cells != free and all(map(_is_number, free)):
-        raise FormatError(f"line {line}: its numbers are not in columns of {width} characters: {shown(row)}")
+        raise FormatError(f"line {line}: the numbers are not in columns of {width} characters: {shown(row)}")
     return cells
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formats of seismology, read by obspy if installed (``pip install obspy``).
 
-The reader is named explicitly, because obspy's format detection would unpickle a file that resembles its own
+The reader is selected by name, because obspy's format detection would unpickle a file that resembles its own
 format. Values are counts unless calibrated: SAC and miniSEED need ``unit``.
 """
 
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 SAC_VERSION_AT, SAC_HEADER = 304, 632
 """Position of the header version (a four-byte integer), and length of the SAC header, bytes."""
 FIRST_LINES = 30
-"""Number of lines that are searched for the name of the format."""
+"""Number of lines to search for the name of the format.
+%% rths_nodes/numerical/ground_motions/readers/waveforms.py @(SAC_VERSION_AT, SAC_HEADER)
+Position of the header version (a four-byte integer) and length of the SAC header, in bytes."""
 
 
 class Format(NamedTuple):
-    """A format: name for messages, name of obspy's reader, and a test of the bytes or first lines."""
+    """A format: its name in messages, the name of obspy's reader, and a test of the bytes or first lines."""
 
     name: str
     obspy: str | None
@@ -59,7 +61,6 @@ WAVEFORMS = (
     Format("TSPAIR", "TSPAIR", _first_line(r"TIMESERIES [^\r\n]*\bTSPAIR\b")),
     Format("SLIST", "SLIST", _first_line(r"TIMESERIES [^\r\n]*\bSLIST\b")),
 )
-"""Formats that obspy reads if installed."""
 
 OTHERS = (
     Format("a ZIP archive or an Excel workbook", None, _starts(b"PK\x03\x04")),
@@ -72,7 +73,7 @@ OTHERS = (
     Format("PDF", None, _starts(b"%PDF")),
     Format("full SEED", None, lambda data: re.match(rb"\d{6}V ", data) is not None),
     Format("GSE", None, _first_line(r"WID[12] |XW0\d ")),
-    Format("a page of HTML: was the download refused?", None, _first_line(r"<!doctype html|<html")),
+    Format("a page of HTML (was the download refused?)", None, _first_line(r"<!doctype html|<html")),
     Format("XML", None, _first_line(r"<\?xml")),
     Format("JSON", None, _first_line(r"\{\s*\"|\[\s*[\{\[]")),
     Format("K-NET CSV", None, _first_line(r"#K-NET CSV")),
@@ -106,7 +107,9 @@ def in_text(lines: Sequence[str]) -> str | None:
 
 
 LARGEST_OFFSET = 0.1
-"""Largest mean of a series relative to its peak; raw values can have an offset."""
+"""Largest mean of a series, relative to its peak. Raw values can have an offset.
+%% rths_nodes/numerical/ground_motions/readers/waveforms.py @(SAME_PEAK, ROUNDED_PEAK)
+Largest difference from the peak in the header: relative, and in m/s^2 because the header has three decimals."""
 SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
 """Largest difference from the peak in the header: relative, and due to its three decimals, m/s^2."""
 
@@ -115,7 +118,6 @@ _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
 
 
 def read_waveform(data: bytes, waveform_format: Format) -> Series:
-    """Return the only series in ``data``. Raises FormatError."""
     try:
         return _series(data, waveform_format)
     except FormatError:
@@ -154,10 +156,10 @@ def _trace(data: bytes, waveform_format: Format) -> Trace:
         stream = obspy.read(BytesIO(data), format=waveform_format.obspy)
     for warning in caught:
         if not issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
-            raise FormatError(f"is {waveform_format.name}, of which obspy says: {warning.message}")
+            raise FormatError(f"is {waveform_format.name}; obspy reports: {warning.message}")
     if len(stream) != 1:
         names = "; ".join(f"{trace.id} from {trace.stats.starttime}" for trace in stream[:6])
-        raise FormatError(f"holds {len(stream)} series or parts of one ({names}), must be one")
+        raise FormatError(f"has {len(stream)} series or parts of a series ({names}); must have one")
     return stream[0]
 
 
@@ -167,8 +169,9 @@ def _knet(trace: Trace) -> Array:
     expected = round(stats.knet.duration * stats.sampling_rate)
     if len(trace.data) != expected:
         raise FormatError(
-            f"its header states {stats.knet.duration:g} s at {stats.sampling_rate:g} Hz, {expected} points, it "
-            f"holds {len(trace.data)}: cut off or edited?"
+            f"its header states {stats.knet.duration:g} s at {stats.sampling_rate:g} Hz, {expected} "
+            "points, but the "
+            f"file has {len(trace.data)}: check for missing points"
         )
     values = np.array(trace.data, dtype=float) * stats.calib
     _check_finite(values)
@@ -176,7 +179,7 @@ def _knet(trace: Trace) -> Array:
     peak, stated = float(np.abs(centred).max()), 0.01 * stats.knet.accmax
     if abs(peak - stated) > SAME_PEAK * stated + ROUNDED_PEAK:
         raise FormatError(
-            f"its header states a peak of {stated:.4g} m/s^2, its values have {peak:.4g} m/s^2 by the scale factor"
+            f"its header states a peak of {stated:.4g} m/s^2, but its scaled values have {peak:.4g} m/s^2"
         )
     return centred
 
@@ -194,7 +197,7 @@ def _check_quantity(trace: Trace) -> None:
     if quantity is None and re.fullmatch(r"[A-Z]H[A-Z0-9]", trace.stats.channel):
         quantity = f"velocity (channel {trace.stats.channel}, a seismometer)"
     if quantity is not None:
-        raise FormatError(f"holds a {quantity} series, must be acceleration")
+        raise FormatError(f"has a {quantity} series; must be acceleration")
 
 
 def _check_values(values: Array) -> None:
@@ -202,11 +205,11 @@ def _check_values(values: Array) -> None:
     mean, peak = float(values.mean()), float(np.abs(values).max())
     if abs(mean) > LARGEST_OFFSET * peak:
         raise FormatError(
-            f"its mean {mean:.4g} is {100.0 * abs(mean) / peak:.0f} % of its peak {peak:.4g}: raw values with an "
-            "offset? Take the mean out"
+            f"its mean {mean:.4g} is {100.0 * abs(mean) / peak:.0f} % of its peak {peak:.4g}: subtract the offset "
+            "of the recorder"
         )
 
 
 def _check_finite(values: Array) -> None:
     if not (len(values) and np.isfinite(values).all()):
-        raise FormatError("holds no value, or one that is not finite")
+        raise FormatError("has no values, or a value that is not finite")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analysis in the OpenSees process; it drives the rig, step by step.
+"""Analysis in the OpenSees process, which drives the rig step by step.
 
-``core/opensees/model_process.py`` runs it without the package.
+``core/opensees/model_process.py`` runs this module without importing ``rths_nodes``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ RIG_ELEMENT = 2_000_000_000
 """Tag of the rig's element, larger than any tag of a model."""
 
 SHORTEST_VECTOR = 256
-"""Shortest message, in doubles; an element with many degrees of freedom needs more."""
+"""Length of a message, in doubles; elements with many degrees of freedom need longer messages."""
 
 ASKS_FIRST = {"CentralDifference"}
-"""Integrators that request the force at the beginning of a step, and need one more step."""
+"""Integrators that request the force at the beginning of a step and therefore need one more step."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
-    """Build the model with the element genericClient as the part under test, and analyse it."""
     calls = []
 
     def rig() -> None:
@@ -44,7 +43,7 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
     model.build("model(rig)", rig)
     if len(calls) != 1:
         name = Path(task["model"]).name
-        raise SystemExit(f"model(rig) of {name} has called rig() {len(calls)} times: must be once")
+        raise SystemExit(f"model(rig) of {name} has called rig() {len(calls)} times; it must call rig() once")
     try:
         check_free()  # the model can have fixed it after the call of rig()
     except ValueError as error:

@@ -35,17 +35,18 @@ from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import EMPTY, Array
 
 WHOLE_S = 2.0
-"""Longest time to receive a message, from first to last byte, or to send an answer, s."""
+"""Longest time to receive a message from its first to its last byte, or to send an answer, s."""
 
 LOOK_S = 0.2
-"""Interval of checking the timeout while waiting, s."""
+"""Interval at which the timeout is checked while waiting, s."""
 
 QUICKACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
-"""Acknowledge each segment at once; otherwise Nagle's algorithm in the client takes 44 ms per step."""
+"""Socket option that acknowledges each segment at once. Otherwise Nagle's algorithm in the client takes 44 ms per
+step."""
 
 
 class ConnectionEnded(IntegratorError):
-    """The client has closed the connection; ``missing``: missing bytes of a message (0: between messages)."""
+    """The client has closed the connection. ``missing`` bytes of a message are outstanding, 0 between messages."""
 
     def __init__(self, missing: int) -> None:
         super().__init__("the client has closed the connection" + (" within a message" if missing else ""))
@@ -53,7 +54,7 @@ class ConnectionEnded(IntegratorError):
 
 
 class Connection:
-    """Listens on ``address`` and ``port`` (0: the system chooses), and accepts a single client."""
+    """Listens on ``address`` and ``port`` (0: chosen by the system), and accepts a single client."""
 
     def __init__(self, address: str, port: int) -> None:
         self._address, self.port = address, port
@@ -79,7 +80,6 @@ class Connection:
             ) from error
 
     def accept(self) -> bool:
-        """Accept the first client and stop listening; return whether a client is connected."""
         if self._client is None and self._listener is not None:
             try:
                 self._client, _ = self._listener.accept()
@@ -127,7 +127,6 @@ class Connection:
         select.select([self._client], [], [], LOOK_S)
 
     def send(self, data: bytes) -> None:
-        """Send all of ``data``. Raises IntegratorError if the client does not receive it."""
         assert self._client is not None
         until, rest = time.monotonic() + WHOLE_S, memoryview(data)
         while rest:
@@ -135,7 +134,7 @@ class Connection:
                 rest = rest[self._client.send(rest) :]
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise IntegratorError(f"the client has not taken an answer in {WHOLE_S:g} s") from None
+                    raise IntegratorError(f"the client has not received an answer within {WHOLE_S:g} s") from None
                 select.select([], [self._client], [], LOOK_S)
             except OSError as error:
                 raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
@@ -163,18 +162,18 @@ ACTIONS = {
     MASS: "getMass",
     DIE: "die",
 }
-"""Actions of a client; the first two and the last are not answered."""
+"""Actions of a client. The first two and the last are not answered."""
 
 LONGEST_VECTOR = 65_536
 """Longest vector that a greeting may announce, in doubles."""
 
 FARTHEST = 1e6
-"""Largest plausible value, m, m/s, m/s^2 or s; derivatives of larger values could overflow."""
+"""Largest plausible value, m, m/s, m/s^2 or s. Derivatives of larger values could overflow."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Request of the client: action, and for TRIAL displacement (m), velocity (m/s) ``(n,)`` and time (s)."""
+    """Request of the client: action, and for a TRIAL also displacement (m), velocity (m/s) and time (s)."""
 
     action: int
     displacement: Array = field(default_factory=lambda: EMPTY)
@@ -183,7 +182,9 @@ class Request:
 
 
 def vector_length(greeting: bytes, n: int) -> int:
-    """Return the length of a client's vectors. Raises IntegratorError unless it has ``n`` degrees of freedom."""
+    """Return the length of a client's vectors. Raises IntegratorError unless the client has ``n`` degrees of
+    freedom.
+    """
     *sizes, length = GREETING.unpack(greeting)
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
     if sizes != expected:
@@ -221,7 +222,7 @@ def request(vector: bytes, columns: Indices) -> Request:
 
 
 def answer(values: Array, length: int, columns: Indices) -> bytes:
-    """Return a vector of ``length`` doubles that begins with ``values``, ordered by ``columns`` (column-major)."""
+    """Return a vector of ``length`` doubles that begins with ``values``, in column-major order of ``columns``."""
     vector, theirs = np.zeros(length, "<f8"), np.zeros_like(values)
     theirs[np.ix_(*[columns] * values.ndim)] = values
     vector[: values.size] = theirs.ravel("F")
@@ -229,17 +230,17 @@ def answer(values: Array, length: int, columns: Indices) -> bytes:
 
 
 ROUNDING = 1e-6
-"""Tolerance of times, in steps; a client's times are sums of many steps."""
+"""Tolerance of times, in steps, because a client adds up many steps."""
 
 LONGEST_TALK = 10_000
-"""Largest number of requests between two commitState; with more, the client does not converge."""
+"""Largest number of requests between two commitState. A client that sends more does not converge."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """Expected steps of the client: ``static_steps``, then ``steps`` time steps from ``start_time``.
 
-    A time step of the client has the length ``iterations * dt`` s; each of its iterations is a Target.
+    A time step of the client lasts ``iterations * dt`` s, and each of its iterations is a Target.
     """
 
     steps: int
@@ -254,15 +255,16 @@ class Plan:
 
 
 class Conversation:
-    """Answers the client's requests; ``matrices`` of the part under test by action.
+    """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
 
-    Before and in the static stage the declared stiffness gives the force, and the rig does not move. In the
-    dynamic stage a new trial response is ``due`` once the client requests its force: displacement ``(n,)`` m from
-    the end of the static stage, otherwise None. The rig moves there, and :meth:`force` returns the answer.
+    Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
+    dynamic stage ``due`` holds the displacement ``(n,)`` of a new trial response, in m from the end of the static
+    stage, once the client requests its force; otherwise ``due`` is None. The rig moves to this displacement, and
+    :meth:`force` returns the answer.
 
     New trial responses are recognised by their times, because integrators use t + dt or t + alpha_F dt, and some
     request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) belong to the static stage.
-    ``steps`` counts the time steps committed after it, ``asked`` the requests by action.
+    ``steps`` counts the time steps committed after this stage, ``asked`` the requests by action.
     """
 
     def __init__(self, n: int, matrices: Mapping[int, Array], plan: Plan) -> None:
@@ -288,7 +290,10 @@ class Conversation:
         return f"after {self.steps} of {self._plan.steps} steps, at its time {self._trial.time:g} s"
 
     def reply(self, request: Request) -> Array | None:
-        """Return the answer, or None, e.g. if a displacement is ``due``. Raises ClientLeft, IntegratorError."""
+        """Return the answer; None for a request without one, or if a displacement is ``due``.
+
+        Raises ClientLeft or IntegratorError.
+        """
         self.asked[request.action] += 1
         self._requests += 1
         if self._requests > LONGEST_TALK:
@@ -313,8 +318,8 @@ class Conversation:
     def _try(self, request: Request) -> None:
         if self._static and request.velocity.any():
             raise IntegratorError(
-                f"the client has velocities {self.where}: must be a static analysis; its commitState are counted "
-                "(static_steps)"
+                f"the client has velocities {self.where}; the first static_steps commitState must "
+                "belong to a static analysis"
             )
         self._trial, self._fresh, self.idle = request, True, False
 
@@ -346,7 +351,7 @@ class Conversation:
         return None
 
     def _check_time(self, index: int, time: float) -> None:
-        """Raise IntegratorError unless ``index`` is the next time step, or this one with iterations left."""
+        """Refuse an ``index`` that is neither the next time step nor the present one with iterations left."""
         plan = self._plan
         if index == self._index and 0 < self._iteration < plan.iterations:
             self._iteration += 1
@@ -381,7 +386,6 @@ FAREWELL_S = 1.0
 """Time for a client to commit its last step and leave after the test, s."""
 
 CLIENT = "the client"
-"""Name, in messages, of a client that the test does not start."""
 
 SILENT = f"{CLIENT} has been silent for"
 
@@ -393,8 +397,9 @@ class Served(Integrator):
 
     The client solves the equation of motion. Some integrators send no velocities or accelerations. A Target's
     velocity and acceleration are therefore taken from the parabola through the last three displacements; the exact
-    acceleration at the last step is its curvature. External and restoring forces are unknown and remain zero. The
-    element has the degrees of freedom of the axes, then observed degrees of freedom without force.
+    acceleration at the last step is the curvature of this parabola. External and restoring forces are unknown and
+    remain zero. The element has the degrees of freedom of the axes, then observed degrees of freedom without
+    force.
 
     After ``open``, the client is answered up to its first displacement, and is ``missing`` until then.
     """
@@ -489,9 +494,10 @@ class Served(Integrator):
         log.info("waiting for a client on %s", self._connection.endpoint)
 
     def missing(self) -> str:
-        """Accept and answer the client; return the missing action before its first displacement, or empty.
+        """Accept and answer the client; return the missing action before its first displacement, or an empty
+        string.
 
-        Raises ConfigError if the client does not connect or violates the protocol; the rig has not moved then.
+        Raises ConfigError, before the rig moves, if the client does not connect or violates the protocol.
         """
         try:
             problem = self._welcome()
@@ -522,14 +528,13 @@ class Served(Integrator):
         return "" if self.ready() else f"the first displacement of the client; it is {self.talk.where}"
 
     def begin(self, experimental_force: Array) -> None:
-        """Send the force at the rig's position, except before the first displacement."""
         if self._begun:
             self._answer(experimental_force)
             self._expect(self._params.answer_within)
         self._begun = True
 
     def ready(self) -> bool:
-        """Return whether the next displacement is available. Raises IntegratorError if it cannot be received."""
+        """Return whether the next displacement is available. Raises IntegratorError if the client fails."""
         try:
             while self.talk.due is None:
                 vector = self._connection.receive(8 * self._length)
@@ -558,7 +563,6 @@ class Served(Integrator):
         self.acceleration = self.exact_acceleration = curvature
 
     def finish(self, experimental_force: Array) -> None:
-        """Send the last force; wait until the client commits its last step and leaves."""
         try:
             self._answer(experimental_force)
             self._expect(FAREWELL_S)

@@ -35,13 +35,11 @@ INTEGRATORS = (
     "KRAlphaExplicit_TP",
     "NewmarkExplicit",
 )
-"""OpenSees integrators with a number of displacements per step that no measurement changes (doc/opensees.md)."""
+"""OpenSees integrators with a fixed number of displacements per step, whatever is measured (doc/opensees.md)."""
 
 
 @params
 class Analysis:
-    """OpenSees commands for a step of the dynamic analysis, as lists of words."""
-
     integrator: str = text("words of ops.integrator: explicit, or with fixed iterations", "NewmarkExplicit 0.5")
     algorithm: str = text("words of ops.algorithm", "Linear")
     test: str | None = text("words of ops.test, e.g. FixedNumIter 5", None)
@@ -56,7 +54,7 @@ class Analysis:
 
 
 def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return nodes and degrees of freedom in the element's order, and the index of each given pair there."""
+    """Return nodes and degrees of freedom in the element's order, and the index of each pair in that order."""
     first = {node: index for index, (node, _) in reversed(list(enumerate(nodes)))}
     wire = sorted(nodes, key=lambda pair: first[pair[0]])
     return wire, [wire.index(pair) for pair in nodes]
@@ -65,7 +63,7 @@ def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], li
 class OpenSees(Served):
     """A client that the test starts: a Python file builds the model, which a new process analyses step by step.
 
-    The process ends with the test in all cases, and with this process.
+    The process ends with the test, and if this process ends early.
     """
 
     @params
@@ -114,7 +112,9 @@ class OpenSees(Served):
             raise error.within("integrator.type = 'opensees'") from error
 
     def missing(self) -> str:
-        """Return the missing action, or empty. Raises ConfigError, with its last output, if the model failed."""
+        """Return the missing action, or an empty string. Raises ConfigError, with the model's last output, if it
+        failed.
+        """
         if self._process.failed and not self._connection.accept():
             problem = self._process.end()
             self.close()
@@ -136,11 +136,10 @@ class OpenSees(Served):
             raise (ClientLeft if isinstance(error, ClientLeft) else IntegratorError)(problem) from error
 
     def rehearsed(self) -> Array:
-        """Rehearse with ``experimental_stiffness`` in place of the rig. Raises ConfigError, IntegratorError."""
         stiffness = self._matrix("stiffness")
         return rehearse(self, self._steps, lambda: matvec(stiffness, self.displacement))
 
     def close(self) -> None:
-        """End the process; without a server it would wait for answers in a busy loop."""
+        """End the process, which would otherwise wait for answers in a busy loop."""
         super().close()
         self._process.close(LEAVING_S if self.talk.idle else 0.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restoring forces of the numerical substructure; each acts on a mass, or on a story as a function of drift."""
+"""Restoring forces of the numerical substructure, of a mass or of a story as a function of the drift."""
 
 from __future__ import annotations
 

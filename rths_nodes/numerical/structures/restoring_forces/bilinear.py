@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restoring forces with a sharp yield point: bilinear with kinematic hardening, and elastic-plastic.
 
-The model is a spring in parallel with a yielding spring (Prager), exact for any path. Unloading is elastic over
-twice the yield force (Masing).
+The model is a spring in parallel with a yielding spring (Prager), and is exact for any path. Unloading is elastic
+over twice the yield force (Masing).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Yielding(OfComponent):
 class Bilinear(_Yielding):
     """Kinematic hardening: r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y.
 
-    First yield is at F_y; k, F_y, eta are E_0, F_y, b of Steel01 in OpenSees.
+    The force first yields at F_y. In Steel01 of OpenSees, k, F_y and eta are E_0, F_y and b.
     """
 
     @params
@@ -54,7 +54,6 @@ class Bilinear(_Yielding):
             "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, less_than=1.0
         )
 
-    NAME = "bilinear"
     KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), lambda k: (0.0, 0.0), force)
 
 
@@ -66,5 +65,4 @@ class ElasticPlastic(_Yielding):
         stiffness: float | None = elastic_stiffness()
         yield_force: float = number("yield force F_y", "N", more_than=0.0)
 
-    NAME = "elastic_plastic"
     KERNEL = Kernel(lambda p: constants(p, 0.0), lambda k: (0.0, 0.0), force)

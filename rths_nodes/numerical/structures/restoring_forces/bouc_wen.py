@@ -18,7 +18,7 @@ INCREMENTS = 10.0
 
 
 class Constants(NamedTuple):
-    """Constants of Eqs. (13), (14); ``longest``: longest move (m) for which ``INCREMENTS`` suffice."""
+    """Constants of Eqs. (13), (14). ``longest`` is the longest move (m) for which ``INCREMENTS`` suffice."""
 
     elastic: float  # eta k
     hysteretic: float  # (1 - eta) k x_y
@@ -32,7 +32,6 @@ class Constants(NamedTuple):
 
 
 State = tuple[float, float]
-"""Displacement x (m) and z."""
 
 
 def constants(p: AnyParams) -> Constants:
@@ -85,7 +84,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """Return the result of ``powered`` for exponent 2, faster; factor ``up`` for positive z, else ``down``."""
+    """``powered`` for exponent 2, faster; ``up`` is the factor for positive z, ``down`` for negative z."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = 1.0 - (up if z > 0.0 else down) * z * z
@@ -103,8 +102,8 @@ def squared(z: float, h: float, left: float, up: float, down: float) -> float:
 class BoucWen(OfComponent):
     """Bouc-Wen force r = eta k x + (1 - eta) k x_y z, Eq. (13), for one degree of freedom.
 
-    z is integrated over each move by RK4 in ``INCREMENTS`` parts, or more if these would be too long. Its limit is
-    (beta + gamma)^(-1/q).
+    z is integrated over each move by RK4 in ``INCREMENTS`` parts, or in more parts over a long move. The limit of
+    z is (beta + gamma)^(-1/q).
     """
 
     SOURCES = ("wen_1980",)
@@ -123,7 +122,6 @@ class BoucWen(OfComponent):
         def validate(self, path: str) -> None:
             check_shape(self.beta, self.gamma, path)
 
-    NAME = "bouc_wen"
     KERNEL = Kernel(constants, lambda k: (0.0, 0.0), force)
 
     @staticmethod

@@ -14,11 +14,12 @@ from rths_nodes.core.decay import LONGEST
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
-from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
-from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
+from rths_nodes.mechanics.bouc_wen import bouc_wen_decay, bouc_wen_slope
+from rths_nodes.numerical.structures.laws import OfComponent
+from rths_nodes.numerical.structures.restoring_forces.bouc_wen import BoucWen
 
 LEAST = 10.0
-"""Smallest number of increments per integration step, each one RK4 step, as without degradation."""
+"""Smallest number of increments per integration step; each is one RK4 step."""
 MOST = 2000.0
 """Largest number of increments of a move. A longer move has diverged, and z is set to its limit."""
 
@@ -99,7 +100,7 @@ def force(k: Constants, s: State, x: float) -> tuple[State, float]:
 class DegradingBoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
 
-    For one degree of freedom. The dissipated energy over (1 - eta) k x_y^2 is e = integral of z dx / x_y.
+    For one degree of freedom. e = integral of z dx / x_y is the dissipated energy divided by (1 - eta) k x_y^2.
     nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e are
     integrated over each move by RK4.
     """
@@ -107,24 +108,12 @@ class DegradingBoucWen(OfComponent):
     SOURCES = ("baber_wen_1981",)
 
     @params
-    class Params:
-        stiffness: float | None = elastic_stiffness()
-        yield_displacement: float = number("yield displacement x_y", "m", more_than=0.0)
+    class Params(BoucWen.Params):
         post_yield_ratio: float = number(
             "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, less_than=1.0
         )
         strength_degradation: float = number("loss of strength d_nu per energy e", "1", 0.0, at_least=0.0)
         stiffness_degradation: float = number("loss of stiffness d_h per energy e", "1", 0.0, at_least=0.0)
-        beta: float = number("shape parameter beta", default=0.5, at_least=0.0)
-        gamma: float = number("shape parameter gamma", default=0.5, at_least=0.0)
-        exponent: float = number("sharpness q of the transition", default=2.0, at_least=1.0, at_most=SHARPEST)
 
-        def validate(self, path: str) -> None:
-            check_shape(self.beta, self.gamma, path)
-
-    NAME = "degrading_bouc_wen"
     KERNEL = Kernel(constants, lambda k: (0.0, 0.0, 0.0), force)
-
-    @staticmethod
-    def energy(params: AnyParams) -> float:
-        return float(0.5 * params.stiffness * params.yield_displacement**2)
+    energy = staticmethod(BoucWen.energy)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random switching of a damper's voltage, to identify a rig under semi-active conditions."""
+"""Voltages of a damper that do not depend on measurements: constant, or switched at random for identification."""
 
 from __future__ import annotations
 
@@ -14,10 +14,25 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 
 BLOCK = 4096
-"""Number of random decisions drawn at a time."""
 
 
-def step(
+def constant(
+    k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
+) -> tuple[tuple[()], tuple[float]]:
+    return s, k
+
+
+class Passive(SemiActiveOfKernel):
+    """Constant voltage during the test: 0 V is "passive off", the largest voltage is "passive on"."""
+
+    @params
+    class Params:
+        voltage: float = number("voltage at the current driver", "V", 0.0, at_least=0.0)
+
+    KERNEL = Kernel(lambda params, *_: (params.voltage,), no_state, constant)
+
+
+def switched(
     k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[tuple[()], tuple[float]]:
     """Full voltage if ``chance`` is 1, zero if it is 0."""
@@ -30,11 +45,13 @@ class RandomSwitching(SemiActiveOfKernel):
 
     @params
     class Params:
-        voltage: float = number("put on in half of the intervals", "V", 2.25, more_than=0.0)
-        interval: float = number("between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0)
+        voltage: float = number("voltage in half of the intervals", "V", 2.25, more_than=0.0)
+        interval: float = number(
+            "interval between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0
+        )
         seed: int = integer("seed of the random decisions", default=1, at_least=0)
 
-    KERNEL = Kernel(lambda params, *_: (params.voltage,), no_state, step)
+    KERNEL = Kernel(lambda params, *_: (params.voltage,), no_state, switched)
 
     def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
         self._seed, self._steps = params.seed, max(1, round(params.interval / dt))
