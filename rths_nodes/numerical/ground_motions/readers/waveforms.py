@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 
 SAC_VERSION_AT, SAC_HEADER = 304, 632
-"""Position of the header version (a four-byte integer), and length of the SAC header, bytes."""
+"""Position of the header version (a four-byte integer) and length of the SAC header, in bytes."""
 FIRST_LINES = 30
-"""Number of lines to search for the name of the format.
-%% rths_nodes/numerical/ground_motions/readers/waveforms.py @(SAC_VERSION_AT, SAC_HEADER)
-Position of the header version (a four-byte integer) and length of the SAC header, in bytes."""
+"""Number of lines to search for the name of the format."""
 
 
 class Format(NamedTuple):
@@ -107,11 +105,9 @@ def in_text(lines: Sequence[str]) -> str | None:
 
 
 LARGEST_OFFSET = 0.1
-"""Largest mean of a series, relative to its peak. Raw values can have an offset.
-%% rths_nodes/numerical/ground_motions/readers/waveforms.py @(SAME_PEAK, ROUNDED_PEAK)
-Largest difference from the peak in the header: relative, and in m/s^2 because the header has three decimals."""
+"""Largest mean of a series, relative to its peak. Raw values can have an offset."""
 SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
-"""Largest difference from the peak in the header: relative, and due to its three decimals, m/s^2."""
+"""Largest difference from the peak in the header: relative, and in m/s^2 because the header has three decimals."""
 
 _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
