@@ -24,8 +24,8 @@ AXIS_INDICES: tuple[Kind, ...] = (
         "max_error_percent",
         1.0,
         "%",
-        "max |target − measured| as a share of the largest target, none if that has hardly moved (Chen & "
-        "Ricles 2010, Table 2; J3 of Wang et al.)",
+        "max |target − measured| as a share of the largest target; missing if the target hardly moved "
+        "(Chen & Ricles 2010, Table 2; J3 of Wang et al.)",
     ),
     (
         "Error norm (J2)",
@@ -40,9 +40,8 @@ AXIS_INDICES: tuple[Kind, ...] = (
         "delay_s",
         MS,
         "ms",
-        "shift at which target and measurement of the whole test are most alike (peak of the cross-correlation, "
-        "in which the fastest motion counts most; J1 of Wang et al.); positive: late; none where it would be "
-        "longer than monitor.longest_delay",
+        "shift of the measurement that correlates most with the target over the whole test, in which the fastest "
+        "motion counts most (J1 of Wang et al.); positive: late; missing beyond monitor.longest_delay",
     ),
     (
         "Tracking indicator at the end",
@@ -69,7 +68,7 @@ AXIS_INDICES: tuple[Kind, ...] = (
         "mean frequency of the target, weighted by its power",
     ),
 )
-"""Indices of each axis, then of the whole test: title, key in the metrics, factor, unit and meaning."""
+"""Indices of an axis: title, key in the metrics, factor, unit and meaning."""
 TEST_INDICES: tuple[Kind, ...] = (
     (
         "Energy error HSEM",
@@ -96,12 +95,16 @@ RESPONSE = (
         "RMS of the difference as a share of the RMS of the whole structure, computed in one piece without "
         "actuators (Phillips & Spencer 2012, Table 3.1)",
     ),
-    ("Absolute acceleration", "acceleration", "the same, relative to the ground plus the ground's"),
+    (
+        "Absolute acceleration",
+        "acceleration",
+        "the same for the acceleration relative to the ground plus that of the ground",
+    ),
 )
 
 
 class Definition(NamedTuple):
-    """Title and meaning of an index; ``signed`` is true if its sign has a meaning."""
+    """Title and meaning of an index; ``signed`` is true if its sign is meaningful."""
 
     title: str
     meaning: str
@@ -126,8 +129,8 @@ def _lower(title: str) -> str:
 DEFINITIONS: dict[str, Definition] = _recorded() | {
     "response": Definition(
         "displacement error",
-        "RMS of the difference to the displacement of the whole structure, computed in one piece, as a share of "
-        "that structure's RMS (Phillips & Spencer 2012, Table 3.1)",
+        "RMS of the difference from the displacement of the whole structure, computed in one piece, as a share of "
+        "its RMS (Phillips & Spencer 2012, Table 3.1)",
     ),
     "acceleration": Definition("acceleration error", "RMS error of the absolute acceleration, likewise"),
     "tracking_delay": Definition(
@@ -141,7 +144,7 @@ DEFINITIONS: dict[str, Definition] = _recorded() | {
         "shift at the peak of the cross-correlation; positive: late",
         signed=True,
     ),
-    "noise_floor": Definition("noise floor", "share of tracking error, rms, that the sensor's noise alone makes"),
+    "noise_floor": Definition("noise floor", "tracking error, rms, due to sensor noise alone"),
     "tracking_rms": Definition("tracking error, rms", "100 std(m - y) / std(y), m measured, y target"),
     "tracking_peak": Definition("tracking error, peak", "100 max|m - y| / max|y|"),
     "rms": Definition(
@@ -152,18 +155,22 @@ DEFINITIONS: dict[str, Definition] = _recorded() | {
     "peak": Definition("response error, peak", "100 max|m - r| / max|r|"),
     "node_delay": Definition("node delay", "tracking delay of the driven node against the model", signed=True),
     "node_rms": Definition("node error, rms", "error of the driven node against the numerical substructure"),
-    "node_peak": Definition("node error, peak", "largest error of the driven node over its largest displacement"),
+    "node_peak": Definition(
+        "node error, peak", "largest error of the driven node, divided by its largest displacement"
+    ),
     "reference_rms": Definition(
         "node error to the reference, rms", "the driven node against the reference structure"
     ),
-    "reference_peak": Definition("node error to the reference, peak", "largest error over largest displacement"),
+    "reference_peak": Definition(
+        "node error to the reference, peak", "largest error, divided by the largest displacement"
+    ),
 }
-"""Definitions by the beginning of a name, which an axis, a floor, the unit and ``_true`` may follow."""
+"""Definitions by the beginning of a name. Axis or floor, unit and ``_true`` may follow."""
 RANGE = "_range"
 
 
 def definition(name: str) -> Definition:
-    """Return title and meaning of an index by its name, or of the range of a recorded quantity."""
+    """Return the definition of the index ``name``, or of the range of a recorded quantity."""
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))
@@ -177,18 +184,17 @@ def definition(name: str) -> Definition:
 
 
 def index_words(name: str) -> str:
-    """Return the title of an index with its unit."""
     unit = index_unit(name)
     return f"{definition(name).title} ({unit})" if unit else definition(name).title
 
 
 def magnitude_title(name: str) -> str:
-    """Return the title of a figure axis with magnitudes of an index."""
+    """Return the axis title of a figure that shows magnitudes of an index."""
     title = index_words(name)
     return f"magnitude of {title}" if definition(name).signed else title
 
 
 def definitions(names: tuple[str, ...]) -> list[tuple[str, str, str, str]]:
-    """Return name, title, unit and meaning of indices."""
+    """Return (name, title, unit, meaning) of each index."""
     rows = [(name, definition(name)) for name in names]
     return [(name, row.title, index_unit(name), row.meaning) for name, row in rows]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partition of a structure into computed and experimental part, and vibration of the whole structure.
+"""Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or derived from the specimens at small motion: from their models, or from a
-measured stiffness.
+The experimental part is declared, or derived from the specimens at small motion. The specimens are known by their
+models or by a measured stiffness.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ LARGEST = 64
 class Partition:
     """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
 
-    ``source`` is the origin of the experimental part, or empty if the part is unknown and its matrices are zero.
-    ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the whole structure: nan for an unknown ratio, empty if
-    a part is unknown.
+    ``source`` is the origin of the experimental part. If the part is unknown, ``source`` is empty and its matrices
+    are zero. ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the whole structure. They are empty if a part
+    is unknown; unknown ratios are nan.
     """
 
     names: tuple[str, ...]
@@ -49,16 +49,16 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition for ``measured`` stiffnesses (N/m).
+    """Return the partition for ``measured`` stiffnesses (N/m) by axis.
 
-    Raises ConfigError without a structure, or if the structure is too large.
+    Raises ConfigError if there is no structure, or if it is too large.
     """
     structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no partition")
     n = len(structure.influence)
     if is_sparse(structure.mass) or n > LARGEST:
-        raise ConfigError(f"structure: its {n} degrees of freedom are more than {LARGEST}")
+        raise ConfigError(f"structure: {n} degrees of freedom; must be <= {LARGEST} for a partition")
     stated = (structure.experimental_mass, structure.experimental_damping, structure.experimental_stiffness)
     numerical = (structure.mass, structure.damping, structure.stiffness)
     source, experimental = STATED, stated
@@ -78,7 +78,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
-    """Return mass, damping and stiffness of the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
+    """Return mass, damping and stiffness at the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
     n = len(scenario.moved_axes)  # a force-controlled axis is not moved by the structure
     nothing = np.zeros((n, n))
     if scenario.rig is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report. Only these modules import matplotlib; only the report imports them."""
+"""The figures of the report. Only these modules import matplotlib, and only the report imports them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from rths_nodes.analysis.figures.view import View, Words
 TALL = 8.0
 """Height of a figure that would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet; None without enough samples. The figure's files have its name."""
+"""Function that draws tests on a sheet; returns None without enough samples. The files of the figure have its
+name."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,
@@ -49,9 +50,10 @@ OVERLAID: tuple[Draw, ...] = (
 
 
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
-    """Draw the figures of one test (timing last) or of several tests; only the timing needs no samples.
+    """Draw the figures of one test (timing last) or of several tests.
 
-    A figure whose component is not installed is listed in ``left_out`` of the first test.
+    Only the timing needs no samples. A figure is listed in ``left_out`` of the first test if a component is not
+    installed.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:
@@ -70,7 +72,7 @@ def _sheet(draw: Draw, view: View, paper: Paper) -> Sheet | None:
 
 
 class Drawn(NamedTuple):
-    """Figure of the page as SVG, with title and caption; if ``tall``, it fills a sheet of paper."""
+    """Figure of the page as SVG, with title and caption. A ``tall`` figure fills a sheet of paper."""
 
     name: str
     title: str

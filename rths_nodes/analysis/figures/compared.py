@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of several runs: displacements (true if known), errors, synchronisation, compensator parameters."""
+"""Figure of several runs: true displacements (if known), errors, synchronisation, compensator parameters."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from rths_nodes.recording.run import Run
 
 SCREEN = Paper(width=9.6)
 ACROSS = 4
-"""Number of synchronisation plots per row."""
 ZOOM = 1.0
 """Duration of the magnified part of the displacements, s."""
 
 
 def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
-    """Draw the figure, omitting runs without a counted sample."""
+    """Draw the figure, without runs that have no counted sample."""
     sheet, tests = (
         Sheet("compared", paper_of_style(SCREEN)),
         [Aligned(name, Evaluation(run)) for name, run in runs],

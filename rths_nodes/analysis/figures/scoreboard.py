@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a scoreboard: an index by compensator with its spread, and tracking versus response."""
+"""Figures of a scoreboard: each index by compensator, with its spread, and tracking versus response."""
 
 from __future__ import annotations
 
@@ -23,25 +23,22 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 ROW = 0.24
-"""Height of a compensator in the figure of an index, inches."""
 LINE = 0.17
-"""Height of a compensator in a legend, inches."""
 WIDTH = 7.4
-"""Width of a figure, inches."""
 DOTS = 1500
-"""Largest number of runs drawn as dots; of more runs, every n-th is drawn."""
+"""Largest number of runs drawn as dots; if there are more runs, every n-th run is drawn."""
 MARKS = "osD^vP*X<>"
 TICKS = 3
-"""Smallest number of ticks on an axis."""
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-"""Ticks within a decade, from few to many."""
+"""Ticks in a decade, from few to many."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
 def drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
-    """Return the figures of the runs in ``table``, whose column ``law`` has the ``labels``.
+    """Return the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` and ``up``: indices of tracking and response of the last figure, which is omitted if they are equal.
+    ``across`` and ``up`` are the indices of tracking and response in the last figure, which is omitted if they are
+    equal.
     """
     if not table.finished.any():
         return []
@@ -56,13 +53,12 @@ def drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> 
         draw = partial(by_label, sizes, magnitude_title(index), axis)
         figures.append((f"{sentence(definition(index).title)} by compensator", caption, draw))
     if across != up:
-        caption = "Median over the runs, if most of them finished. Below and left is best."
+        caption = "Median over the runs, if most of them finished. The best compensators are at the lower left."
         figures.append(("Tracking against response", caption, partial(_tracking, table, labels, across, up)))
     return figures
 
 
 def drawn(drawings: Iterable[Drawing]) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure."""
     with in_style():
         return [(title, caption, svg(draw(), title)) for title, caption, draw in drawings]
 
@@ -76,7 +72,7 @@ def _magnitudes(table: StudyTable, label: str, index: str) -> Array:
 
 
 class Magnitudes:
-    """Logarithmic axis of magnitudes ``values``; zero has a separate position, left of all other values."""
+    """Logarithmic axis of the magnitudes ``values``. Zero has a separate position, left of all other values."""
 
     def __init__(self, values: Iterable[Array]) -> None:
         every = np.concatenate([*values, np.zeros(0)])
@@ -89,20 +85,18 @@ class Magnitudes:
 
     @classmethod
     def by_label(cls, sizes: Mapping[str, Array]) -> Magnitudes:
-        """Return the axis of the finite magnitudes by label."""
+        """Return the plot axis for all finite magnitudes in ``sizes``."""
         return cls(size[np.isfinite(size)] for size in sizes.values())
 
     @property
     def note(self) -> str:
-        """Caption text about the axis."""
         return "Logarithmic, with zero at the left end." if self.with_zero else "Logarithmic."
 
     def at(self, values: Array) -> Array:
-        """Return positions of the magnitudes ``values`` on the axis."""
         return np.where(values > 0.0, values, self.zero)
 
     def dress(self, panel: Axes, direction: str) -> None:
-        """Set scale and ticks of an axis, ``x`` or ``y``."""
+        """Set scale and ticks of the axis ``direction``, ``x`` or ``y``."""
         getattr(panel, f"set_{direction}scale")("log")
         axis, zeros = getattr(panel, f"{direction}axis"), [self.zero] if self.with_zero else []
         axis.set_major_locator(FixedLocator([*zeros, *self.ticks]))
@@ -125,23 +119,22 @@ def _ticks(least: float, most: float) -> list[float]:
 
 
 def dotted(panel: Axes, x: Array, y: Array, size: float, **style: Any) -> None:
-    """Draw dots of a ``size`` (points) as one path; single markers would need ten times the time and page size."""
+    """Draw dots of a ``size`` (points) as one path; single markers would take ten times the time and space."""
     points = np.column_stack((x, y))
     path = Path(np.repeat(points, 2, axis=0), np.tile((Path.MOVETO, Path.LINETO), len(x)))
-    path.should_simplify = False  # lines of zero length are dots with round ends
+    path.should_simplify = False  # with round caps, a line of zero length is drawn as a dot
     panel.add_artist(PathPatch(path, fill=False, lw=size, capstyle="round", **style))
     panel.update_datalim(points)
 
 
 def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure:
-    """Draw magnitudes by label on a new figure."""
     figure = Figure(figsize=(WIDTH, 0.65 + ROW * len(sizes)), layout="constrained")
     labelled(figure.subplots(), sizes, title, axis)
     return figure
 
 
 def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
-    """Draw magnitudes by label: dots, percentiles, crosses with the number of failed runs (infinite values)."""
+    """Draw magnitudes by label: dots, percentiles, and a cross with the number of failed runs."""
     axis.dress(panel, "x")
     edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
     for position, magnitudes in enumerate(sizes.values()):

@@ -35,19 +35,19 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
 
 COLUMNS = 12
-"""Columns of the grid, which the panels of a row share."""
+"""Number of grid columns."""
 CELLS, RASTER = 1200, 12_000
-"""Dots across a plot of one quantity versus another; dots above which a curve becomes an image in SVG."""
+"""Dots across a plot of one quantity versus another, and number of dots above which SVG contains an image."""
 DOTS = 300
 """Largest number of distinguishable samples in a panel."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
-"""Height of the numbers and the label of an axis, of a title, of a line of a legend, inches."""
+"""Height of an axis label with its numbers, of a title, and of a legend line, inches."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distance from an axis to its label, inches per point: space for numbers of six letters."""
+"""Distance from an axis to its label, inches per point; it leaves space for numbers of six letters."""
 
 
 class Paper(NamedTuple):
-    """Width in inches, factor on heights; ``stacked``: one panel below another; ``grey``: without colours."""
+    """Width in inches and factor on heights. ``stacked``: one panel per row. ``grey``: without colours."""
 
     width: float = 7.4
     scale: float = 1.0
@@ -61,7 +61,7 @@ TWO_COLUMNS = 120.0
 
 
 def paper_of_style(screen: Paper = PAGE) -> Paper:
-    """Return the paper of the style in force, readable in grey; ``screen`` if the style is not for paper."""
+    """Return the paper of the style in force, in grey; ``screen`` if the style is not for paper."""
     width = printed()
     if width is None:
         return screen
@@ -71,7 +71,7 @@ def paper_of_style(screen: Paper = PAGE) -> Paper:
 
 
 class Base(NamedTuple):
-    """Independent variable of curves: name of the table's file, values ``(n,)``, heading of their column."""
+    """Independent variable of curves: name of the table's file, values ``(n,)``, heading of the column."""
 
     name: str
     values: Array
@@ -80,7 +80,7 @@ class Base(NamedTuple):
 
 @dataclass
 class Table:
-    """Columns, none longer than the base: the base, and each curve by its heading."""
+    """Base and curves by heading. No curve is longer than the base."""
 
     base: Base
     columns: dict[str, Array] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Sheet:
         self._legend_lines = 0
 
     def row(self, height: float, *widths: int) -> list[Axes]:
-        """Add panels side by side below the last row, ``height`` inches high; ``widths`` are columns of 12."""
+        """Add a row of panels, ``height`` inches high; ``widths`` are in columns of the grid."""
         panels = [(width, self.figure.add_subplot()) for width in widths or (COLUMNS,)]
         if self.paper.stacked:
             self._rows += [(height, [(COLUMNS, panel)]) for _, panel in panels]
@@ -113,7 +113,7 @@ class Sheet:
         return [panel for _, panel in panels]
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values (n,)`` to the table over ``base``, which may be longer."""
+        """Add a column ``values (n,)`` to the table of ``base``, which may be longer."""
         base = base._replace(values=base.values[: len(values)])
         table = next((table for table in self.tables if table.takes(base)), None)
         if table is None:
@@ -133,9 +133,10 @@ class Sheet:
         over: tuple[str, Array] | None = None,
         within: tuple[float, float] | None = None,
     ) -> None:
-        """Draw ``values (n,)`` versus their base, or versus a separate column ``over``, with gaps at NaN.
+        """Draw ``values (n,)`` versus their base, or versus the column ``over``, with gaps at NaN.
 
-        Draw only the part ``within`` two values of the base; if it has few samples, mark each sample.
+        ``within`` limits the curve to an interval of the base. Samples are marked if the interval contains few of
+        them.
         """
         if over is not None:
             self.record(base, *over)
@@ -151,24 +152,22 @@ class Sheet:
             panel.margins(x=0.04)
 
     def line(self, look: Entry, width: float) -> Data:
-        """Return matplotlib's style for a line on this paper."""
         colour, line, width = in_grey(look[1], look[2], width) if self.paper.grey else (look[1], look[2], width)
         return {"color": colour, "ls": line, "lw": width}
 
     def fill(self, colour: str) -> Data:
-        """Return matplotlib's style for an area of this colour on this paper."""
         if self.paper.grey and colour in HATCHES:
             return {"facecolor": "#e8e8e8", "edgecolor": "#8c8c8c", "hatch": HATCHES[colour], "lw": 0.0}
         return {"color": colour, "alpha": 0.3, "lw": 0.0}
 
     def band(self, panel: Axes, base: Base, name: str, unit: str, ends: tuple[Array, Array], colour: str) -> None:
-        """Fill the area between the ``ends`` (lower, upper) of a quantity."""
+        """Fill the area between ``ends``, the lower and upper values of a quantity."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, label(f"{name}, {end}", unit), values)
         panel.fill_between(base.values, *ends, color=colour, lw=0.0)
 
     def legend(self, entries: Sequence[Entry], shades: Sequence[tuple[str, str]] = ()) -> None:
-        """Explain lines and shades (label, colour) above all panels."""
+        """Explain lines, and shades (label, colour), above all panels."""
         labels = [entry[0] for entry in (*entries, *shades)]
         if not labels:
             return
@@ -182,7 +181,7 @@ class Sheet:
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
 
     def finish(self) -> Figure:
-        """Lay out the panels, without tick labels that the row below repeats."""
+        """Lay out the panels. Tick labels that the row below repeats are removed."""
         decorated = 0.0
         for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
             repeated = len(row) == len(after) and all(
@@ -207,12 +206,12 @@ class Sheet:
                 first += width
         height = sum(heights) + decorated + LINE * self._legend_lines + 0.1
         self.figure.set_size_inches(self.paper.width, height)
-        # not as the figure's layout engine: matplotlib would lay out and draw it again when it is saved
+        # not as the figure's layout engine: matplotlib would lay out and draw the figure again on saving
         ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.04, hspace=0.0, wspace=0.0).execute(self.figure)
         return self.figure
 
     def _labels(self, panel: Axes, width: float) -> None:
-        """Align the labels of the axes at a fixed distance, with as many ticks as ``width`` (inches) permits."""
+        """Align axis labels at a fixed distance, and set as many ticks as ``width`` (inches) permits."""
         size, inches = _letters(), self.figure.dpi_scale_trans
         for axis, away in ((panel.xaxis, (0.0, -BELOW * size)), (panel.yaxis, (-ASIDE * size, 0.0))):
             at = 0.5 if axis is panel.xaxis else 0.0, 0.5 if axis is panel.yaxis else 0.0
@@ -222,7 +221,7 @@ class Sheet:
 
 
 def label(name: str, unit: str) -> str:
-    """Return the label of an axis, which is also the heading of a column."""
+    """Return an axis label, which is also the heading of a column."""
     return f"{name} ({unit})" if unit not in ("", "1") else name
 
 
@@ -231,12 +230,11 @@ def _letters() -> float:
 
 
 def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "-", width: float = 0.6) -> None:
-    """Draw a horizontal line below the curves."""
     panel.axhline(value, color=colour, ls=line, lw=width, zorder=1.5)
 
 
 def _cells(x: Array, y: Array) -> int:
-    """Return the number of dots that a curve crosses: lines needed to draw it, whatever its number of samples."""
+    """Return the number of dots that a curve crosses, which is the number of lines needed to draw it."""
     usable = np.isfinite(x) & np.isfinite(y)
     if not usable.any():
         return 0

@@ -25,26 +25,23 @@ from rths_nodes.analysis.units import exact, sentence
 from rths_nodes.core.samples import Array
 
 ACROSS = 3
-"""Number of factors per row."""
 PIECES = 12
-"""Number of intervals of a continuous factor, each with its median."""
 MOST = 6
 """Largest number of groups in a panel, one for each colour."""
 LETTERS = 30
-"""Characters per line of a vertical label."""
 SHARE = 0.7
 """Width of the groups at a level, relative to the distance between levels."""
 LINE = 0.05
 """Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
-"""Width of a figure, height of a row of panels with their labels, inches."""
+"""Width of a figure and height of a row of panels with labels, inches."""
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
 
 
 def drawn(table: StudyTable, processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure; none if no run has finished.
+    """Return title, caption and SVG of each figure; empty if no run has finished.
 
-    Forks of this process, which has loaded matplotlib, draw in parallel.
+    Forks of this process draw in parallel, because it has already loaded matplotlib.
     """
     figures = drawings(table)
     with in_style():
@@ -56,7 +53,6 @@ def drawn(table: StudyTable, processes: int = 1) -> list[tuple[str, str, str]]:
 
 
 def drawings(table: StudyTable) -> list[Drawing]:
-    """Return the figures; none if no run has finished."""
     return list(_figures(table)) if table.finished.any() else []
 
 
@@ -78,7 +74,7 @@ def _figures(table: StudyTable) -> Iterator[Drawing]:
         if table.shown_factors:
             caption = f"Dots: single runs. Bars: {middle}; marks and lines: median. {CROSSES} {axis.note}{more}"
             yield f"{name}: effect of each factor", caption, partial(_effects, table, index, axis)
-    caption = f"Share of the runs up to a magnitude. A curve that ends below 1: the rest did not finish.{more}"
+    caption = f"Share of the runs up to a magnitude. A curve ends below 1 if some runs did not finish.{more}"
     yield "Distribution of the indices", caption, partial(_distributions, table)
 
 

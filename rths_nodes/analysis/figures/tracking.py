@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of the tracking in detail: at the largest target and at its fastest zero crossing.
+"""Figure of the tracking in detail, at the largest target and at its fastest zero crossing.
 
-Figure of a test in its corridor: measured quantities over the predicted bands.
+The module also draws measured quantities over the predicted bands of a corridor.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Periods of the target (twice the time between zero crossings) on each side of a zoom."""
+"""Half widths of the zooms, in periods of the target. A period is twice the time between zero crossings."""
 LEAST = 12
-"""Smallest number of samples in a zoom."""
+"""Smallest half width of a zoom, samples."""
 TARGET: Entry = ("target", BAND, "-")
 COMMAND: Entry = ("command", INK, DASHES)
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the first and last counted sample at the target's peak, and at its fastest zero crossing, or None."""
+    """Return the first and last counted sample of the zooms at the peak and at the fastest zero crossing."""
     target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
     if len(crossings) < 2:
@@ -74,7 +74,6 @@ def zooms(sheet: Sheet, view: View) -> Words | None:
 
 
 def measured_by(view: View) -> list[Entry]:
-    """Return legend entries for the measured displacement of a single test, by axis."""
     named = len(view.axes) > 1
     return [(f"measured {name}" if named else "measured", colour, line) for name, colour, line in view.axes]
 
@@ -87,7 +86,7 @@ def followed(
     command: bool = True,
     within: tuple[float, float] | None = None,
 ) -> None:
-    """Draw, for one axis, target and command of the first test and the measured displacement of each test, mm."""
+    """Draw target and command of the first test, and the measured displacement of each test, for one axis, mm."""
     first, base = view.first, view.samples[0]
     column = (axis, view.axes[axis], f" {view.axes[axis][0]}" if len(view.axes) > 1 else "")
     target = view.head(first, f"target{column[2]} (mm)")

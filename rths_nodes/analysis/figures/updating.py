@@ -17,7 +17,6 @@ from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.mechanics.updating.step import GATE, LEARNT, UNEXPLAINED
 
 HEIGHT = 1.15
-"""Height of a panel, inches."""
 ESTIMATE: Entry = ("estimate", PALETTE[0], "-")
 
 
@@ -49,14 +48,13 @@ def copies(sheet: Sheet, view: View) -> Words | None:
     strange = bool((innovation > UNEXPLAINED).any())
     title = f"Copies of {run.scenario.updating.axis}: {'the model does not explain it' if strange else 'learnt'}"
     return title, (
-        f"Parameters of {copy.model} over their initial values, between bounds; "
-        f"{'the copies follow' if used else 'in shadow: nothing of it was used'}. The mean square of the "
-        f"innovation is 1 where the model is right; beyond {UNEXPLAINED:g} the copies go back towards 1."
+        f"Parameters of {copy.model} divided by their initial values, between bounds; "
+        f"{'the copies follow' if used else 'in shadow, so the test did not use them'}. The mean square of the "
+        f"innovation is 1 if the model is right; above {UNEXPLAINED:g} the copies return towards 1."
     )
 
 
 WIDTH, ROW = 7.4, 1.5
-"""Width of the figure and height of a row, inches."""
 TICKS = (0.1, 1.0, 10.0)
 """Ticks of the mean square, which the gate limits."""
 

@@ -16,17 +16,18 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 DOTS = 700
-"""Dots across a plot over time: smallest width of a stretch of flagged samples."""
+"""Dots across a plot over time. A stretch of flagged samples is at least one dot wide."""
 Words = tuple[str, str]
 """Title and caption of a figure."""
 Column = tuple[int, Entry, str]
-"""Number of an axis or degree of freedom, its style, and its suffix to names of quantities."""
+"""Number of an axis or degree of freedom, its style, and the suffix of its quantities."""
 
 
 class View:
-    """A single test, or several overlaid tests, the first in front; ``of`` and ``run`` belong to the first test.
+    """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
+    test.
 
-    A single test is drawn over its recording, with its flagged stretches: each axis has a colour, and all axes
+    A single test is drawn over its recording, with its flagged stretches. Each axis has a colour, and all axes
     share a panel. If there are several tests, each test has a colour, and each axis a panel.
     """
 
@@ -45,19 +46,17 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """Explain the tests; for a single test, its ``entries`` if there are several."""
+        """Return legend entries of the tests. For a single test, return its ``entries`` if there are several."""
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:
-        """Explain ``entries`` and the flagged stretches."""
         sheet.legend(entries, [(name, colour) for name, colour, _ in self.shades])
 
     def titled(self, title: str, result: str) -> str:
-        """Return the title of a figure, with the result of a single test."""
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries that share a panel: all entries of a single test, or one each for several tests."""
+        """Return the entries of each panel: all entries for a single test, otherwise one each."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -65,7 +64,6 @@ class View:
         return [columns] if self.alone else [[column] for column in columns]
 
     def head(self, test: Aligned, name: str) -> str:
-        """Return the ``name`` of a quantity of a ``test``, with the name of the test if there are several."""
         return name if self.alone else f"{test.name}: {name}"
 
     def time(self, sheet: Sheet, panel: Axes, title: str) -> None:
@@ -84,7 +82,10 @@ class View:
         width: float = 1.0,
         within: tuple[float, float] | None = None,
     ) -> None:
-        """Draw a curve of each test, the first in front. ``shown``: base and values ``(n,)``, empty if missing."""
+        """Draw a curve for each test, the first in front.
+
+        ``shown`` has base and values ``(n,)`` of each test; the values are empty if the test lacks them.
+        """
         (_, look, suffix), (name, unit) = column, quantity
         for test, entry, (base, values) in [*zip(self.tests, self.entries, shown, strict=True)][::-1]:
             if len(values):
@@ -104,8 +105,8 @@ class View:
     ) -> Axes | None:
         """Draw a quantity (name, unit) in a separate panel; return None if no test has it.
 
-        ``shown`` contains, for each test, a base and a row ``(n,)`` for each entry of the figure, or empty rows.
-        ``aim`` is a faint line; with ``dots``, single values are marked.
+        ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty.
+        ``aim`` is the value of a faint line. With ``dots``, single values are marked.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None
@@ -122,7 +123,7 @@ class View:
 
 
 def _shades(run: Run) -> list[tuple[str, str, list[tuple[float, float]]]]:
-    """Return label, colour, start and length (s) of the flagged stretches, widened to be visible."""
+    """Return label, colour, and start and length (s) of the flagged stretches, widened to be visible."""
     shades = []
     least, dt = max(1, len(run.time) // DOTS), run.scenario.dt
     for flag, name, colour in SHADES:

@@ -23,11 +23,11 @@ from rths_nodes.core.version import __version__
 
 @dataclass(frozen=True)
 class Score:
-    """A compensator in a block, with ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
+    """Row of a compensator in a block: ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
 
-    In HIGH % of the runs ``high`` is not exceeded. ``failures`` of ``runs`` did not finish; ``what`` is the
+    ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the
     reason, or why the compensator did not participate. ``place`` is its rank, with an = if the seeds do not
-    separate it from a neighbour, or empty without runs.
+    separate it from a neighbour; it is empty without runs.
     """
 
     law: str
@@ -55,8 +55,6 @@ class Score:
 
 @dataclass(frozen=True)
 class Published:
-    """Published indices of a case."""
-
     case: str
     note: str
     values: Mapping[str, float]
@@ -66,7 +64,7 @@ class Published:
 class Scoreboard:
     """Runs in a ``table``, the resulting ranking, and the published values.
 
-    ``which`` is the set that numbers the indices; ``axes`` are the tracking index, which determines the rank, and
+    ``which`` is the set that numbers the indices. ``axes`` are the tracking index, which determines the rank, and
     the response index.
     """
 
@@ -161,7 +159,7 @@ def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
         for rank, name, block, values, outcome, _ in board.rows
     ]
     lines = [
-        f"Scoreboard of `{table.scenario}`, of each index what {HIGH:g} % of the runs do not exceed "
+        f"Scoreboard of `{table.scenario}`, values of indices that {HIGH:g} % of the runs do not exceed "
         f"({'; '.join(header)}):",
         "",
         f"| place | compensator | block | {' | '.join(board.headings)} | outcome |",

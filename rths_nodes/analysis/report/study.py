@@ -21,7 +21,6 @@ REASONS = 20
 
 
 def write(table: StudyTable, path: Path, processes: int = 1) -> None:
-    """Write the page, with figures drawn by ``processes``. Raises OSError."""
     write_page(path, render(table, processes))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the report: indices of the axes and of the test, response, timing."""
+"""Tables of the report: indices of the axes and of the test, response, limits, loads, timing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rths_nodes.recording.run import Run
 
 
 class Row(NamedTuple):
-    """Row of a table: quantity with a value per column, or one value for all; unit and meaning."""
+    """Row of a table: title of the quantity, one value per column or one for all columns, unit, meaning."""
 
     title: str
     values: list[str]
@@ -71,7 +71,7 @@ _FLAGGED = (
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Tabulate indices: a column per axis, or two if sensors hide the true state; None without indices."""
+    """Return the indices, a column per axis, or two if sensors hide the true state; None without indices."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)
@@ -147,7 +147,7 @@ def response(evaluation: Evaluation) -> Table:
 
 
 def timing(run: Run) -> Table:
-    """Tabulate percentiles of the timed durations; in lockstep only the usual percentiles."""
+    """Return percentiles of the timed durations; in lockstep, only mean and median."""
     shown = _USUAL if run.in_lockstep else _PERCENTILES
     timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
     hops = run.timing.get("hops", {})
@@ -165,7 +165,7 @@ def timing(run: Run) -> Table:
 
 def paced(run: Run) -> str:
     if run.in_lockstep:
-        return "The test ran in lockstep, as fast as the machine allowed: no servo period holds for its times."
+        return "The test ran in lockstep, as fast as the machine allowed, so no servo period limits its times."
     return f"The servo period is {quantity(run.scenario.dt, US, 'µs', 3)}."
 
 
@@ -213,7 +213,6 @@ def limits(evaluation: Evaluation) -> Table:
 
 
 _Reached = tuple[tuple[str, str, Any, Array], ...]
-"""Limits with name, unit and bound, and the values to compare."""
 
 
 def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:

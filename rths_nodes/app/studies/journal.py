@@ -2,7 +2,7 @@
 """Journal of a study: one line per finished run, written at once.
 
 The next start drops an incomplete last line. Each line ends with a checksum (CRC-32). A damaged line is refused,
-because the table would not show the damage. Lines without checksums (earlier versions) are accepted.
+because the table would not show the damage. Lines without checksums, from earlier versions, are accepted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUM = b',"crc32":"'
 
 
 class Journal:
-    """Results in ``folder`` by key; only one process may write. Raises ConfigError, OSError."""
+    """Results in ``folder`` by key; only one process may write. Raises ConfigError and OSError."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
-            raise ConfigError(f"{folder}: another study writes there") from None
+            raise ConfigError(f"{folder}: another study writes to this folder") from None
         self.results: dict[str, Data] = {}
         self._read()
 
@@ -53,7 +53,7 @@ class Journal:
         if problems:
             self._file.close()
             if not (ours or self.results):
-                raise ConfigError(f"{self.path}: is no journal of a study; give another folder")
+                raise ConfigError(f"{self.path}: is not the journal of a study; use another folder")
             problems.refuse()
         self._file.truncate(complete)
         self._file.seek(0, os.SEEK_END)
@@ -78,7 +78,7 @@ def _crc(body: bytes) -> bytes:
 def _entry(line: bytes) -> tuple[str, dict[str, object]]:
     body, sign, digest = line.rpartition(_SUM)
     if sign and digest != _crc(body) + b'"}\n':
-        raise _damaged("its check sum is another")
+        raise _damaged("the check sum does not match")
     try:
         entry = json.loads(body + b"}" if sign else line)
         if set(entry) != {"key", "result"}:
@@ -86,8 +86,8 @@ def _entry(line: bytes) -> tuple[str, dict[str, object]]:
         Findings(**entry["result"])
         return str(entry["key"]), entry["result"]
     except (ValueError, TypeError):
-        raise _damaged("it is no result of a run") from None
+        raise _damaged("the line is not the result of a run") from None
 
 
 def _damaged(why: str) -> ConfigError:
-    return ConfigError(f"is damaged: {why}; delete the line, and its run is done again")
+    return ConfigError(f"is damaged: {why}; delete the line to repeat its run")

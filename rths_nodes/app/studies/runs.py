@@ -47,9 +47,8 @@ TEST_INDICES: dict[str, tuple[str, float]] = {
     "end_displacement_mm": ("end_displacement_m", MM),
 }
 RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
-"""Prefixes of indices and their keys; ``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom
-x.
-"""
+"""Prefixes of indices and their keys: ``response_x`` and ``acceleration_x`` are rms errors (%) of degree of
+freedom x."""
 RANGE = "_range"
 """Suffix of range indices: ``alpha_range`` is the range of the compensator's alpha during the test."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
@@ -61,8 +60,8 @@ FAILED = "failed"
 class Findings:
     """Findings of one run.
 
-    ``axes``: indices of the true displacement by axis; ``parameters``: smallest and largest value by quantity and
-    axis; ``response``: errors (%) relative to the whole structure by degree of freedom.
+    ``axes`` has indices of the true displacement by axis. ``parameters`` has the smallest and largest value by
+    quantity and axis. ``response`` has errors (%) relative to the whole structure by degree of freedom.
     """
 
     outcome: str
@@ -75,15 +74,14 @@ class Findings:
     run: Run | None = None
     samples: int = 0
     published: dict[str, float] = field(default_factory=dict)
-    """Indices in the scenario's set, from the measured displacement; names with ``_true``: from the true
-    displacement.
-    """
+    """Indices in the scenario's set, from the measured displacement or (names with ``_true``) from the true
+    displacement."""
     measured: dict[str, dict[str, float]] = field(default_factory=dict)
     """Indices as in ``axes``, from the measured displacement, if they differ."""
 
     @property
     def values(self) -> dict[str, float]:
-        """Indices in the units of their names. Names without an axis are for the worst axis."""
+        """Indices in the units of their names. A name without an axis is for the worst axis."""
         values = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
         for axis, row in self.axes.items():
             values |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
@@ -118,7 +116,7 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """Return the names of the indices in ``scenario``'s set, in the order of the benchmark's code."""
+    """Return the names of the indices in the set of ``scenario``, in the order of the benchmark's code."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 
@@ -128,7 +126,7 @@ def shown_indices(scenario: Scenario) -> tuple[str, ...]:
 
 
 def ranking_index(scenario: Scenario) -> str:
-    """Return the default ranking index: tracking error of the true displacement, free of sensor noise."""
+    """Return the default ranking index: tracking error of the true displacement, which has no sensor noise."""
     tracking = "tracking_rms_percent"
     return tracking + TRUE if tracking in of_set(scenario) else "J2"
 
@@ -187,9 +185,7 @@ def from_json(text: str, origin: str) -> Scenario:
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Start the processes and choose the engine for all ``samples``. Report through ``say`` why runs cannot be
-    compiled.
-    """
+    """Start the processes and choose the engine for all ``samples``. ``say`` reports why runs are not compiled."""
     if samples:
         engine.start(where, prepare, to_json(scenarios[0].data()))
     where = where.decided(scenarios[0], samples)
@@ -206,7 +202,7 @@ def prepare(text: str) -> None:
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
 ) -> dict[str, object]:
-    """Run in another process, from the scenario as text: that process looks up the classes of components."""
+    """Run in another process, from the scenario as text, because that process looks up component classes."""
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
     )

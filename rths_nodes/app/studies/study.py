@@ -28,7 +28,7 @@ CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs, first one of each kind, so that costs are known early."""
+    """Return the remaining runs, with the first of each kind at the beginning, so that costs are known early."""
     rows_left, seen = [], set(journal.results)
     for row in design.rows:
         if row.key not in seen and row.scenario:
@@ -43,7 +43,7 @@ def undone(design: Design, journal: Journal) -> list[Row]:
 
 
 def kind(row: Row) -> tuple[Hashable, ...]:
-    """Return the kind of a run; runs of a kind have equal cost. Keys: named settings, then the case."""
+    """Return the keys of a kind of runs with equal cost: named settings, then the case."""
     named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
     return named, row.levels.get(CASE)
 
@@ -62,8 +62,8 @@ def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: 
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Execute the remaining runs and write each result at once; return lost runs by key. A restart
-    repeats them.
+    """Execute the remaining runs and write each result at once; return lost runs by key. A restart repeats lost
+    runs.
     """
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
@@ -118,8 +118,6 @@ def write(table: StudyTable, folder: Path) -> None:
 
 
 class Hooks(NamedTuple):
-    """Callbacks: progress, remarks, number of remaining runs."""
-
     shown: Shown = silent
     say: Say = warn
     begun: Callable[[int], None] = lambda left: None
@@ -170,7 +168,7 @@ def parquet_missing() -> str:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        return "without pyarrow there is no Parquet file (pip install pyarrow), only the CSV"
+        return "without pyarrow, only the CSV file is written, no Parquet file (pip install pyarrow)"
     return ""
 
 
