@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.index_definitions import AXIS_INDICES, RESPONSE, TEST_INDICES, Kind
+from rths_nodes.analysis.index_definitions import AXIS_INDICES, DEFINITIONS, RESPONSE, TEST_INDICES, Kind
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, US, clocks, number, quantity, rounded
 from rths_nodes.core.data import Data
@@ -85,7 +85,7 @@ def _rows(kinds: Iterable[Kind], columns: Iterable[Mapping[str, object]]) -> lis
     every = list(columns)
     return [
         Row(title, [rounded(column.get(key), factor) for column in every], unit, meaning)
-        for title, key, factor, unit, meaning in kinds
+        for title, key, factor, unit, meaning, *_ in kinds
     ]
 
 
@@ -112,7 +112,7 @@ def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
     columns = {name: _measured(evaluation) for name, evaluation in tests.items()}
     axes = next(iter(tests.values())).run.axes
     rows = []
-    for title, key, factor, unit, meaning in AXIS_INDICES:
+    for title, key, factor, unit, meaning, *_ in AXIS_INDICES:
         for axis in axes:
             values = [rounded(column.get(axis, {}).get(key), factor) for column in columns.values()]
             rows.append(Row(f"{title}, {axis}" if len(axes) > 1 else title, values, unit, meaning))
@@ -140,8 +140,8 @@ def published(evaluation: Evaluation) -> Table | None:
 def response(evaluation: Evaluation) -> Table:
     errors = response_errors(evaluation)
     rows = [
-        Row(title, [rounded(row[key]) for row in errors.values()], "%", meaning)
-        for title, key, meaning in RESPONSE
+        Row(title, [rounded(row[key]) for row in errors.values()], "%", DEFINITIONS[name].meaning)
+        for name, (title, key) in RESPONSE.items()
     ]
     return Table("Error of", list(errors), rows)
 
@@ -236,9 +236,11 @@ def loads(evaluation: Evaluation) -> Table:
 
 
 _LOADS = (
-    ("Largest error of force", "max_force_error_n", KN, "kN", "max |target − measured| while the mode is force"),
-    ("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
-    ("RMS error of force", "rms_force_error_n", KN, "kN", ""),
+    Kind(
+        "Largest error of force", "max_force_error_n", KN, "kN", "max |target − measured| while the mode is force"
+    ),
+    Kind("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
+    Kind("RMS error of force", "rms_force_error_n", KN, "kN", ""),
 )
 
 

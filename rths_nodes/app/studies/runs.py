@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rths_nodes.analysis import index_definitions
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.index_definitions import RANGE
 from rths_nodes.analysis.published_indices import BESIDE, ORDERS, TRUE, published_indices
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.study_table import REFUSED
-from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.tasks import Lost, Progress, Say, Tell
@@ -24,34 +25,22 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.native import remarks
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.indices.tracking import PUBLISHED
 from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
 
-AXIS_INDICES: dict[str, tuple[str, float]] = {
-    "J1": (PUBLISHED["J1"], MS),
-    "J2": (PUBLISHED["J2"], 1.0),
-    "J3": (PUBLISHED["J3"], 1.0),
-    "max_error_mm": ("max_error_m", MM),
-    "fei_amplitude": ("fei_amplitude", 1.0),
-    "fei_delay_ms": ("fei_delay_s", MS),
-}
-"""Indices of an axis: key in the metrics, and factor to the unit of the index (J1 ms, J2 and J3 %)."""
-TEST_INDICES: dict[str, tuple[str, float]] = {
-    "hsem_percent": ("hsem_percent", 1.0),
-    "max_displacement_mm": ("max_displacement_m", MM),
-    "min_displacement_mm": ("min_displacement_m", MM),
-    "end_displacement_mm": ("end_displacement_m", MM),
-}
-RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
-"""Prefixes of indices and their keys: ``response_x`` and ``acceleration_x`` are rms errors (%) of degree of
-freedom x."""
-RANGE = "_range"
-"""Suffix of range indices: ``alpha_range`` is the range of the compensator's alpha during the test."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
+_OF_AXIS, _OF_TEST = (
+    {kind.name: (kind.key, kind.factor) for kind in kinds if kind.name}
+    for kinds in (index_definitions.AXIS_INDICES, index_definitions.TEST_INDICES)
+)
+AXIS_INDICES: dict[str, tuple[str, float]] = {name: _OF_AXIS[name] for name in dict.fromkeys((*SHOWN, *_OF_AXIS))}
+"""Indices of an axis: key in the metrics, and factor to the unit of the index."""
+TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
+RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
+"""Keys by prefix: ``response_x`` and ``acceleration_x`` are rms errors (%) of the degree of freedom x."""
 FAILED = "failed"
 """Outcome of a run with an unexpected error."""
 
