@@ -248,21 +248,14 @@ class Evaluation:
 
     @cached_property
     def state_units(self) -> Mapping[str, str]:
-        nothing: Mapping[str, str] = {}
-        return self.or_left_out(
-            "units of the compensator's quantities",
-            lambda: self.assembly.compensator.state_units,
-            nothing,
-        )
+        return self._of_compensator("units", lambda: self.assembly.compensator.state_units)
 
     @cached_property
     def state_limits(self) -> Mapping[str, tuple[float, float]]:
-        nothing: Mapping[str, tuple[float, float]] = {}
-        return self.or_left_out(
-            "limits of the compensator's quantities",
-            lambda: self.assembly.compensator.state_limits,
-            nothing,
-        )
+        return self._of_compensator("limits", lambda: self.assembly.compensator.state_limits)
+
+    def _of_compensator(self, noun: str, compute: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
+        return self.or_left_out(f"{noun} of the compensator's quantities", compute, {})
 
     @cached_property
     def windowed(self) -> Windowed | None:

@@ -39,29 +39,13 @@ LONGEST_LAG = 50
 BLOCK = 2048
 
 CODE, PAPER = "code", "paper"
+_TRACKING = ("tracking_delay_ms", "tracking_rms_percent", "tracking_peak_percent")
 BENCHMARK_2020: dict[str, tuple[str, ...]] = {
-    CODE: (
-        "tracking_delay_ms",
-        "tracking_rms_percent",
-        "tracking_peak_percent",
-        "rms_1_percent",
-        "peak_1_percent",
-        "rms_2_percent",
-        "rms_3_percent",
-        "peak_2_percent",
-        "peak_3_percent",
-    ),
-    PAPER: (
-        "tracking_delay_ms",
-        "tracking_rms_percent",
-        "tracking_peak_percent",
-        "rms_1_percent",
-        "rms_2_percent",
-        "rms_3_percent",
-        "peak_1_percent",
-        "peak_2_percent",
-        "peak_3_percent",
-    ),
+    order: (*_TRACKING, *(f"{index}_percent" for index in indices.split()))
+    for order, indices in (
+        (CODE, "rms_1 peak_1 rms_2 rms_3 peak_2 peak_3"),
+        (PAPER, "rms_1 rms_2 rms_3 peak_1 peak_2 peak_3"),
+    )
 }
 MARTHS_2023: dict[str, tuple[str, ...]] = {
     "J1": ("tracking_delay_1_ms", "tracking_delay_2_ms"),
@@ -142,7 +126,7 @@ def published_indices(evaluation: Evaluation) -> Published:
         return Published(measured, {})
     rows = rows_of(evaluation.counted)
     columns = run.displacement[rows].T, run.true_displacement[rows].T, compared.targets
-    floors = [PERCENT * float(np.std(m - true) / y.deviation) for m, true, y in zip(*columns, strict=True)]
+    floors = [PERCENT * float(np.std(m - true) / y[0]) for m, true, y in zip(*columns, strict=True)]
     names = [name for name in BESIDE[evaluation.scenario.indices] if name.startswith("noise_floor")]
     return Published(measured | dict(zip(names, floors, strict=False)), indices(evaluation, True, compared))
 
@@ -295,22 +279,19 @@ def products(target: Array, measured: Array, first: int, last: int) -> Array:
     return sums
 
 
-class Scale(NamedTuple):
-    """Standard deviation about the mean, and largest magnitude, of a history (m)."""
-
-    deviation: float
-    peak: float
+Scale = tuple[float, float]
+"""Standard deviation about the mean, and largest magnitude, of a history (m)."""
 
 
 def scale_of(values: Array) -> Scale:
-    return Scale(float(np.std(values)), _largest(values))
+    return float(np.std(values)), _largest(values)
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
     """Return rms (about the mean) and peak of ``error`` in %. ``before`` and ``after`` complete their names."""
     return {
-        f"{before}rms{after}_percent": _share(float(np.std(error)), scale.deviation),
-        f"{before}peak{after}_percent": _share(_largest(error), scale.peak),
+        f"{before}rms{after}_percent": _share(float(np.std(error)), scale[0]),
+        f"{before}peak{after}_percent": _share(_largest(error), scale[1]),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from rths_nodes.analysis.figures import energy, histories, tracking, updating
 from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
@@ -71,25 +70,10 @@ def _sheet(draw: Draw, view: View, paper: Paper) -> Sheet | None:
     return sheet
 
 
-class Drawn(NamedTuple):
-    """Figure of the page as SVG, with title and caption. A ``tall`` figure fills a sheet of paper."""
-
-    name: str
-    title: str
-    caption: str
-    svg: str
-    tall: bool
-
-
-def drawn(view: View) -> list[Drawn]:
+def drawn(view: View) -> list[Sheet]:
+    """Return the figures of the page, with their SVG."""
     with in_style(ON_PAGE):
-        return [
-            Drawn(
-                sheet.name,
-                sheet.title,
-                sheet.caption,
-                svg(sheet.figure, sheet.title),
-                sheet.figure.get_figheight() > TALL,
-            )
-            for sheet in sheets(view)
-        ]
+        result = sheets(view)
+        for sheet in result:
+            sheet.tall, sheet.svg = sheet.figure.get_figheight() > TALL, svg(sheet.figure, sheet.title)
+    return result

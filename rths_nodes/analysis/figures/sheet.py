@@ -97,7 +97,8 @@ class Sheet:
 
     def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
         self.name, self.paper = name, paper
-        self.title = self.caption = ""
+        self.title = self.caption = self.svg = ""
+        self.tall = False
         self.tables: list[Table] = []
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []

@@ -13,7 +13,8 @@ The degrees minimise the information criterion of Schwarz (1978) among the stabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -69,40 +70,32 @@ def identify(
     ``delay`` (s) are identified unless they are given. Raises ConfigError if no model is stable.
     """
     delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
-    task = _Task(sampled, dt, ramp, orders, delay is not None)
-    first = _continuous(task, None)
-    fits = [entry_fits(first.without_delay(float(late))) for late in delays]
+    continuous = partial(_continuous, sampled, dt, ramp)
+    first = continuous(None)
+    fits, count = [entry_fits(first.without_delay(float(late))) for late in delays], 2 * len(sampled.frequency)
     for relative in (ACCURATE, RELATIVE):
-        models = [model for model in _candidates(task, first, delays, fits, relative) if _stable(model.fit)]
-        if any(model.identified.explained for model in models):
+        settle = partial(_settled, continuous, first, relative, delay is not None)
+        models = [model for model in _candidates(settle, orders, delays, fits, count) if _stable(model[0].fit)]
+        if any(model.explained for model, _, _ in models):
             break
     if not models:
         raise ConfigError(
             "no stable model explains the responses: set its orders, or use a narrower band or more noise"
         )
-    count = 2 * sampled.response.size
-    best = min(models, key=lambda model: information(max(model.residual, EQUAL), model.parameters, count))
-    return best.identified._replace(explained=relative == ACCURATE)
+    values = 2 * sampled.response.size
+    best = min(models, key=lambda model: information(max(model[1], EQUAL), model[2], values))[0]
+    return best._replace(explained=relative == ACCURATE)
 
 
 EQUAL = 0.7
 """Weighted residual (rms) below which models are equally good."""
 
 
-class _Task(NamedTuple):
-    sampled: FrequencyResponse
-    dt: float
-    ramp: bool
-    orders: Orders | None
-    fixed: bool
-
-
-def _continuous(task: _Task, model: Identified | None) -> FrequencyResponse:
+def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
     """Return the response without hold and sampling, based on ``model`` or on the spectrum of the hold.
 
     A held command acts half a sample early, because it is held over the sample before its number.
     """
-    sampled, dt, ramp, *_ = task
     s, n = sampled.s, sampled.response.shape[1]
     flat = np.sinc(sampled.frequency * dt)
     hold = (flat * (flat if ramp else np.exp(0.5 * s * dt)))[:, None, None]
@@ -118,14 +111,8 @@ def _continuous(task: _Task, model: Identified | None) -> FrequencyResponse:
     return sampled._replace(response=sampled.response @ factor, variance=variance)
 
 
-class _Candidate(NamedTuple):
-    identified: Identified
-    residual: float
-    parameters: int
-
-    @property
-    def fit(self) -> InverseFit:
-        return self.identified.fit
+_Candidate = tuple[Identified, float, int]
+"""Model, rms of the weighted residual, and number of parameters."""
 
 
 def _weight(measured: FrequencyResponse, relative: float) -> Array:
@@ -142,35 +129,40 @@ def _stable(fit: InverseFit) -> bool:
 
 
 def _candidates(
-    task: _Task, first: FrequencyResponse, delays: Array, fits: Sequence[EntryFits], relative: float
+    settle: Callable[..., _Candidate], orders: Orders | None, delays: Array, fits: Sequence[EntryFits], count: int
 ) -> Iterator[_Candidate]:
     """Yield models for each highest degree, or for the given orders; the search starts at the best of ``delays``
     (s).
     """
-    count, lower = 2 * len(task.sampled.frequency), None
-    for highest in range(HIGHEST + 1) if task.orders is None else (HIGHEST,):
-        starts = [fit_of(entry, count, task.orders, highest) for entry in fits]
+    lower = None
+    for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
+        starts = [fit_of(entry, count, orders, highest) for entry in fits]
         best = int(np.argmin([_information(fit, count) for fit in starts]))
         begins = [(starts[best], float(delays[best]))]
         if lower is not None:
             begins.append(_raised(lower, highest))
-        models = [_settled(task, first, relative, *begin) for begin in begins]
+        models = [settle(*begin) for begin in begins]
         yield from models
-        lower = min(models, key=lambda model: model.residual).identified
+        lower = min(models, key=lambda model: model[1])[0]
 
 
 def _settled(
-    task: _Task, first: FrequencyResponse, relative: float, start: InverseFit, delay: float
+    continuous: Callable[[Identified | None], FrequencyResponse],
+    first: FrequencyResponse,
+    relative: float,
+    fixed: bool,
+    start: InverseFit,
+    delay: float,
 ) -> _Candidate:
     """Return the model refined with its own motion between samples; ``first`` is the response without a model."""
-    model = _refined(first, _weight(first, relative), start, delay, task.fixed)
+    candidate = _refined(first, _weight(first, relative), start, delay, fixed)
     for _ in range(PASSES):
+        model = candidate[0]
         if not _stable(model.fit):
             break
-        measured = _continuous(task, model.identified)
-        late = model.identified.delay
-        model = _refined(measured, _weight(measured, relative), model.fit, late, task.fixed)
-    return model
+        measured = continuous(model)
+        candidate = _refined(measured, _weight(measured, relative), model.fit, model.delay, fixed)
+    return candidate
 
 
 PASSES = 2
@@ -251,7 +243,7 @@ def _refined(
     interval = (max(0.0, late - wide), min(late + wide, max(late, LATEST)))
     explained = residual**2 <= EXPLAINED
     identified = Identified(fit, late, interval, explained, deviation / units, measured.without_delay(late))
-    return _Candidate(identified, residual, free)
+    return identified, residual, free
 
 
 def _real(values: Complex) -> Array:

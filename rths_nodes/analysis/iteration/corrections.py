@@ -390,8 +390,7 @@ class Corrections:
         if self.inverse is None:
             arguments = command, moved, self._target[:, 0]
             self.inverse = learning.fitted(self.spectra, *arguments, tuple(self.base.axes), self.settings.cutoff)
-            self._commands = learning.Commands(self.spectra, self.inverse, command)
-            self._cutoff, self._start = self.inverse.learned_to, command[:1]
+            self._first_command, self._cutoff = command, self.inverse.learned_to
             self.first = self._peaks(command, moved, run.force[:n])
             self._specimens = fitted(self.spectra, moved, self._force, self._cutoff)
         cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
@@ -430,7 +429,11 @@ class Corrections:
         if self.settings.mode == HISTORY:
             assert self.relaxation is not None
             self._target = self.relaxation.next(self._step)
-        self._command = self._commands.corrected(self._ran, before, self._moved, self._target[:, 0])
+        assert self.inverse is not None
+        last = (self._ran, before, self._moved)
+        self._command = learning.corrected(
+            self.spectra, self.inverse, self._first_command, last, self._target[:, 0]
+        )
 
     def rehearsed(self) -> Rehearsal:
         """Return a rehearsal of the next run on identified rig and specimens, up to the known frequencies."""
@@ -441,7 +444,7 @@ class Corrections:
         reached = np.divide(spectra.of(self._command), response, out=np.zeros_like(response), where=passed > 0.0)
         motion = spectra.motion(spectra.history(np.asarray(passed * reached, complex)), self.inverse.known_to)
         last = fitted(spectra, self._moved, self._force, self._cutoff)
-        force, sent = last.force(motion), np.concatenate([self._start, self._command])
+        force, sent = last.force(motion), np.concatenate([self._first_command[:1], self._command])
         rest = _rms(spectra.low_passed(self._target[:, 0] - motion[:, 0], self._cutoff))
         missed = _worst(rest / _rms(self._target[:, 0]))
         return Rehearsal(self._peaks(sent, motion[:, 0], force), missed)

@@ -259,20 +259,16 @@ def _trusted(bands: Array, left: Array, worst: float) -> float:
     return float(bands[count - 1]) if count else 0.0
 
 
-class Commands:
-    def __init__(self, spectra: Spectra, inverse: Inverse, first: Array) -> None:
-        self._spectra, self._inverse, self._first = spectra, inverse, first
-        self._response = inverse.response(spectra)
+def corrected(
+    spectra: Spectra, inverse: Inverse, first: Array, last: tuple[Array, Array, Array], wanted: Array
+) -> Array:
+    """Return the next commands, ``(samples, n_axes)`` m, for the ``wanted`` displacements.
 
-    def corrected(self, command: Array, target: Array, moved: Array, wanted: Array) -> Array:
-        spectra = self._spectra
-        ahead, now = (self._ahead(values) for values in (wanted, target))
-        error = self._response * spectra.of(target - moved)
-        passed = spectra.pass_to(self._inverse.learned_to)[:, None]
-        learned = passed * (spectra.of(command) - now + error)
-        return spectra.history(ahead + learned)
-
-    def _ahead(self, target: Array) -> Complex:
-        first = self._spectra.of(self._first)
-        passed = self._spectra.pass_to(self._inverse.known_to)[:, None]
-        return np.asarray(first + passed * (self._response * self._spectra.of(target) - first))
+    ``first`` are the commands of the first run; ``last`` are commands, targets and displacements of the last run.
+    """
+    command, target, moved = last
+    response, u_1 = inverse.response(spectra), spectra.of(first)
+    known, learned = (spectra.pass_to(end)[:, None] for end in (inverse.known_to, inverse.learned_to))
+    ahead, now = (u_1 + known * (response * spectra.of(values) - u_1) for values in (wanted, target))
+    error = response * spectra.of(target - moved)
+    return spectra.history(ahead + learned * (spectra.of(command) - now + error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Respon
 from rths_nodes.analysis.stability.force_loops import force_loops
 from rths_nodes.analysis.stability.impulses import Impulses, Way
 from rths_nodes.analysis.stability.sampled_loop import SampledLoop
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -31,7 +33,6 @@ from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import massless, numbered
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
-HZ = 2.0 * np.pi
 SAME = 0.01
 """Accepted relative difference between the tested stiffness and the stiffness that the structure declares."""
 MOST_STEPS = 100
@@ -114,12 +115,8 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
     matrices = _whole(assembly, structure)
     return ContinuousLoop(
         *(
-            matrices.mass,
-            matrices.damping,
-            matrices.stiffness,
-            matrices.axes_of,
-            matrices.forces_of,
-            matrices.specimens,
+            getattr(matrices, name)
+            for name in ("mass", "damping", "stiffness", "axes_of", "forces_of", "specimens")
         ),
         _response(assembly.compensator, "compensator", "compensator", scenario.compensator),
         _actuators(scenario),
@@ -136,7 +133,7 @@ def _integrator(
     name = type(scenario.integrator).type_name
 
     def steps(ratio: float) -> Sequence[StepMatrices]:
-        scaled = _Scaled(structure, ratio, stiffness)
+        scaled = _scaled(structure, ratio, stiffness)
         nothing = np.zeros((2 * MOST_STEPS + 1, len(structure.influence)))
         integrator = registry.build("integrator", scenario.integrator, scaled, nothing, scenario.step)
         if integrator.period > MOST_STEPS:
@@ -155,17 +152,16 @@ def _integrator(
     return steps
 
 
-class _Scaled:
-    """A structure at small motion whose natural frequencies are all multiplied by ``ratio``, through its mass."""
-
-    def __init__(self, structure: Structure, ratio: float, stiffness: Array | None) -> None:
-        self.names, self.influence = structure.names, structure.influence
-        self.elastic_energy = structure.elastic_energy
-        self.mass, self.experimental_mass = structure.mass / ratio**2, structure.experimental_mass / ratio**2
-        self.damping, self.stiffness = structure.damping / ratio, structure.stiffness
-        self.experimental_damping = structure.experimental_damping
-        self.experimental_stiffness = structure.experimental_stiffness
-        self.restoring_force = LinearRestoringForce(self.stiffness if stiffness is None else stiffness)
+def _scaled(structure: Structure, ratio: float, stiffness: Array | None) -> SimpleNamespace:
+    """Return ``structure`` at small motion; its mass multiplies all natural frequencies by ``ratio``."""
+    names = ("names", "influence", "elastic_energy", "experimental_damping", "experimental_stiffness", "stiffness")
+    return SimpleNamespace(
+        **{name: getattr(structure, name) for name in names},
+        mass=structure.mass / ratio**2,
+        experimental_mass=structure.experimental_mass / ratio**2,
+        damping=structure.damping / ratio,
+        restoring_force=LinearRestoringForce(structure.stiffness if stiffness is None else stiffness),
+    )
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
