@@ -14,9 +14,8 @@ from messages import naming
 
 from rths_nodes.analysis.figures import histories, tracking
 from rths_nodes.analysis.figures.histories import residual
-from rths_nodes.analysis.figures.sheet import Sheet
+from rths_nodes.analysis.figures.sheet import Sheet, View
 from rths_nodes.analysis.figures.style import LIMIT
-from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario.assembly import Assembly

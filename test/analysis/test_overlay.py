@@ -15,7 +15,7 @@ from messages import each_mentions, mentions
 
 import rths_nodes
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures.view import View
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, check, differences, names, on_times
 from rths_nodes.analysis.report import overlay

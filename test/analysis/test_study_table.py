@@ -155,11 +155,11 @@ def test_a_page_without_a_finished_run_is_written(tmp_path: Path) -> None:
 
 def test_processes_draw_the_same_figures() -> None:
     of = table(law=["x", "y", "x", "y"])
-    assert studies.drawn(of, 2) == studies.drawn(of)
+    assert studies.drawn(studies.drawings(of), 2) == studies.drawn(studies.drawings(of))
 
 
 def test_runs_are_drawn_as_dots_of_one_path() -> None:
-    (_, _, drawing), *_ = studies.drawn(table(law=["x"] * 4))
+    (_, _, drawing), *_ = studies.drawn(studies.drawings(table(law=["x"] * 4)))
     *_, dots = re.findall(r' d="(M[^"]*)" [^>]*stroke-linecap: round', drawing)
     places = re.findall(r"M (\S+ \S+) L (\S+ \S+)", dots)
     assert len(places) == 3

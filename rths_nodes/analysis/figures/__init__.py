@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rths_nodes.analysis.figures import energy, histories, tracking, updating
-from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
+from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet, View, Words
 from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
-from rths_nodes.analysis.figures.view import View, Words
 
 TALL = 8.0
 """Height of a figure that would be unreadable on half a sheet, inches."""

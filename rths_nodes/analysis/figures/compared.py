@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.histories import labelled
-from rths_nodes.analysis.figures.sheet import COLUMNS, Paper, Sheet, label, level, paper_of_style
+from rths_nodes.analysis.figures.sheet import COLUMNS, Paper, Sheet, View, label, level, paper_of_style
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LINES, ZERO
-from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation, strongest
 from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.units import MM

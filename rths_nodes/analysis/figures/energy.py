@@ -10,9 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import Base, Sheet, View, Words, label, level
 from rths_nodes.analysis.figures.style import ERROR, FAINT, INK, LINES, PALETTE, ZERO, Entry, styled
-from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.histories import largest
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array

@@ -12,9 +12,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures import sheets
-from rths_nodes.analysis.figures.sheet import Sheet, paper_of_style
+from rths_nodes.analysis.figures.sheet import Sheet, View, paper_of_style
 from rths_nodes.analysis.figures.style import Drawing, fit, in_style, on_paper
-from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.core.samples import Array
 from rths_nodes.core.version import __version__

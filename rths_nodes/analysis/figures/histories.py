@@ -19,7 +19,7 @@ from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes 
 
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.energy import experimental_force
-from rths_nodes.analysis.figures.sheet import COLUMNS, Base, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import COLUMNS, Base, Column, Sheet, View, Words, label, level
 from rths_nodes.analysis.figures.style import (
     BAND,
     BAND_WIDTH,
@@ -33,7 +33,6 @@ from rths_nodes.analysis.figures.style import (
     styled,
 )
 from rths_nodes.analysis.figures.tracking import COMMAND, TARGET, followed, measured_by
-from rths_nodes.analysis.figures.view import Column, View, Words
 from rths_nodes.analysis.histories import STILL, Evaluation, largest, strongest
 from rths_nodes.analysis.overlay import on_times
 from rths_nodes.analysis.share_of_structure import partition

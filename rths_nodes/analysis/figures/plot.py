@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.scoreboard import Magnitudes, labelled
+from rths_nodes.analysis.figures.studies import Magnitudes, labelled
 from rths_nodes.analysis.figures.style import (
     BAND,
     BAND_WIDTH,

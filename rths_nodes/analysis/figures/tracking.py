@@ -11,9 +11,8 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import Base, Sheet, View, Words, label, level
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, Entry
-from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array

@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import Base, Sheet, View, Words, label, level
 from rths_nodes.analysis.figures.style import BAND, DASHES, FAINT, INK, LIMIT, PALETTE, Entry, legend_above
-from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.identification.updating import Followed
 from rths_nodes.analysis.units import KN
 from rths_nodes.loop.scenario.updating import USED, Copies

@@ -81,9 +81,7 @@ def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequen
     Raises ValueError if the histories differ in length, have too few samples, or contain no motion.
     """
     if not len(command) == len(displacement) == len(force):
-        raise ValueError(
-            f"{len(command)}, {len(displacement)}, {len(force)} samples: the histories must be equally long"
-        )
+        raise ValueError(f"{len(command)}, {len(displacement)}, {len(force)} samples: must be equal")
     omega = 2.0 * math.pi * frequency
     wanted, moved, felt = (_harmonics(history, dt, omega) for history in (command, displacement, force))
     least = ROUNDING * float(np.abs(command).max(initial=0.0))

@@ -18,7 +18,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from rths_nodes.analysis import energy, figures
-from rths_nodes.analysis.figures.view import View
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.histories import Evaluation, largest
 from rths_nodes.analysis.report import procedure, set_up, tables
 from rths_nodes.analysis.report.procedure import Part, grid, moment

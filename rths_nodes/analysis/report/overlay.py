@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures.view import View
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
 from rths_nodes.analysis.report import procedure, tables

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rths_nodes.analysis.figures import scoreboard as figures
+from rths_nodes.analysis.figures import studies as figures
 from rths_nodes.analysis.figures.style import Drawing
 from rths_nodes.analysis.index_definitions import definitions
 from rths_nodes.analysis.published_indices import heading, legend
@@ -100,7 +100,7 @@ class Scoreboard:
     def drawings(self) -> list[Drawing]:
         """Return the figures: each index by compensator, and tracking versus response."""
         labels = list(dict.fromkeys(_label(self.table, score) for score in self.scores if score.runs))
-        return figures.drawings(self.table, labels, *self.axes)
+        return figures.scoreboard_drawings(self.table, labels, *self.axes)
 
     def columns(self) -> dict[str, list[object]]:
         scores = self.scores

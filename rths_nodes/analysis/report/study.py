@@ -42,7 +42,7 @@ def render(table: StudyTable, processes: int = 1) -> str:
         "titles": [table.title_of(index) for index in table.indices],
         "summary": [_by_group(table, index) for index in table.indices],
         "effects": [_effect(table, factor) for factor in table.shown_factors if not table.continuous(factor)],
-        "figures": studies.drawn(table, processes),
+        "figures": studies.drawn(studies.drawings(table), processes),
         "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
         "reasons": _reasons(table),
         "definitions": definitions(table.indices),
