@@ -81,9 +81,10 @@ def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Ma
     """Return mass, damping and stiffness at the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
     n = len(scenario.moved_axes)  # a force-controlled axis is not moved by the structure
     nothing = np.zeros((n, n))
+    unknown = (nothing, nothing, nothing), ""
     if scenario.rig is not None:
         if not hasattr(scenario.rig, "model"):
-            return (nothing, nothing, nothing), ""
+            return unknown
         moved = [list(scenario.axes).index(name) for name in scenario.moved_axes]
         return tuple(specimen[np.ix_(moved, moved)] for specimen in scenario.rig.model()[:3]), MODEL
     axes = [scenario.axes[name] for name in scenario.moved_axes]
@@ -91,10 +92,10 @@ def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Ma
         try:
             small = [SmallSpecimen.of(registry.build("specimen", axis.specimen)) for axis in axes]
         except ValueError:  # not linear at small motion
-            return (nothing, nothing, nothing), ""
+            return unknown
         rows = [(specimen.mass, specimen.damping, specimen.slope) for specimen in small]
         mass, damping, stiffness = (np.diag(column) for column in zip(*rows, strict=True))
         return (mass, damping, stiffness), MODEL
     if all(name in measured for name in scenario.moved_axes):
         return (nothing, nothing, np.diag([measured[name] for name in scenario.moved_axes])), MEASURED
-    return (nothing, nothing, nothing), ""
+    return unknown

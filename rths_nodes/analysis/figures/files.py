@@ -78,8 +78,8 @@ def _texts(values: Array) -> list[str]:
 def tables(sheet: Sheet) -> list[tuple[str, dict[str, Array]]]:
     """Return file name and columns of each table of a sheet."""
     names: list[str] = []
-    for table in sheet.tables:
-        name = sheet.name if len(sheet.tables) == 1 else f"{sheet.name}_{table.base.name}"
+    for base, _ in sheet.tables:
+        name = sheet.name if len(sheet.tables) == 1 else f"{sheet.name}_{base.name}"
         names.append(name if name not in names else f"{name}_{len(names) + 1}")
-    columns = [{table.base.head: table.base.values} | table.columns for table in sheet.tables]
+    columns = [{base.head: base.values} | curves for base, curves in sheet.tables]
     return list(zip(names, columns, strict=True))

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.ticker import NullFormatter
@@ -56,17 +54,11 @@ from rths_nodes.mechanics.structure import combined, transition
 from rths_nodes.numerical.structures.damping import modes
 
 
-@dataclass(frozen=True, eq=False)
-class Residual:
-    """Residual ``force (m, n_dof)`` N at steps ``time (m,)`` s, and largest force of the equation, ``scale`` N."""
+def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
+    """Return times ``(m,)`` s, residual of the equation of motion ``(m, n_dof)`` N, and its largest force, N.
 
-    time: Array
-    force: Array
-    scale: float
-
-
-def residual(evaluation: Evaluation) -> Residual:
-    """Return the residual of the equation of motion. Raises ConfigError if a term was not recorded."""
+    Raises ConfigError if a term was not recorded.
+    """
     run, structure, ratio = evaluation.run, evaluation.assembly.structure, evaluation.scenario.time_ratio
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no equation of motion")
@@ -83,7 +75,7 @@ def residual(evaluation: Evaluation) -> Residual:
     if any(len(term) and not np.isfinite(term).any() for term in terms):
         raise ConfigError("equation of motion: some terms were not recorded")
     scale = max((float(np.nanmax(np.abs(term))) for term in terms if term.size), default=0.0)
-    return Residual(time, error, scale)
+    return time, error, scale
 
 
 LETTER = 0.08
@@ -306,13 +298,13 @@ def equilibrium(sheet: Sheet, view: View) -> Words | None:
     """Residual in % of the largest force; None for prescribed displacements. Raises ConfigError."""
     if view.of.scenario.structure is None:
         return None
-    left = residual(view.of)
-    if len(left.time) < 2 or not left.scale:
+    time, force, scale = residual(view.of)
+    if len(time) < 2 or not scale:
         return None
     dofs = styled(view.run.dof_names)
-    share = PERCENT * left.force / left.scale
+    share = PERCENT * force / scale
     (group,) = view.groups(dofs)
-    view.over_time(sheet, 1.3, ("residual", "%"), group, [(Base("steps", left.time), share.T)], 0.8)
+    view.over_time(sheet, 1.3, ("residual", "%"), group, [(Base("steps", time), share.T)], 0.8)
     view.legend(sheet, view.several(dofs))
     most = largest(share)
     rounding = most < ROUNDING
@@ -407,24 +399,18 @@ DAMPING = 0.05
 """Damping ratio of the oscillators, as in design codes."""
 
 
-class Spectrum(NamedTuple):
-    """Largest relative displacement (m) and pseudo-acceleration (m/s^2) by period (s), ``(m,)`` each."""
+def response_spectrum(
+    acceleration: Array, step: float, periods: Array, damping: float = DAMPING
+) -> tuple[Array, Array]:
+    """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
-    period: Array
-    displacement: Array
-    pseudo_acceleration: Array
-
-
-def response_spectrum(acceleration: Array, step: float, periods: Array, damping: float = DAMPING) -> Spectrum:
-    """Return the spectrum of ground ``acceleration`` ``(n,)`` m/s^2 every ``step`` (s), at ``periods`` (s).
-
-    The response is exact if the acceleration is linear between its samples (Nigam & Jennings 1969). Maxima are
-    taken at the samples. S_a = (2 pi / T)^2 S_d.
+    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if this is linear
+    between its samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2 S_d.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]
     )
-    return Spectrum(periods, moved, (2.0 * math.pi / periods) ** 2 * moved)
+    return moved, (2.0 * math.pi / periods) ** 2 * moved
 
 
 def _largest(acceleration: Array, step: float, omega: float, damping: float) -> float:
@@ -446,11 +432,10 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
     if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
         return None
     step, periods = view.run.scenario.step, _periods(view)
-    response = response_spectrum(ground, step, np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS))
-    base = Base("periods", response.period, "period (s)")
-    strength = ("pseudo-acceleration (m/s²)", response.pseudo_acceleration)
-    moved = ("displacement (mm)", MM * response.displacement)
-    for panel, (title, values) in zip(sheet.row(1.9, 6, 6), (strength, moved), strict=True):
+    base = Base("periods", np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS), "period (s)")
+    moved, strength = response_spectrum(ground, step, base.values)
+    curves = (("pseudo-acceleration (m/s²)", strength), ("displacement (mm)", MM * moved))
+    for panel, (title, values) in zip(sheet.row(1.9, 6, 6), curves, strict=True):
         sheet.curve(panel, base, title, values, ("", INK, "-"), 1.1)
         for period in periods.tolist():
             panel.axvline(period, color=FAINT, ls=DASHES, lw=0.8, zorder=1.5)
@@ -459,7 +444,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
         panel.minorticks_off()
     title = f"Excitation: response spectrum, {PERCENT * DAMPING:g}\u00a0% damping"
     if len(periods):
-        at = float(response_spectrum(ground, step, periods[:1]).pseudo_acceleration[0])
+        at = float(response_spectrum(ground, step, periods[:1])[1][0])
         title = f"Excitation: {quantity(at, 1.0, 'm/s²', 3)} at the first period, {periods[0]:.3g}\u00a0s"
     caption = (
         f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion of the "

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -84,20 +83,6 @@ class Base(NamedTuple):
     head: str = "time (s)"
 
 
-@dataclass
-class Table:
-    """Base and curves by heading. No curve is longer than the base."""
-
-    base: Base
-    columns: dict[str, Array] = field(default_factory=dict)
-
-    def takes(self, base: Base) -> bool:
-        """Return whether ``base`` equals the base of the table over their common length."""
-        n = min(len(base.values), len(self.base.values))
-        same = base.name == self.base.name and base.head == self.base.head
-        return same and np.array_equal(base.values[:n], self.base.values[:n])
-
-
 class Sheet:
     """Figure ``name``. Draw rows of panels and curves in them, then call :meth:`finish` to lay them out."""
 
@@ -105,7 +90,8 @@ class Sheet:
         self.name, self.paper = name, paper
         self.title = self.caption = self.svg = ""
         self.tall = False
-        self.tables: list[Table] = []
+        self.tables: list[tuple[Base, dict[str, Array]]] = []
+        """Base and curves by heading; no curve is longer than the base."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
@@ -122,12 +108,16 @@ class Sheet:
     def record(self, base: Base, head: str, values: Array) -> None:
         """Add a column ``values (n,)`` to the table of ``base``, which may be longer."""
         base = base._replace(values=base.values[: len(values)])
-        table = next((table for table in self.tables if table.takes(base)), None)
-        if table is None:
-            table = Table(base)
-            self.tables.append(table)
-        table.base = max(table.base, base, key=lambda candidate: len(candidate.values))
-        table.columns.setdefault(head, values)
+        for number, (other, columns) in enumerate(self.tables):
+            n = min(len(base.values), len(other.values))
+            same = (base.name, base.head) == (other.name, other.head)
+            if same and np.array_equal(base.values[:n], other.values[:n]):
+                self.tables[number] = max(other, base, key=lambda one: len(one.values)), columns
+                break
+        else:
+            columns = {}
+            self.tables.append((base, columns))
+        columns.setdefault(head, values)
 
     def curve(
         self,

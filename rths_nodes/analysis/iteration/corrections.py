@@ -19,8 +19,9 @@ All relaxations start from the measured displacement, so that poor tracking of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -221,10 +222,7 @@ class Substructure:
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
         """Return the response ``(samples, 3, n_axes)`` of the structure with specimens E to the force E r."""
-        return self.answer(self.with_specimen(*specimens), specimens.force(residual))
-
-    def answer(self, response: Response, force: Array) -> Array:
-        return response.motion(force @ self._spread.T)
+        return self.with_specimen(*specimens).motion(specimens.force(residual) @ self._spread.T)
 
 
 def _linear(specimen: object) -> bool:
@@ -507,42 +505,29 @@ class Step:
     specimens: Specimens
 
 
-class Constant:
-    def __init__(self, omega: float, part: Substructure) -> None:
-        self.omega = omega
+class Relaxation:
+    """Relaxation ``kind`` with the (first) factor ``omega``, on the numerical ``part``; see the module."""
 
-    def next(self, step: Step) -> Array:
-        """Return the target of the next run, ``(samples, 3, n_axes)``."""
-        return step.computed - (1.0 - self.omega) * step.residual
-
-
-class Aitken(Constant):
-    """Constant relaxation whose factor follows from the difference of the last two residuals."""
-
-    _before: Array | None = None
-
-    def next(self, step: Step) -> Array:
-        now = step.residual[:, 0]
-        if self._before is not None:
-            change = now - self._before
-            square = float(np.square(change).sum())
-            omega = -self.omega * float((self._before * change).sum()) / square if square else self.omega
-            self.omega = math.copysign(min(abs(omega), LARGEST), omega)
-        self._before = now
-        return super().next(step)
-
-
-class QuasiNewton(Constant):
-    """Relaxation by the combination of all runs with the smallest residual."""
-
-    def __init__(self, omega: float, part: Substructure) -> None:
-        super().__init__(omega, part)
+    def __init__(self, kind: str, omega: float, part: Substructure) -> None:
+        self._kind, self.omega, self._part = kind, omega, part
         self._steps: list[Step] = []
 
     def next(self, step: Step) -> Array:
+        """Return the target of the next run, ``(samples, 3, n_axes)``."""
         before, self._steps = self._steps, [*self._steps, step]
-        if not before:
-            return super().next(step)
+        if self._kind == "model":
+            return step.computed - self._part.pushed(step.residual, step.specimens)
+        if self._kind == "quasi_newton" and before:
+            return self._combined(step, before)
+        if self._kind == "aitken" and before:
+            last = before[-1].residual[:, 0]
+            change = step.residual[:, 0] - last
+            square = float(np.square(change).sum())
+            omega = -self.omega * float((last * change).sum()) / square if square else self.omega
+            self.omega = math.copysign(min(abs(omega), LARGEST), omega)
+        return step.computed - (1.0 - self.omega) * step.residual
+
+    def _combined(self, step: Step, before: Sequence[Step]) -> Array:
         columns = np.array([(earlier.residual - step.residual)[:, 0].ravel() for earlier in before]).T
         weights = np.linalg.lstsq(columns, -step.residual[:, 0].ravel(), rcond=WEAKEST)[0]
         target = step.computed.copy()
@@ -551,20 +536,4 @@ class QuasiNewton(Constant):
         return target
 
 
-class Model:
-    """Relaxation by the response, to the residual, of the structure with the identified specimens."""
-
-    def __init__(self, omega: float, part: Substructure) -> None:
-        self._part = part
-
-    def next(self, step: Step) -> Array:
-        return step.computed - self._part.pushed(step.residual, step.specimens)
-
-
-RELAXATIONS: dict[str, Callable[[float, Substructure], Constant | Model]] = {
-    "constant": Constant,
-    "aitken": Aitken,
-    "quasi_newton": QuasiNewton,
-    "model": Model,
-}
-"""Relaxations by name, built with the relaxation factor and the numerical part."""
+RELAXATIONS = {kind: partial(Relaxation, kind) for kind in ("constant", "aitken", "quasi_newton", "model")}

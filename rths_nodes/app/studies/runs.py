@@ -55,10 +55,10 @@ class Findings:
 
     outcome: str
     reason: str
-    axes: dict[str, dict[str, float]]
-    metrics: Data
-    parameters: dict[str, dict[str, tuple[float, float]]]
-    wall_s: float
+    axes: dict[str, dict[str, float]] = field(default_factory=dict)
+    metrics: Data = field(default_factory=dict)
+    parameters: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    wall_s: float = 0.0
     response: dict[str, dict[str, float]] = field(default_factory=dict)
     run: Run | None = None
     samples: int = 0
@@ -211,21 +211,9 @@ def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str,
     try:
         return run_remote(scenario_or_text, False, response, preferred, tell)
     except ConfigError as error:
-        return no_findings(REFUSED, "; ".join(error.problems))
+        return {"outcome": REFUSED, "reason": "; ".join(error.problems)}
     except Exception as error:  # an error in one run must not end the others
-        return no_findings(FAILED, f"{type(error).__name__}: {error}")
-
-
-def no_findings(outcome: str, reason: str) -> dict[str, object]:
-    return {
-        "outcome": outcome,
-        "reason": reason,
-        "axes": {},
-        "metrics": {},
-        "parameters": {},
-        "wall_s": 0.0,
-        "response": {},
-    }
+        return {"outcome": FAILED, "reason": f"{type(error).__name__}: {error}"}
 
 
 def all_of(

@@ -154,7 +154,7 @@ def run(
     jobs = ((number, (row.scenario, response, chosen)) for number, row in enumerate(rows))
     for number, plain in engine.as_completed(runs.run_safely, jobs, len(rows), where, progress):
         if isinstance(plain, Lost):
-            lost[rows[number].key] = runs.no_findings(LOST, plain.reason)
+            lost[rows[number].key] = {"outcome": LOST, "reason": plain.reason}
         else:
             journal.add(rows[number].key, plain)
     return lost
@@ -190,8 +190,8 @@ def _number_or_text(value: object) -> float | str:
 
 def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
     if row.reason:
-        return runs.no_findings(REFUSED, row.reason)
-    return results.get(row.key) or runs.no_findings(LOST, "was not run")
+        return {"outcome": REFUSED, "reason": row.reason}
+    return results.get(row.key) or {"outcome": LOST, "reason": "was not run"}
 
 
 def write(table: StudyTable, folder: Path) -> None:
