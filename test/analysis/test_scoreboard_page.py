@@ -16,7 +16,7 @@ from messages import each_mentions, mentions
 
 from rths_nodes.analysis.figures import studies as figures
 from rths_nodes.analysis.figures.style import STYLE
-from rths_nodes.analysis.report import scoreboard as page
+from rths_nodes.analysis.report import studies as page
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.studies import scoreboard
 from rths_nodes.app.studies.candidates import Candidate

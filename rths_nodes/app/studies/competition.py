@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from pathlib import Path
 
-from rths_nodes.analysis.report import scoreboard as page
+from rths_nodes.analysis.report import studies as page
 from rths_nodes.app.studies import candidates, engine, entries, remaining, runs, scoreboard, study, tuning
 from rths_nodes.app.studies.candidates import Candidate, Identified
 from rths_nodes.app.studies.study import Hooks

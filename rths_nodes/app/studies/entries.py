@@ -22,7 +22,7 @@ from functools import partial
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-from rths_nodes.analysis.report.scoreboard import Score
+from rths_nodes.analysis.report.studies import Score
 from rths_nodes.app.studies import engine, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.engine import Shown

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.report.scoreboard import Published, Score
+from rths_nodes.analysis.report.studies import Published, Score
 from rths_nodes.analysis.study_table import HIGH, StudyTable, percentile
 from rths_nodes.app.studies import engine, study, tuning
 from rths_nodes.app.studies.candidates import Candidate

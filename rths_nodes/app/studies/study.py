@@ -232,7 +232,7 @@ def complete(
 
 def load_writers() -> None:
     """Import the modules for the Parquet file and the page while other processes run; this takes a second."""
-    import rths_nodes.analysis.report.study  # noqa: F401
+    import rths_nodes.analysis.report.studies  # noqa: F401
 
     if not parquet_missing():
         import pyarrow
@@ -241,10 +241,10 @@ def load_writers() -> None:
 
 
 def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:
-    from rths_nodes.analysis.report import study as page
+    from rths_nodes.analysis.report import studies as page
 
     write(table, folder)
-    page.write(table, folder / PAGE, where.processes if where.parallel_here else 1)
+    page.write_study(table, folder / PAGE, where.processes if where.parallel_here else 1)
 
 
 def parquet_missing() -> str:

@@ -13,7 +13,7 @@ import fmus
 import pytest
 from messages import mentions
 
-from rths_nodes.analysis.report.scoreboard import Score
+from rths_nodes.analysis.report.studies import Score
 from rths_nodes.app.cli import main
 from rths_nodes.app.studies import entries, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
