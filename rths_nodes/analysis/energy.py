@@ -29,8 +29,8 @@ def energies(evaluation: Evaluation) -> dict[str, Array]:
     """Return energies (J) at steps 0, 1, ... by the trapezoidal rule, without energies that were not recorded.
 
     Each term of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) is integrated over the displacement, from the
-    end of a soft start. Without a structure, the result contains only the work of the specimen. For a large model,
-    it contains the recorded energies.
+    end of a soft start. Without a structure, only the specimen has an energy; a large model has its recorded
+    energies.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)

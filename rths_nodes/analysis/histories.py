@@ -107,7 +107,6 @@ class Evaluation:
 
     @cached_property
     def first_sample(self) -> int:
-        """First sample after the soft start, or 0."""
         prepared = np.flatnonzero(self.run.flags & FLAG_SOFT_START)
         return int(prepared[-1]) + 1 if len(prepared) else 0
 

@@ -128,8 +128,6 @@ RESPONSE = {
 
 
 class Definition(NamedTuple):
-    """Title and meaning of an index; ``signed`` is true if its sign is meaningful."""
-
     title: str
     meaning: str
     signed: bool = False
@@ -210,12 +208,10 @@ def index_words(name: str) -> str:
 
 
 def magnitude_title(name: str) -> str:
-    """Return the axis title of a figure that shows magnitudes of an index."""
     title = index_words(name)
     return f"magnitude of {title}" if definition(name).signed else title
 
 
 def definitions(names: tuple[str, ...]) -> list[tuple[str, str, str, str]]:
-    """Return (name, title, unit, meaning) of each index."""
     rows = [(name, definition(name)) for name in names]
     return [(name, row.title, index_unit(name), row.meaning) for name, row in rows]

@@ -176,7 +176,6 @@ def measured_names(n_dof: int) -> tuple[str, ...]:
 
 
 def ideal_of(scenario: Scenario) -> IdealResponse:
-    """Return the ideal response of a coupled rig's scenario, case (a) of Phillips & Spencer (2012)."""
     assembly, rig = Assembly(scenario), scenario.rig
     structure = assembly.structure
     if structure is None:

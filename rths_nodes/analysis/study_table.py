@@ -27,8 +27,6 @@ UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 
 
 class Cell(NamedTuple):
-    """Rows of a group at one level of a factor, or at all levels."""
-
     group: str
     level: str
     rows: NDArray[np.intp]
@@ -75,7 +73,6 @@ class StudyTable:
 
     @property
     def failed(self) -> NDArray[np.bool_]:
-        """Runs whose test began but did not finish."""
         return ~self._ended(("finished", REFUSED, LOST))
 
     def _ended(self, outcomes: Sequence[str]) -> NDArray[np.bool_]:

@@ -65,7 +65,6 @@ def quantity(value: object, factor: float, unit: str, digits: int = 2) -> str:
 
 
 def early_or_late(seconds: float) -> str:
-    """Return a delay as text: ``0.58 ms late``, or ``... early`` if it is negative."""
     return f"{quantity(abs(seconds), MS, 'ms')} {'early' if seconds < 0.0 else 'late'}"
 
 

@@ -25,7 +25,6 @@ ZOOM = 1.0
 
 
 def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
-    """Draw the figure, without runs that have no counted sample."""
     sheet, tests = (
         Sheet("compared", paper_of_style(SCREEN)),
         [Aligned(name, Evaluation(run)) for name, run in runs],

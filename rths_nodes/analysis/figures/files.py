@@ -22,7 +22,6 @@ DIGITS = "%.12g"
 
 
 def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
-    """Draw the figures for paper of this width, distinguishable in grey."""
     with in_style(on_paper(millimetres)):
         return sheets(view, paper_of_style())
 
@@ -76,7 +75,6 @@ def _texts(values: Array) -> list[str]:
 
 
 def tables(sheet: Sheet) -> list[tuple[str, dict[str, Array]]]:
-    """Return file name and columns of each table of a sheet."""
     names: list[str] = []
     for base, _ in sheet.tables:
         name = sheet.name if len(sheet.tables) == 1 else f"{sheet.name}_{base.name}"

@@ -79,7 +79,7 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
 
 
 LETTER = 0.08
-"""Height of a panel per letter of its vertical label, inches."""
+"""Height of a panel per letter of its label, inches."""
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
@@ -97,7 +97,6 @@ Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Seq
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
-    """Target of the first test and measured displacement of all tests; the strongest part is magnified."""
     named = len(view.axes) > 1
     begin, end = strongest(view.first.counted, view.run.target[view.of.running.samples], ZOOM)
     for axis, (name, _, _) in enumerate(view.axes):
@@ -124,7 +123,6 @@ def displacement(sheet: Sheet, view: View) -> Words:
 
 
 def difference(sheet: Sheet, view: View) -> Words | None:
-    """Measured displacement minus the measured displacement of the first test; None for a single test."""
     first, further = view.first, view.tests[1:]
     if not further:
         return None
@@ -198,7 +196,6 @@ def delay(sheet: Sheet, view: View) -> Words | None:
 
 
 def compensator(sheet: Sheet, view: View) -> Words | None:
-    """States of the compensator. For several tests, parameters that occur in any of them."""
     states = [test.of.states if view.alone else test.of.parameters for test in view.tests]
     names = list(dict.fromkeys(name for histories in states for name in histories))
     names.sort(key=lambda name: name != "delta_alpha")
@@ -263,7 +260,6 @@ def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], flo
 
 
 def response(sheet: Sheet, view: View) -> Words | None:
-    """Response of the degrees of freedom common to all tests. For a single test, its ground motion is on top."""
     run, ground = view.run, energy.ground_acceleration(view.of) if view.alone else np.zeros(0)
     dofs = [entry for entry in styled(run.dof_names) if all(entry[0] in test.run.dof_names for test in view.tests)]
     if not dofs or (view.alone and len(ground) < 2) or not np.isfinite(run.dof_displacement).any():
@@ -295,7 +291,7 @@ def response(sheet: Sheet, view: View) -> Words | None:
 
 
 def equilibrium(sheet: Sheet, view: View) -> Words | None:
-    """Residual in % of the largest force; None for prescribed displacements. Raises ConfigError."""
+    """Draw the residual in % of the largest force. Raises ConfigError if a term was not recorded."""
     if view.of.scenario.structure is None:
         return None
     time, force, scale = residual(view.of)
@@ -317,7 +313,6 @@ def equilibrium(sheet: Sheet, view: View) -> Words | None:
 
 
 def loads(sheet: Sheet, view: View) -> Words | None:
-    """Draw force and displacement of each force axis; None without a force axis."""
     histories, base = view.run.loads, view.samples[0]
     if histories is None:
         return None
@@ -348,7 +343,6 @@ PERIOD: Entry = ("servo period", INK, "-")
 
 
 def timing(sheet: Sheet, view: View) -> Words | None:
-    """Draw a panel for each recorded clock; None without a clock. In lockstep, no servo period is drawn."""
     run = view.run
     named = clocks(run.information.get("host", ""))
     recorded = [(key, title, *bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]
@@ -427,7 +421,6 @@ def _largest(acceleration: Array, step: float, omega: float, damping: float) -> 
 
 
 def spectrum(sheet: Sheet, view: View) -> Words | None:
-    """Pseudo-acceleration and displacement spectra versus natural period; None without a ground acceleration."""
     ground = energy.ground_acceleration(view.of)[view.of.first_step :]
     if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
         return None

@@ -25,7 +25,6 @@ ZOOM = 2.0
 
 
 def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) -> Figure:
-    """Draw four panels; the last one shows target and measured displacement of the run ``last``."""
     figure = Figure(figsize=SIZE, layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=8.5)
     (error, drift), (bands, moved) = figure.subplots(2, 2)

@@ -134,7 +134,6 @@ def plot_by_label(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw the magnitudes of an index for each label of ``rows``. Raises ConfigError for an unknown index."""
     if index not in table.columns:
         raise unknown("index", "index", index, table.indices)
     size = table.magnitudes(index)

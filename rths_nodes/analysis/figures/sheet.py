@@ -42,13 +42,13 @@ from rths_nodes.recording.run import Run
 COLUMNS = 12
 """Number of grid columns."""
 CELLS, RASTER = 1200, 12_000
-"""Dots across a plot of one quantity versus another, and number of dots above which SVG contains an image."""
+"""Dots across a plot without time axis, and number of dots above which SVG contains an image."""
 DOTS = 300
 """Largest number of distinguishable samples in a panel."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
 """Height of an axis label with its numbers, of a title, and of a legend line, inches."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distance from an axis to its label, inches per point; it leaves space for numbers of six letters."""
+"""Distance from an axis to its label, inches per point."""
 
 
 class Paper(NamedTuple):
@@ -97,7 +97,7 @@ class Sheet:
         self._legend_lines = 0
 
     def row(self, height: float, *widths: int) -> list[Axes]:
-        """Add a row of panels, ``height`` inches high; ``widths`` are in columns of the grid."""
+        """Add a row of panels, ``height`` inches high; ``widths`` are columns of the grid."""
         panels = [(width, self.figure.add_subplot()) for width in widths or (COLUMNS,)]
         if self.paper.stacked:
             self._rows += [(height, [(COLUMNS, panel)]) for _, panel in panels]
@@ -158,13 +158,11 @@ class Sheet:
         return {"color": colour, "alpha": 0.3, "lw": 0.0}
 
     def band(self, panel: Axes, base: Base, name: str, unit: str, ends: tuple[Array, Array], colour: str) -> None:
-        """Fill the area between ``ends``, the lower and upper values of a quantity."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, label(f"{name}, {end}", unit), values)
         panel.fill_between(base.values, *ends, color=colour, lw=0.0)
 
     def legend(self, entries: Sequence[Entry], shades: Sequence[tuple[str, str]] = ()) -> None:
-        """Explain lines, and shades (label, colour), above all panels."""
         labels = [entry[0] for entry in (*entries, *shades)]
         if not labels:
             return
@@ -251,8 +249,8 @@ class View:
     """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
     test.
 
-    A single test is drawn over its recording, with its flagged stretches. Each axis has a colour, and all axes
-    share a panel. If there are several tests, each test has a colour, and each axis a panel.
+    A single test is drawn over its recording, with its flagged stretches; each axis has a colour. If there are
+    several tests, each test has a colour, and each axis a panel.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -291,7 +289,6 @@ class View:
         return name if self.alone else f"{test.name}: {name}"
 
     def time(self, sheet: Sheet, panel: Axes, title: str) -> None:
-        """Set up a panel over the time of the longest test, with the flagged stretches."""
         for _, colour, stretches in self.shades:
             panel.broken_barh(stretches, (0.0, 1.0), transform=panel.get_xaxis_transform(), **sheet.fill(colour))
         panel.set(xlim=self.ends, xlabel="time (s)", ylabel=title)
@@ -347,7 +344,7 @@ class View:
 
 
 def _shades(run: Run) -> list[tuple[str, str, list[tuple[float, float]]]]:
-    """Return label, colour, and start and length (s) of the flagged stretches, widened to be visible."""
+    """Return label, colour, and start and length (s) of the flagged stretches, which are widened to be visible."""
     shades = []
     least, dt = max(1, len(run.time) // TIME_DOTS), run.scenario.dt
     for flag, name, colour in SHADES:

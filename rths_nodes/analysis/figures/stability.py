@@ -35,7 +35,6 @@ DATA_AND_AXES = ("data", "axes fraction")
 
 
 def draw(judgement: Judgement, title: str) -> Figure:
-    """Draw k*/k and c* w/k versus frequency, with the modes (Fig. 5 of Horiuchi et al. 1996), and damping."""
     figure = Figure(figsize=SIZE, layout=ConstrainedLayoutEngine(hspace=0.07, wspace=0.05))
     panels = figure.subplots(2, 2)
     name, _, reason = judgement.verdict().partition(": ")

@@ -55,8 +55,7 @@ NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
     """Return the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` and ``up`` are the indices of tracking and response in the last figure, which is omitted if they are
-    equal.
+    ``across`` and ``up`` are the indices of tracking and response; equal indices give no figure of both.
     """
     if not table.finished.any():
         return []
@@ -98,7 +97,6 @@ class Magnitudes:
 
     @classmethod
     def by_label(cls, sizes: Mapping[str, Array]) -> Magnitudes:
-        """Return the plot axis for all finite magnitudes in ``sizes``."""
         return cls(size[np.isfinite(size)] for size in sizes.values())
 
     @property
@@ -109,7 +107,6 @@ class Magnitudes:
         return np.where(values > 0.0, values, self.zero)
 
     def dress(self, panel: Axes, direction: str) -> None:
-        """Set scale and ticks of the axis ``direction``, ``x`` or ``y``."""
         getattr(panel, f"set_{direction}scale")("log")
         axis, zeros = getattr(panel, f"{direction}axis"), [self.zero] if self.with_zero else []
         axis.set_major_locator(FixedLocator([*zeros, *self.ticks]))
@@ -230,7 +227,6 @@ def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, st
 
 
 def drawings(table: StudyTable) -> list[Drawing]:
-    """Return the figures of a study; none if no run has finished."""
     return list(_figures(table)) if table.finished.any() else []
 
 

@@ -167,7 +167,6 @@ class PrintFigure(Figure):
 
 
 def in_grey_lines(drawn: Artist) -> None:
-    """Give lines of different colours different dashes, for paper."""
     for line in drawn.findobj(Line2D):
         if isinstance(line, Line2D) and line.get_color() in PALETTE and line.get_linestyle() == "-":
             _, dashes, thick = in_grey(str(line.get_color()), "-", line.get_linewidth())

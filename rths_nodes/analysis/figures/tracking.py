@@ -46,7 +46,6 @@ def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[in
 
 
 def zooms(sheet: Sheet, view: View) -> Words | None:
-    """Target, command and measured displacement at the peak (left) and at a zero crossing (right), by axis."""
     run, samples, captions, named = view.run, view.of.counted, [], len(view.axes) > 1
     for axis, (name, _, _) in enumerate(view.axes):
         if (spots := places(view.of, axis)) is None:
@@ -104,7 +103,7 @@ NOMINAL: Entry = ("nominal", FAINT, DASHES)
 
 
 def corridor(sheet: Sheet, view: View) -> Words | None:
-    """Draw a panel per quantity of each axis; None without a corridor. Raises ConfigError without its file."""
+    """Draw measured quantities over the predicted bands. Raises ConfigError without the corridor's file."""
     run, file = view.run, view.run.scenario.monitor.corridor
     if file is None:
         return None

@@ -20,7 +20,6 @@ ESTIMATE: Entry = ("estimate", PALETTE[0], "-")
 
 
 def copies(sheet: Sheet, view: View) -> Words | None:
-    """Draw each parameter, relative to its initial value, and the innovation; None without learning."""
     run = view.run
     if run.scenario.updating is None or not len(run.updating):
         return None
@@ -59,7 +58,6 @@ TICKS = (0.1, 1.0, 10.0)
 
 
 def draw(followed: Followed, title: str) -> Figure:
-    """Draw each parameter relative to its initial value, the force, and the mean square of the innovation."""
     count = len(followed.names)
     figure = Figure(figsize=(WIDTH, ROW * (count + 2) + 0.4), layout="constrained")
     figure.suptitle(

@@ -13,7 +13,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -126,17 +125,8 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
     )
 
 
-class AtSmall(NamedTuple):
-    """Storage stiffness (N/m) and loss factor of a specimen at the smallest tested amplitude."""
-
-    stiffness: float
-    stiffness_scatter: float
-    loss_factor: float
-    loss_factor_scatter: float
-
-
-def at_small(tests: Sequence[Cyclic]) -> AtSmall:
-    """Return stiffness and loss factor in the slowest of the ``tests`` with the smallest amplitude.
+def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
+    """Return stiffness (N/m) and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
     Scatters are over the cycles of this test. The scatter of the stiffness includes the rms difference from the
     tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
@@ -154,7 +144,12 @@ def at_small(tests: Sequence[Cyclic]) -> AtSmall:
     differences = [test.storage_stiffness - first.storage_stiffness for test in rest]
     between = math.sqrt(sum(difference**2 for difference in differences) / len(differences)) if rest else 0.0
     scatter = math.hypot(first.stiffness_scatter, between)
-    return AtSmall(first.storage_stiffness, scatter, first.loss_factor, first.loss_factor_scatter)
+    return {
+        "stiffness": first.storage_stiffness,
+        "stiffness_scatter": scatter,
+        "loss_factor": first.loss_factor,
+        "loss_factor_scatter": first.loss_factor_scatter,
+    }
 
 
 def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles: int) -> tuple[float, float]:

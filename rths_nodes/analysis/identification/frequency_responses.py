@@ -65,8 +65,6 @@ class FrequencyResponse(NamedTuple):
 
 
 class InverseFit(NamedTuple):
-    """Polynomial in s for each entry of the inverse."""
-
     coefficients: Array
     """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
@@ -117,7 +115,7 @@ def frequency_response(
 FEWEST = 4
 """Smallest number of averaged spectral lines; the coherence of a single line is always 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the commands' powers above which an axis counts as not driven separately."""
+"""Condition number of the commands' powers above which an axis is not driven separately."""
 
 
 def _spectra(

@@ -77,7 +77,6 @@ class Followed:
 
     @property
     def unexplained(self) -> NDArray[np.bool_]:
-        """Samples ``(n,)`` at which the model does not explain the specimen."""
         return self.mean_square > UNEXPLAINED
 
     @property
@@ -97,7 +96,7 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy by ``model`` with its parameters in the test and ``stated`` values. Raises ConfigError."""
+    """Return a copy with the parameters of the test and the ``stated`` values. Raises ConfigError."""
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
     sections += [data["axes"].get(axis, {}).get("specimen")]

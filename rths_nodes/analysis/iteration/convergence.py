@@ -97,7 +97,6 @@ def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
 
 
 def softened(answer: Mapping[str, float]) -> list[str]:
-    """Describe the axes whose force for the same motion fell by more than ``SOFTER`` since the first run."""
     return [
         f"axes.{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1: must be <= "
         f"{100.0 * SOFTER:g} %"

@@ -214,10 +214,7 @@ class Substructure:
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the distance of both substructures from agreement, (1 + G E)^-1 r, ``(samples, n_axes)`` m.
-
-        ``residual`` r is ``(samples, 3, n_axes)``; ``specimens`` E are those of :func:`fitted`.
-        """
+        """Return the distance of both substructures from agreement, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:

@@ -337,7 +337,7 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 
 def mandates(record: ProcedureRecord) -> list[Part]:
-    """Return the mandates of a record of version 0.9.0 or earlier, and the runs of rung h."""
+    """Return the runs of rung h, which only records up to version 0.9.0 have."""
     return [
         Part(
             "Runs under a mandate (rung h, up to version 0.9.0)",

@@ -147,7 +147,6 @@ def response(evaluation: Evaluation) -> Table:
 
 
 def timing(run: Run) -> Table:
-    """Return percentiles of the timed durations; in lockstep, only mean and median."""
     shown = _USUAL if run.in_lockstep else _PERCENTILES
     timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
     hops = run.timing.get("hops", {})

@@ -64,7 +64,6 @@ class Mode:
 
 
 def places_of(modes: Iterable[Mode]) -> list[float]:
-    """Return angular frequencies (rad/s) of the modes, in the structure and in the loop."""
     return [coordinate for mode in modes for coordinate in (HZ * mode.frequency, mode.motion.imag)]
 
 

@@ -24,10 +24,8 @@ from rths_nodes.core.samples import ROUNDING, Array
 Loop = ContinuousLoop | SampledLoop
 
 PER_DECADE = 400
-"""Number of frequencies per decade in the search for crossings."""
 COUNTED_PER_DECADE = 100
-"""Number of frequencies per decade for counting growing motions in discrete time, in addition to the rig's grid.
-"""
+"""Frequencies per decade for counting growing motions in discrete time, in addition to the rig's grid."""
 LOWEST = 1e-3
 """Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4

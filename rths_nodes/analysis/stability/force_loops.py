@@ -11,9 +11,8 @@ does. The growing motions are the zeros outside of the unit circle of
     1 - 1/z + L(z) (1 - 1/z)
 
 This function is finite there, so the number of growing motions is its number of turns around zero along the
-circle. The limits of a stable loop are its phase and gain margins: a further delay of (pi + arg L) / w at |L| = 1,
-and a factor 1 / |L| on the stiffness at L < 0. With an integral law and only a delay T, both are at k_i T = pi /
-2.
+circle. The limits of a stable loop are a further delay of (pi + arg L) / w at |L| = 1, and a factor 1 / |L| on the
+stiffness at L < 0.
 """
 
 from __future__ import annotations

@@ -304,7 +304,6 @@ def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -
 
 
 def delay_margin(scenario: Scenario) -> DelayMargin:
-    """Return only the margin of the delay. Raises ConfigError like :func:`judge`."""
     loop = sampled_loop(scenario)
     places = places_of(modes_of(loop))
     growing = growing_motions(loop, places)

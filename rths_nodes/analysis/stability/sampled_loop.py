@@ -19,10 +19,6 @@ With z = e^{s h} the motions of the closed loop are the zeros of
 The determinant has no pole outside of the unit circle and is 1 at infinity, so the number of growing motions is
 the number of its turns around zero along the unit circle. An integrator that repeats only every q steps is treated
 in groups of q steps, with all their forces and Targets next to each other and z^q for z.
-
-Parameters: a gain of the forces; a further delay, i.e. the forces are read earlier, linearly between samples, as
-in the actuator ``pure_delay``; a factor r on all natural frequencies, by the numerical substructure: mass M / r^2,
-damping C / r; a share between a perfect rig and the actual rig.
 """
 
 from __future__ import annotations
@@ -297,8 +293,9 @@ class SampledLoop:
     ) -> Complex:
         """Return the determinant of the module, ``(n,)``, whose zeros are the motions (rad/s) of the closed loop.
 
-        ``gain`` is a factor on the forces, ``delay`` a further delay of every axis (s), ``ratio`` a factor on the
-        natural frequencies, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
+        ``gain`` is a factor on the forces. ``delay`` is a further delay of every axis (s), linear between samples
+        as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, by the numerical mass
+        and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
         """
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]

@@ -64,7 +64,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Compensator with settings and type as plain data. ``reason`` is why it cannot take part, or empty."""
+    """Compensator with settings and type as plain data. ``reason`` says why it cannot take part."""
 
     name: str
     settings: Data

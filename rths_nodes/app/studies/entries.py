@@ -159,8 +159,6 @@ def write(content: Data, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on a repeated law, which is confirmed if there are no ``problems``."""
-
     law: str
     block: str
     problems: tuple[str, ...]

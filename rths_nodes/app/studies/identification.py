@@ -48,8 +48,6 @@ FINEST, LINES = 0.1, 6
 
 
 class Periodic(NamedTuple):
-    """Defaults of the periodic identification: noise, and upper frequency of the fit."""
-
     period: float = 10.0
     """Period of the noise, s."""
     periods: int = 4
@@ -207,7 +205,6 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
 
 
 def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | None) -> float:
-    """Return the upper frequency of the periodic fit, Hz, by default from the structure. Raises ConfigError."""
     end = fitted_up_to(scenario, band) if up_to is None else up_to
     if not band[0] < end <= band[1]:
         raise ConfigError(

@@ -101,7 +101,6 @@ def _parallel(
 
 
 def start(processes: int, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start processes and call ``prepare`` in each, without waiting. The next call uses these processes."""
     with joblib.Parallel(processes, _Processes(inner_max_num_threads=1)):
         for _ in range(processes):
             get_reusable_executor(reuse=True).submit(prepare, *arguments)

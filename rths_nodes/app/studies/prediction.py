@@ -153,7 +153,6 @@ def check(changes: Overrides, scenario: Scenario) -> None:
 
 
 def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
-    """Return overrides that keep the load of a force axis. Raises ConfigError if its law has no stiffness."""
     assert axis.force_control is not None
     stiffness = axis.force_control.law.stiffness
     if stiffness is None:
@@ -171,7 +170,6 @@ def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
 
 
 def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenario:
-    """Return ``scenario`` with a simulator of the identified rig; the declared transport of the port is kept."""
     port = {"type": "simulator", "transport_samples": int(scenario.port.transport_samples)}
     pairs: list[tuple[list[str], object]] = [(["port"], port)]
     pairs += [(["rig"], None)] if scenario.force_axes else []

@@ -109,10 +109,7 @@ class Tuned:
 def parameters(
     scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
-    """Return parameters from ranges by key or from texts ``KEY[=LOW:HIGH]``.
-
-    The default is all positive numbers of the compensator, around their values.
-    """
+    """Return parameters from ranges by key or from texts ``KEY[=LOW:HIGH]``; default: all positive numbers."""
     if not stated:
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
         if not chosen:
@@ -170,7 +167,9 @@ def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None)
 
 
 class Search:
-    """Search that minimises ``index`` over ``scenarios`` (cases and plants). Raises ConfigError."""
+    """Search that minimises ``index`` over ``scenarios``. Raises ConfigError for an unknown index or invalid
+    range.
+    """
 
     def __init__(
         self, scenarios: Sequence[Scenario], chosen: Sequence[Parameter], index: str, where: engine.Where
