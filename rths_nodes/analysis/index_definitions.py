@@ -149,7 +149,7 @@ DEFINITIONS: dict[str, Definition] = {
     ),
     "acceleration": Definition(
         "acceleration error",
-        "the same for the absolute acceleration: relative to the ground, plus that of the ground",
+        "the same for the absolute acceleration, i.e. relative to the ground plus the ground acceleration",
     ),
     "tracking_delay": Definition(
         "tracking delay",

@@ -72,7 +72,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
-"""Further quantities that are computed with a set."""
+"""Further quantities of a set."""
 
 
 class Published(NamedTuple):

@@ -216,7 +216,7 @@ def _polynomial(
     power: Array,
     noise: float,
 ) -> Array:
-    """Return the coefficients of L with this ``delay``; ``power`` is that of the commands by band."""
+    """Return the coefficients of L with this ``delay`` and the ``power`` of the commands by band."""
     u, y, z = signals
     lines, coefficients = np.diff(edges), np.zeros(0)
     least = QUIET * power.max()
@@ -268,7 +268,7 @@ def corrected(
     """
     command, target, moved = last
     response, u_1 = inverse.response(spectra), spectra.of(first)
-    known, learned = (spectra.pass_to(end)[:, None] for end in (inverse.known_to, inverse.learned_to))
-    ahead, now = (u_1 + known * (response * spectra.of(values) - u_1) for values in (wanted, target))
+    w, q = (spectra.pass_to(end)[:, None] for end in (inverse.known_to, inverse.learned_to))
+    ahead, now = (u_1 + w * (response * spectra.of(values) - u_1) for values in (wanted, target))
     error = response * spectra.of(target - moved)
-    return spectra.history(ahead + learned * (spectra.of(command) - now + error))
+    return spectra.history(ahead + q * (spectra.of(command) - now + error))

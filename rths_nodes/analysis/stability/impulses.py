@@ -269,7 +269,7 @@ class Way:
     ) -> Array:
         """Return the rig's response to ``commands``, from rest until it has ended, ``(samples, 2, n_axes)``.
 
-        The forces are those at the integrator or, with ``felt``, those that ``felt`` returns.
+        The forces are the forces at the integrator or, with ``felt``, its result.
         """
         self._rig.reset()
         follow, auxiliary = self._rig.follow, self.auxiliary

@@ -42,7 +42,7 @@ RESOLUTION = identification.LINES / PERIODIC.period
 class Identified:
     """Results of one identification for all compensators.
 
-    ``delay`` is the mean of the axes (s), ``rms`` that of the noise (m). ``model`` is a model file without the
+    ``delay`` is the mean of the axes (s), ``rms`` belongs to the noise (m). ``model`` is a model file without the
     transport. ``whole_model`` contains all delay, and ``inverse`` its coefficients by derivative. Missing results
     are empty. ``suggested`` has parameters by compensator and name.
     """

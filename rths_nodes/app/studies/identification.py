@@ -106,7 +106,7 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
         raise ConfigError(*run_read.notes)
     if run_read.axes != scenario.moved_axes:
         names, moved = ", ".join(run_read.axes), ", ".join(scenario.moved_axes)
-        raise ConfigError(f"{recording}: has the axes {names}; must have those of the scenario, {moved}")
+        raise ConfigError(f"{recording}: has the axes {names}; must have the axes of the scenario, {moved}")
     rate = run_read.scenario.servo_rate
     if rate != scenario.servo_rate:
         raise ConfigError(
@@ -240,7 +240,7 @@ def fit_periodic(
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
     """Fit the inverse, including transport, to the spectral lines of ``band`` up to ``up_to`` (Hz).
 
-    The order is that of the scenario's ``identified_inverse``, if it has one. ``source`` describes the
+    An ``identified_inverse`` of the scenario sets the order. ``source`` describes the
     experiments. Raises ConfigError.
     """
     compensator: Any = scenario.compensator
