@@ -214,9 +214,7 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Return the axis displacements, ``(steps, n_axes)`` m, from those of the degrees of freedom, ``(steps,
-    n_dof)`` m.
-    """
+    """Return the axis displacements, ``(steps, n_axes)`` m, for a displacement ``(steps, n_dof)`` m."""
     histories: Array = assembly.fresh("setup").histories(displacement)
     return histories
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Growing motions of a linear loop, and values of a parameter at which a motion begins to grow.
 
-The parameters are arguments of ``characteristic`` of the loops. In discrete time, only the gain is a mere factor on
-the frequency response; the limit of the natural frequencies is found by counting growing motions.
+The parameters are arguments of ``characteristic``. In discrete time, only the gain is a mere factor on the
+frequency response; the limit of the natural frequencies is found by counting growing motions.
 """
 
 from __future__ import annotations
