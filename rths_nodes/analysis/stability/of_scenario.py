@@ -114,10 +114,12 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
         raise ConfigError("setup: adds forces of the loads, which have no response per axis in continuous time")
     matrices = _whole(assembly, structure)
     return ContinuousLoop(
-        *(
-            getattr(matrices, name)
-            for name in ("mass", "damping", "stiffness", "axes_of", "forces_of", "specimens")
-        ),
+        matrices.mass,
+        matrices.damping,
+        matrices.stiffness,
+        matrices.axes_of,
+        matrices.forces_of,
+        matrices.specimens,
         _response(assembly.compensator, "compensator", "compensator", scenario.compensator),
         _actuators(scenario),
         scenario.dt,
