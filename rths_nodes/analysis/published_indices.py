@@ -35,7 +35,7 @@ from rths_nodes.loop.indices.delay import ROUNDING, Delay
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
-"""Number of lags in the search for the published delay, samples."""
+"""Number of lags in the search for the published delay."""
 BLOCK = 2048
 
 CODE, PAPER = "code", "paper"
@@ -67,7 +67,7 @@ ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
 }
-"""Orders of each set of indices, J1 first, by the value of ``indices`` in a scenario."""
+"""Orders of the indices in each set, J1 first. A scenario names its set in ``indices``."""
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),

@@ -28,7 +28,7 @@ STATED, MODEL, MEASURED = (
     "as the small move has measured it",
 )
 LARGEST = 64
-"""Largest number of degrees of freedom that is analysed."""
+"""Largest number of degrees of freedom for a partition."""
 
 
 @dataclass(frozen=True, eq=False)

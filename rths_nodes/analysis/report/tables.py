@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows and headings of the columns; ``corner`` is the heading of the titles."""
+    """Rows, and headings of the columns; ``corner`` is the heading above the titles."""
 
     corner: str
     heads: list[str]

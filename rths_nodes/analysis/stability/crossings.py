@@ -263,8 +263,8 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return the factor on all natural frequencies at which the loop becomes unstable, or stable if it is
-    unstable.
+    """Return the factor on all natural frequencies at which a stable loop becomes unstable, or an unstable loop
+    stable.
     """
 
     def stable(ratio: float) -> bool:

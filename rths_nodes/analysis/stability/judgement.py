@@ -121,7 +121,7 @@ class Judgement:
     continuous_delay: float | None = None
     """Critical delay with exact integrator and ramp, s, or None."""
     corners: tuple[str, ...] = ()
-    """Texts on corners of the bounds of following copies that have a growing motion."""
+    """Descriptions of the corners of the copies' bounds at which a motion grows."""
 
     @property
     def stable(self) -> bool:

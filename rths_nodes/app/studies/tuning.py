@@ -81,7 +81,7 @@ class Parameter:
 class Tuned:
     """Result of tuning: best ``values`` by key, objective of their ``worst`` case, and the objective ``before``.
 
-    ``usable`` is true if a candidate was stable and finished. ``unjudged`` is why the stability could not be
+    ``usable`` is true if a candidate was stable and finished. ``unjudged`` is the reason why stability was not
     judged.
     """
 
