@@ -136,7 +136,7 @@ def follow(
     good = np.isfinite(x) & np.isfinite(force) & ~flagged
     large = float(np.quantile(np.abs(force[good]), LARGE)) if good.any() else 0.0
     if not (large > 0.0 and np.ptp(x[good]) > 0.0):
-        raise ConfigError(f"{axis}: no motion or no force between these times")
+        raise ConfigError(f"{axis}: nothing moves between these times, or there is no force")
     noise = NOISE * large if noise is None else noise
     prior = np.full(len(copy.names), uncertainty)
     settings = Settings(period, noise, prior, run.scenario.axes[axis].limits.velocity)

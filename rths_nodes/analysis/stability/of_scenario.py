@@ -96,7 +96,7 @@ def _impulses(assembly: Assembly, way: Way, computed: dict[str, Impulses]) -> Im
 def _without(scenario: Scenario) -> ConfigError:
     kind = type(scenario.integrator).type_name
     if registry.load("integrator", kind).external:
-        return ConfigError(f"integrator.type = {kind!r}: contains the structure, so its loop cannot be judged")
+        return ConfigError(f"integrator.type = {kind!r}: has the structure, so its loop cannot be judged")
     return ConfigError(
         "structure: missing; a test with prescribed displacements has no loop that could be unstable"
     )
