@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from pathlib import Path
 
+from rths_nodes.analysis.index_definitions import RANGE
 from rths_nodes.analysis.report import studies as page
 from rths_nodes.app.studies import candidates, engine, entries, remaining, runs, scoreboard, study, tuning
 from rths_nodes.app.studies.candidates import Candidate, Identified
@@ -85,7 +86,7 @@ def compete(
     scored = _scored(conditions, scenario, rank)
     # refuse before any motion; ranges are checked later, because only a compensator knows its states
     nominal = Candidate(type(scenario.compensator).type_name, to_data(scenario.compensator))
-    indices = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
+    indices = tuple(index for index in scored.indices if not index.endswith(RANGE))
     scoreboard.design(scenario, [nominal], replace_fields(scored, indices=indices))
     names = names or [*registry.names(FAMILY), *stored]
     for name in names:
