@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.identification.frequency_responses import Fit
     from rths_nodes.analysis.identification.output_error import Identified
     from rths_nodes.analysis.stability.judgement import Judgement
-    from rths_nodes.app.studies.engine import Say, Shown
     from rths_nodes.app.studies.prediction import Prediction
     from rths_nodes.app.studies.results import Scoreboard, Study
+    from rths_nodes.app.studies.tasks import Say, Shown
     from rths_nodes.app.studies.tuning import Tuned
 
 Laws = Sequence[str | type | Kernel | Function]

@@ -17,7 +17,7 @@ from messages import each_mentions, mentions, naming
 
 import rths_nodes
 from rths_nodes.app import api, keywords
-from rths_nodes.app.studies import engine
+from rths_nodes.app.studies import tasks
 from rths_nodes.app.studies.results import Scoreboard, Study
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.polynomial import Polynomial
@@ -321,7 +321,7 @@ def test_processes_get_a_function_with_its_file(monkeypatch: pytest.MonkeyPatch)
     """The translation to C reads the text there."""
     function = types.FunctionType(lead.__code__, {"__name__": "__main__"}, "lead")
     registry.add("compensator", function)
-    work = engine.with_components(len)
+    work = tasks.with_components(len)
     monkeypatch.setattr(registry, "_added", {})
     assert work([1, 2]) == 2
     ((_, received),) = registry.added()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rths_nodes.app.studies.engine import Job, Lost, Progress, R
+from rths_nodes.app.studies.tasks import Job, Lost, Progress, R
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 

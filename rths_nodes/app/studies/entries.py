@@ -25,8 +25,8 @@ from pathlib import Path
 from rths_nodes.analysis.report.studies import Score
 from rths_nodes.app.studies import engine, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
-from rths_nodes.app.studies.engine import Shown
 from rths_nodes.app.studies.scoreboard import Scored
+from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core import yaml_text
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError

@@ -20,7 +20,7 @@ from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import LokyBackend
 
-from rths_nodes.app.studies.engine import Job, Lost, Progress, R
+from rths_nodes.app.studies.tasks import Job, Lost, Progress, R
 from rths_nodes.core.samples import Array
 
 TOLD_S = 0.1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from rths_nodes.app.studies.engine import Progress
+from rths_nodes.app.studies.tasks import Progress
 from rths_nodes.core.samples import Array
 
 EVERY_S = 0.5

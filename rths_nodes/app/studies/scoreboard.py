@@ -23,9 +23,9 @@ from rths_nodes.analysis.study_table import HIGH, StudyTable, percentile
 from rths_nodes.app.studies import engine, study, tuning
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
-from rths_nodes.app.studies.engine import Shown
 from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.study import Journal
+from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import declared

@@ -19,8 +19,8 @@ import numpy as np
 from rths_nodes.analysis.study_table import LOST, REFUSED, StudyTable
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.design import CASE, Design, Row
-from rths_nodes.app.studies.engine import Lost, Progress, Say, Shown, silent, warn
 from rths_nodes.app.studies.runs import Findings
+from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, warn
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.text_files import write_columns

@@ -19,7 +19,8 @@ from joblib.externals.loky import get_reusable_executor
 from messages import naming
 
 from rths_nodes.app.studies import cluster as on_dask
-from rths_nodes.app.studies.engine import Lost, Where, as_completed, release, start
+from rths_nodes.app.studies.engine import Where, as_completed, release, start
+from rths_nodes.app.studies.tasks import Lost
 from rths_nodes.core.errors import ConfigError
 
 COUNT = 8
