@@ -140,8 +140,8 @@ def _integrator(
         integrator = registry.build("integrator", scenario.integrator, scaled, nothing, scenario.step)
         if integrator.period > MOST_STEPS:
             raise ConfigError(
-                f"integrator.type = {name!r}: repeats only after {integrator.period} steps; must be <= "
-                f"{MOST_STEPS}, so that the stability can be judged before the test"
+                f"integrator.type = {name!r}: does not repeat within {MOST_STEPS} steps, but after "
+                f"{integrator.period}, so the stability cannot be judged before the test"
             )
         matrices: Sequence[StepMatrices] = integrator.linearised()
         if not matrices:
