@@ -106,7 +106,7 @@ def test_one_test_has_all_axes_in_a_panel_and_several_have_a_panel_for_each() ->
     for axis in run.axes:
         for name in "BA":
             values = several[f"{name}: control error {axis} (mm)"]
-            np.testing.assert_array_equal(values, table.columns[f"control error {axis} (mm)"])
+            np.testing.assert_array_equal(values, table[f"control error {axis} (mm)"])
 
 
 def test_the_command_compares_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

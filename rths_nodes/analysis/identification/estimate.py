@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -188,6 +189,11 @@ def discrete_model_spacing(dt: float) -> int:
     return max(1, round(SPACING_S / dt))
 
 
+class SineFit(NamedTuple):
+    delay: float
+    amplitude_ratio: float
+
+
 def sine_of(history: Array, dt: float, frequency: float) -> complex:
     """Return the complex amplitude a of ``history`` ~ Re(a exp(2 pi j frequency t)) + mean, by least squares.
 
@@ -203,7 +209,7 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
     return complex(cosine, -sine)
 
 
-def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> tuple[float, float]:
+def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> SineFit:
     """Return delay (s) and amplitude ratio of ``measured`` relative to a sine of ``frequency`` (Hz) in ``target``.
 
     The delay is within half a period. Raises ValueError if the histories differ in length, are too short, or do
@@ -214,7 +220,7 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
     least = ROUNDING * float(np.abs(target).max())
     _refuse_unless(abs(wanted) > least, f"target: has no sine of {frequency:g} Hz")
     answer = measured_sine / wanted
-    return -float(np.angle(answer)) / (2.0 * math.pi * frequency), abs(answer)
+    return SineFit(-float(np.angle(answer)) / (2.0 * math.pi * frequency), abs(answer))
 
 
 def first_order_alpha(delay: float, dt: float) -> float:
