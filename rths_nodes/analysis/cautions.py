@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All cautions about a test: rules of ``loop/scenario/judgement``, and a small stability margin."""
+"""All cautions about a test: the rules of ``loop/scenario/judgement``, and a small margin of stability."""
 
 from __future__ import annotations
 

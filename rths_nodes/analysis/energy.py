@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energies of a test: input, stored and dissipated by the parts."""
+"""Energies of a test: input energy, and energy stored and dissipated by each part."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.samples import Array
 
 FEWEST = 2
-"""Smallest number of steps of a history."""
 
 
 def experimental_force(evaluation: Evaluation) -> Array:
-    """Return the tested force at the interface, steps 0, 1, ...: ``(m, n_interface)`` N."""
+    """Return the measured force at the interface at steps 0, 1, ..., ``(m, n_interface)`` N."""
     run, setup = evaluation.run, evaluation.assembly.setup
     loads = run.loads if setup.takes_loads else None
     measured = run.force if loads is None else np.hstack((run.force, loads.force))
@@ -27,10 +26,10 @@ def experimental_force(evaluation: Evaluation) -> Array:
 
 
 def energies(evaluation: Evaluation) -> dict[str, Array]:
-    """Return energies (J) at steps 0, 1, ... by the trapezoidal rule; undetermined energies are omitted.
+    """Return energies (J) at steps 0, 1, ... by the trapezoidal rule, without energies that were not recorded.
 
-    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a); each term is integrated over the displacement, from the
-    end of a soft start. Without a structure, only the specimen's work is returned; for a large model, the recorded
+    Each term of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) is integrated over the displacement, from the
+    end of a soft start. Without a structure, only the specimen has an energy; a large model has its recorded
     energies.
     """
     run = evaluation.run
@@ -66,7 +65,7 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(evaluation: Evaluation) -> Array:
-    """Return the ground acceleration (m/s^2) at the steps from the external force; empty without a structure."""
+    """Return the ground acceleration at the steps (m/s^2), from the external force; empty without a structure."""
     structure = evaluation.assembly.structure
     if structure is None:
         return np.zeros(0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities computed from a Run after the test: running indices and the counted samples.
 
-The objects of ``loop/indices/tracking.py`` process the samples as during the test, up to rounding.
+The classes of ``loop/indices/tracking.py`` process the samples as during the test, except for rounding.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
-"""States of compensators that are not parameters: indices, and numbers derived from alpha or the delay."""
+"""Names of compensator states that are not parameters: indices, and values derived from alpha or the delay."""
 
 T = TypeVar("T")
 Indices = NDArray[np.intp]
@@ -36,10 +36,10 @@ Indices = NDArray[np.intp]
 class Histories:
     """Running indices over the counted samples, without soft start and safe stop.
 
-    ``samples (n,)`` are their numbers, ``time (n,)`` s; ``control_error`` (target minus measured, m) and
-    ``tracking_indicator`` (m^2) ``(n, n_axes)``; ``energy_error (n,)`` J and its running form
-    ``energy_error_percent (n,)``; ``input_energy (n_steps,)`` J; ``elastic_energy`` J: at first yield, or the
-    scenario's replacement.
+    ``samples`` (numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured, m) and
+    ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and ``energy_error_percent``, its
+    running form, are ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the strain energy
+    at first yield, or the scenario's replacement.
     """
 
     samples: Indices
@@ -71,15 +71,15 @@ def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
 
 
 def rows_of(numbers: Indices) -> slice:
-    """Return a slice, which copies nothing, for consecutive ``numbers``."""
+    """Return consecutive ``numbers`` as a slice, so that indexing copies nothing."""
     return slice(int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else slice(0, 0)
 
 
 class Evaluation:
     """A Run and the quantities computed from it, each computed once, on first use.
 
-    Components come from one ``assembly``. If a component cannot be built, ``left_out`` lists the parts of the
-    result that need it. ``tracked`` and ``delays`` are indices of the test itself, to be reused.
+    ``left_out`` lists the missing parts of the result if a component cannot be built. ``tracked`` and ``delays``
+    are indices computed during the test, which are not computed again.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Evaluation:
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Part of the result -> reason of its absence."""
+        """Reason by missing part of the result."""
         self._tracked = {} if tracked is None else {False: tracked}
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return the result of ``compute``; ``otherwise``, with a note, if a component cannot be built."""
+        """Return ``compute()``, or ``otherwise``, with a note, if a component cannot be built."""
         try:
             return compute()
         except ConfigError as error:
@@ -107,7 +107,6 @@ class Evaluation:
 
     @cached_property
     def first_sample(self) -> int:
-        """First sample of the test: 0, or the sample after the soft start."""
         prepared = np.flatnonzero(self.run.flags & FLAG_SOFT_START)
         return int(prepared[-1]) + 1 if len(prepared) else 0
 
@@ -117,9 +116,9 @@ class Evaluation:
 
     @cached_property
     def counted(self) -> Indices:
-        """Numbers of the samples that count: consecutive, without soft start and safe stop.
+        """Numbers of the counted samples: consecutive, without soft start and safe stop.
 
-        For a recording with missing samples, the longest complete stretch.
+        If samples are missing, only the longest complete stretch counts.
         """
         run = self.run
         complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
@@ -154,7 +153,7 @@ class Evaluation:
         tracking = Tracking(len(run.axes), self._longest, self.scenario.energy_scale)
         first = int(next(iter(self.counted), self.first_sample))
         before = first if first > self.first_sample else first - 1
-        if before >= 0:  # as in the test: at the end of the soft start
+        if before >= 0:  # as in the test, start at the end of the soft start
             tracking.start(*(values[before].tolist() for values in (run.target, displacement, run.force)))
         return tracking
 
@@ -173,7 +172,7 @@ class Evaluation:
 
     @cached_property
     def true_is_known(self) -> bool:
-        """True if a simulator's true state was recorded completely and differs from the sensors'."""
+        """True if the true state of a simulator is completely recorded and differs from the measured state."""
         if self.gaps:
             return False
         rows = rows_of(self.counted)
@@ -198,7 +197,6 @@ class Evaluation:
         return self._tracked[true]
 
     def delays(self, true: bool = False) -> list[Delay]:
-        """Return the delays of the measured or ``true`` displacement, by axis."""
         if true not in self._delays:
             target, moved = self._followed(true)
             kept = self._delays.get(False, [])
@@ -211,9 +209,10 @@ class Evaluation:
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked` and, for a complete recording, indices known only at its end.
+        """Return the indices of :meth:`tracked` and, for a complete recording, of the frequency evaluation.
 
-        The latter indices are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
+        The frequency evaluation needs all samples. Its indices are ``fei_amplitude``, ``fei_delay_s`` and
+        ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)
@@ -230,7 +229,9 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator by quantity and axis: ``axes.story_1.alpha`` -> alpha, story_1."""
+        """Histories of the compensator by quantity and axis: ``axes.story_1.alpha`` is under ``alpha`` and
+        ``story_1``.
+        """
         states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):
             head, _, rest = name.partition(".")
@@ -246,21 +247,14 @@ class Evaluation:
 
     @cached_property
     def state_units(self) -> Mapping[str, str]:
-        nothing: Mapping[str, str] = {}
-        return self.or_left_out(
-            "units of the compensator's quantities",
-            lambda: self.assembly.compensator.state_units,
-            nothing,
-        )
+        return self._of_compensator("units", lambda: self.assembly.compensator.state_units)
 
     @cached_property
     def state_limits(self) -> Mapping[str, tuple[float, float]]:
-        nothing: Mapping[str, tuple[float, float]] = {}
-        return self.or_left_out(
-            "limits of the compensator's quantities",
-            lambda: self.assembly.compensator.state_limits,
-            nothing,
-        )
+        return self._of_compensator("limits", lambda: self.assembly.compensator.state_limits)
+
+    def _of_compensator(self, noun: str, compute: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
+        return self.or_left_out(f"{noun} of the compensator's quantities", compute, {})
 
     @cached_property
     def windowed(self) -> Windowed | None:
@@ -274,7 +268,7 @@ class Evaluation:
             for axis, history in histories.items():
                 values = history[rows]
                 low, high = _range(values)
-                if not math.isfinite(high - low):  # most histories are finite, and are read twice, not four times
+                if not math.isfinite(high - low):  # rare, so that most histories are read only twice
                     low, high = _range(values[np.isfinite(values)])
                 if low <= high:
                     ranges.setdefault(quantity, {})[axis] = low, high
@@ -286,16 +280,16 @@ def _range(values: Array) -> tuple[float, float]:
 
 
 STILL = 0.1
-"""Fraction of the strongest window's motion below which a window is ignored."""
+"""Fraction of the strongest window's motion below which a window counts as still."""
 CYCLES, LEAST = 3.0, 4
-"""Periods of the equivalent frequency in a window; smallest number of windows in a history."""
+"""Number of periods in a window, and smallest number of windows in a history."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windowed:
-    """Delay (s, positive: late) and amplitude ratio in windows of ``length`` s, ``(m, n_axes)``; NaN at rest.
+    """Delay (s, positive if late) and amplitude ratio in windows of ``length`` s, ``(m, n_axes)``; NaN at rest.
 
-    ``time`` ``(m,)`` s is the middle of each window.
+    ``time`` (s) is the middle of each window, ``(m,)``.
     """
 
     time: Array
@@ -305,9 +299,9 @@ class Windowed:
 
 
 def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
-    """Return the frequency evaluation index in windows that overlap by half, or None for too short a test.
+    """Return the frequency evaluation index in windows that overlap by half; None if the test is too short.
 
-    A window has ``CYCLES`` periods of the slowest axis.
+    Each window contains ``CYCLES`` periods of the slowest axis.
     """
     samples, dt = evaluation.counted, evaluation.scenario.dt
     target, measured = evaluation.run.target[samples], evaluation.run.displacement[samples]
@@ -335,7 +329,7 @@ def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
 def live_columns(evaluation: Evaluation) -> Array:
     """Return first, lowest, highest and last value of each column and curve, ``(columns, curves, 4)``.
 
-    Applies to axes that follow displacements. The tracking indicator is nan if no sample counts.
+    Force-controlled axes are excluded. The tracking indicator is nan if no sample counts.
     """
     run, per = evaluation.run, per_column(evaluation.scenario.servo_rate)
     indicator = np.full(run.target.shape, np.nan)

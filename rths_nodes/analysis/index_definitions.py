@@ -8,43 +8,61 @@ from typing import NamedTuple
 from rths_nodes.analysis.published_indices import TRUE
 from rths_nodes.analysis.study_table import UNIT_BY_WORD, index_unit
 from rths_nodes.analysis.units import MM, MM2, MS
-from rths_nodes.loop.indices.tracking import PUBLISHED
 
-Kind = tuple[str, str, float, str, str]
+
+class Kind(NamedTuple):
+    """Recorded index: title, ``key`` in the metrics, factor and unit in tables, meaning.
+
+    ``name`` is the name in studies, or empty. ``signed`` is true if the sign of the index is meaningful.
+    """
+
+    title: str
+    key: str
+    factor: float
+    unit: str
+    meaning: str
+    name: str = ""
+    signed: bool = False
+
+
 AXIS_INDICES: tuple[Kind, ...] = (
-    (
+    Kind(
         "Largest control error",
         "max_error_m",
         MM,
         "mm",
         "max |target − measured| (Chen & Ricles 2010, Table 2)",
+        "max_error_mm",
     ),
-    (
+    Kind(
         "Largest control error, relative (J3)",
         "max_error_percent",
         1.0,
         "%",
-        "max |target − measured| as a share of the largest target, none if that has hardly moved (Chen & "
-        "Ricles 2010, Table 2; J3 of Wang et al.)",
+        "max |target − measured| as a share of the largest target; missing if the target hardly moved "
+        "(Chen & Ricles 2010, Table 2; J3 of Wang et al.)",
+        "J3",
     ),
-    (
+    Kind(
         "Error norm (J2)",
         "error_norm_percent",
         1.0,
         "%",
         "RMS of the control error as a share of the RMS of the target (Chen & Ricles 2010, Eq. 15; J2 of "
         "Wang et al.)",
+        "J2",
     ),
-    (
+    Kind(
         "Delay (J1)",
         "delay_s",
         MS,
         "ms",
-        "shift at which target and measurement of the whole test are most alike (peak of the cross-correlation, "
-        "in which the fastest motion counts most; J1 of Wang et al.); positive: late; none where it would be "
-        "longer than monitor.longest_delay",
+        "shift of the measurement that correlates most with the target over the whole test, in which the fastest "
+        "motion counts most (J1 of Wang et al.); positive: late; missing beyond monitor.longest_delay",
+        "J1",
+        signed=True,
     ),
-    (
+    Kind(
         "Tracking indicator at the end",
         "tracking_indicator_m2",
         MM2,
@@ -52,16 +70,25 @@ AXIS_INDICES: tuple[Kind, ...] = (
         "TI = (A − TA)/2, area enclosed in the synchronisation plot (Chen & Ricles 2010, Eqs. 8–9b); "
         "grows while the actuator lags",
     ),
-    (
+    Kind(
         "Amplitude ratio (FEI)",
         "fei_amplitude",
         1.0,
         "",
         "frequency evaluation index of the whole record: measured over target, mean over the spectrum weighted "
         "by the power of the target (Guo et al. 2014)",
+        "fei_amplitude",
     ),
-    ("Delay (FEI)", "fei_delay_s", MS, "ms", "frequency evaluation index: its phase at the equivalent frequency"),
-    (
+    Kind(
+        "Delay (FEI)",
+        "fei_delay_s",
+        MS,
+        "ms",
+        "frequency evaluation index: its phase at the equivalent frequency",
+        "fei_delay_ms",
+        signed=True,
+    ),
+    Kind(
         "Equivalent frequency (FEI)",
         "fei_frequency_hz",
         1.0,
@@ -69,67 +96,61 @@ AXIS_INDICES: tuple[Kind, ...] = (
         "mean frequency of the target, weighted by its power",
     ),
 )
-"""Indices of each axis, then of the whole test: title, key in the metrics, factor, unit and meaning."""
 TEST_INDICES: tuple[Kind, ...] = (
-    (
+    Kind(
         "Energy error HSEM",
         "hsem_percent",
         1.0,
         "%",
         "energy that the tracking error fed in, as a share of the input energy, at the end "
         "(Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11); positive: lag",
+        "hsem_percent",
+        signed=True,
     ),
-    ("Largest displacement", "max_displacement_m", MM, "mm", "of the degree of freedom that moved most"),
-    ("Smallest displacement", "min_displacement_m", MM, "mm", "of the degree of freedom that moved most"),
-    (
-        "Displacement at the end",
-        "end_displacement_m",
-        MM,
-        "mm",
-        "last displacement of that degree of freedom, after yielding",
+    *(
+        Kind(title, f"{name}_displacement_m", MM, "mm", meaning, f"{name}_displacement_mm", signed=True)
+        for title, name, meaning in (
+            ("Largest displacement", "max", "of the degree of freedom that moved most"),
+            ("Smallest displacement", "min", "of the degree of freedom that moved most"),
+            (
+                "Displacement at the end",
+                "end",
+                "last displacement of that degree of freedom, after yielding",
+            ),
+        )
     ),
 )
-RESPONSE = (
-    (
-        "Displacement",
-        "displacement",
-        "RMS of the difference as a share of the RMS of the whole structure, computed in one piece without "
-        "actuators (Phillips & Spencer 2012, Table 3.1)",
-    ),
-    ("Absolute acceleration", "acceleration", "the same, relative to the ground plus the ground's"),
-)
+RESPONSE = {
+    "response": ("Displacement", "displacement"),
+    "acceleration": ("Absolute acceleration", "acceleration"),
+}
+"""Title and key of response errors (%), by the beginning of their names; a degree of freedom follows."""
 
 
 class Definition(NamedTuple):
-    """Title and meaning of an index; ``signed`` is true if its sign has a meaning."""
-
     title: str
     meaning: str
     signed: bool = False
 
 
-def _recorded() -> dict[str, Definition]:
-    kinds = {key: (title, meaning) for title, key, _, _, meaning in (*AXIS_INDICES, *TEST_INDICES)}
-    names = dict(PUBLISHED)
-    names |= {
-        name: f"{name}_m" for name in ("max_error", "max_displacement", "min_displacement", "end_displacement")
-    }
-    names |= {"fei_amplitude": "fei_amplitude", "fei_delay": "fei_delay_s", "hsem": "hsem_percent"}
-    signed = {name for name in names if "displacement" in name} | {"J1", "fei_delay", "hsem"}
-    return {name: Definition(_lower(kinds[key][0]), kinds[key][1], name in signed) for name, key in names.items()}
+def _stem(name: str) -> str:
+    return "_".join(word for word in name.split("_") if word not in UNIT_BY_WORD)
 
 
-def _lower(title: str) -> str:
-    return title[0].lower() + title[1:]
-
-
-DEFINITIONS: dict[str, Definition] = _recorded() | {
+DEFINITIONS: dict[str, Definition] = {
+    _stem(kind.name): Definition(kind.title[0].lower() + kind.title[1:], kind.meaning, kind.signed)
+    for kind in (*AXIS_INDICES, *TEST_INDICES)
+    if kind.name
+} | {
     "response": Definition(
         "displacement error",
-        "RMS of the difference to the displacement of the whole structure, computed in one piece, as a share of "
-        "that structure's RMS (Phillips & Spencer 2012, Table 3.1)",
+        "RMS of the difference from the displacement of the whole structure, computed in one piece without "
+        "actuators, as a share of its RMS (Phillips & Spencer 2012, Table 3.1)",
     ),
-    "acceleration": Definition("acceleration error", "RMS error of the absolute acceleration, likewise"),
+    "acceleration": Definition(
+        "acceleration error",
+        "the same for the absolute acceleration, i.e. relative to the ground plus the ground acceleration",
+    ),
     "tracking_delay": Definition(
         "tracking delay",
         "lag of the largest correlation of the measured displacement m with the target y, 0 to 49 samples "
@@ -141,7 +162,7 @@ DEFINITIONS: dict[str, Definition] = _recorded() | {
         "shift at the peak of the cross-correlation; positive: late",
         signed=True,
     ),
-    "noise_floor": Definition("noise floor", "share of tracking error, rms, that the sensor's noise alone makes"),
+    "noise_floor": Definition("noise floor", "tracking error, rms, due to sensor noise alone"),
     "tracking_rms": Definition("tracking error, rms", "100 std(m - y) / std(y), m measured, y target"),
     "tracking_peak": Definition("tracking error, peak", "100 max|m - y| / max|y|"),
     "rms": Definition(
@@ -152,18 +173,23 @@ DEFINITIONS: dict[str, Definition] = _recorded() | {
     "peak": Definition("response error, peak", "100 max|m - r| / max|r|"),
     "node_delay": Definition("node delay", "tracking delay of the driven node against the model", signed=True),
     "node_rms": Definition("node error, rms", "error of the driven node against the numerical substructure"),
-    "node_peak": Definition("node error, peak", "largest error of the driven node over its largest displacement"),
+    "node_peak": Definition(
+        "node error, peak", "largest error of the driven node, divided by its largest displacement"
+    ),
     "reference_rms": Definition(
         "node error to the reference, rms", "the driven node against the reference structure"
     ),
-    "reference_peak": Definition("node error to the reference, peak", "largest error over largest displacement"),
+    "reference_peak": Definition(
+        "node error to the reference, peak", "largest error, divided by the largest displacement"
+    ),
 }
-"""Definitions by the beginning of a name, which an axis, a floor, the unit and ``_true`` may follow."""
+"""Definitions by the beginning of a name. Axis or floor, unit and ``_true`` may follow."""
 RANGE = "_range"
+"""Suffix of range indices: ``alpha_range`` is the range of the compensator's alpha during the test."""
 
 
 def definition(name: str) -> Definition:
-    """Return title and meaning of an index by its name, or of the range of a recorded quantity."""
+    """Return the definition of the index ``name``, or of the range of a recorded quantity."""
     base = name.removesuffix(TRUE)
     stem = max((key for key in DEFINITIONS if f"{base}_".startswith(f"{key}_")), key=len, default="")
     entry = DEFINITIONS.get(stem, Definition("", ""))
@@ -177,18 +203,15 @@ def definition(name: str) -> Definition:
 
 
 def index_words(name: str) -> str:
-    """Return the title of an index with its unit."""
     unit = index_unit(name)
     return f"{definition(name).title} ({unit})" if unit else definition(name).title
 
 
 def magnitude_title(name: str) -> str:
-    """Return the title of a figure axis with magnitudes of an index."""
     title = index_words(name)
     return f"magnitude of {title}" if definition(name).signed else title
 
 
 def definitions(names: tuple[str, ...]) -> list[tuple[str, str, str, str]]:
-    """Return name, title, unit and meaning of indices."""
     rows = [(name, definition(name)) for name in names]
     return [(name, row.title, index_unit(name), row.meaning) for name, row in rows]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Response of a linear structure in one piece, including its declared part in the laboratory.
+"""Response of a linear structure in one piece, including its declared experimental part.
 
-Computed by exact steps of a first-order system under loads that are linear in time; degrees of freedom may have no
-mass.
+The response is computed by exact steps of a first-order system under loads that are linear in time. Degrees of
+freedom without mass are allowed.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from rths_nodes.mechanics.structure import combined, combined_load, first_order,
 from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 
 BLOCK = 64
-"""Steps per block of the recursion."""
 _displacements = Recent(2)
-"""Displacements kept for the next test of the same structure and ground motion."""
+"""Cached displacements for further tests of the same structure and ground motion."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearResponse:
-    """States of a first-order system, ``(steps + 1, n)``, from the end of a soft start."""
+    """States of a first-order system, ``(steps + 1, n)``, from the end of the soft start."""
 
     states: Array
     force: Array
     system: Array
     inputs: Array
     rows: Array
-    """Displacements of the degrees of freedom per state."""
+    """Matrix from states to displacements of the degrees of freedom."""
 
     @property
     def displacement(self) -> Array:
@@ -56,8 +55,8 @@ def linear_response(assembly: Assembly) -> LinearResponse:
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
-            "structure: must be linear and state the stiffness of its part in the laboratory, for its response in "
-            "one piece"
+            "structure: must be linear and state experimental_stiffness, so that its response in one piece can be "
+            "computed"
         )
     system, inputs, displacement = first_order(*combined(structure))
     phi, before, now = transition(system, inputs, assembly.scenario.step)
@@ -68,7 +67,7 @@ def linear_response(assembly: Assembly) -> LinearResponse:
 
 
 def linear_displacement(assembly: Assembly) -> Array:
-    """Return the displacement ``(steps + 1, n_dof)`` m, which is read-only because plants share it."""
+    """Return the displacement, ``(steps + 1, n_dof)`` m. The array is read-only because plants share it."""
     structure = assembly.structure
     if structure is None or is_sparse(structure.mass):
         return linear_response(assembly).displacement
@@ -78,7 +77,8 @@ def linear_displacement(assembly: Assembly) -> Array:
 
 
 def recursion(phi: Array, driven: Array) -> Array:
-    """Return states ``(steps + 1, n)`` of z' = phi z + u from rest, for inputs u by steps, ``(steps, n)``.
+    """Return the states of z' = phi z + u from rest, ``(steps + 1, n)``, for inputs u of all steps, ``(steps,
+    n)``.
 
     Blocks are computed in parallel, each from rest; then the response to their initial states is added.
     """

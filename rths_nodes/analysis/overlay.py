@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several tests on one time axis (the structure's, from the end of the soft start) and differences from the first.
+"""Several tests on one time axis, and their differences from the first test.
 
-Histories are compared at the times of the first test, by linear interpolation.
+The time axis is the structure's, from the end of the soft start. Histories are interpolated linearly at the times
+of the first test.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 EQUAL = 1e-9
-"""Largest difference of equal times, s."""
+"""Largest difference between times that count as equal, s."""
 
 
 class Aligned:
-    """A test under its ``name``: counted samples, and steps without the soft start.
+    """A test under its ``name``: counted samples, and steps after the soft start.
 
-    ``time (n,)``, ``counted`` (of the counted samples) and ``step_time (n_steps,)``, in s, are on the structure's
-    time axis; ``displacement``, ``target`` m, ``force`` N, ``(n, n_axes)``; ``moved (n_steps, n_dof)`` m. A
-    ``recorded`` test has all samples and steps, on the time axis of its recording.
+    ``time`` and ``counted`` (times of the counted samples) are ``(n,)``, ``step_time`` is ``(n_steps,)``, in s on
+    the structure's time axis. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``, ``moved``
+    (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time axis of
+    the recording.
     """
 
     def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
@@ -57,7 +59,7 @@ class Aligned:
         return energy.absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
-        """Return the histories to compare, by name: times, values ``(n,)``, and SI unit."""
+        """Return times, values ``(n,)`` and SI unit of each compared history, by name."""
         histories = {}
         for column, axis in enumerate(self.run.axes):
             histories[f"displacement of {axis}"] = (self.time, self.displacement[:, column], "m")
@@ -72,7 +74,10 @@ class Aligned:
 
 
 class Difference(NamedTuple):
-    """Other test minus first, in ``unit``: rms and largest (``at`` s), each also relative to the first, or nan."""
+    """Rms and largest difference from the first test, in ``unit``; the largest occurs ``at`` (s).
+
+    Shares are relative to the first test, nan if its history is zero.
+    """
 
     rms: float
     rms_share: float
@@ -83,7 +88,7 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Raise ConfigError for tests that do not fit the first test; only an imported test may differ in duration."""
+    """Raise ConfigError if a test does not match the first. Only imported tests may differ in duration."""
     (first, one), *rest = runs.items()
     problems = Problems()
     for name, run in rest:
@@ -95,7 +100,7 @@ def check(runs: Mapping[str, Run]) -> None:
         if abs(length - known_length) > max(run.scenario.step, one.scenario.step) and not imported:
             problems.append(f"{name}: duration = {length:g} s: must be as in {first}: {known_length:g} s")
     if not Aligned(first, Evaluation(one)).drawable:
-        problems.append(f"{first}: no sample of this test counts; name another one first")
+        problems.append(f"{first}: no sample of this test counts; name another test first")
     problems.refuse()
 
 
@@ -133,7 +138,7 @@ def _share(part: float, total: float) -> float:
 
 
 def names(paths: Sequence[Sequence[str]]) -> list[str]:
-    """Return the shortest distinct ends of paths, given by their parts; equal paths are numbered."""
+    """Return the shortest distinct ends of ``paths``, which are split into parts. Equal paths are numbered."""
     for length in range(1, max(map(len, paths)) + 1):
         shortened = ["/".join(parts[-length:]) for parts in paths]
         if len(set(shortened)) == len(shortened):

@@ -7,14 +7,12 @@ from rths_nodes.core.errors import ConfigError
 
 SCREEN, PAPER = "screen", "paper"
 STYLES = (SCREEN, PAPER)
-"""Styles of a figure."""
 FORMATS = ("pdf", "svg")
-"""Formats of figures in a folder."""
 COLUMN, NARROWEST, WIDEST = 89.0, 60.0, 400.0
-"""Width of a journal's column (the default on paper), smallest and largest width, mm."""
+"""Width of a journal column (default on paper), smallest width and largest width, mm."""
 
 
 def check_width(millimetres: float) -> None:
-    """Raise ConfigError for a width that is too small or too large."""
+    """Raise ConfigError if a width is too small or too large."""
     if not NARROWEST <= millimetres <= WIDEST:
         raise ConfigError(f"--width = {millimetres:g} mm: must be {NARROWEST:g} to {WIDEST:g} mm")

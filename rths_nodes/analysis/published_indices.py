@@ -1,30 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The indices of published benchmarks, by name, and the orders in which they are published.
 
-RTHS benchmark (Silva et al. 2020): y is the displacement of the first floor in the numerical substructure, m its
-measurement, r the displacement of the reference structure, computed in one piece. Standard deviations are about
-the mean.
+``index_definitions.py`` has the formulas. Standard deviations are about the mean.
 
-    tracking_delay_ms       lag of the largest correlation of m with y, over 0 to 49 samples: never negative
-    tracking_rms_percent    100 std(m - y) / std(y)             tracking_peak_percent    100 max|m - y| / max|y|
-    rms_1_percent           100 std(m - r) / std(r), floor 1    peak_1_percent           100 max|m - r| / max|r|
-    rms_2_percent ...       the same of the other floors, which are not measured: numerical against reference
+RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of all floors relative to the
+reference structure, which is computed in one piece. The first floor is compared as measured; the other floors have
+no sensor. The delay is never negative. The paper and its code number the indices differently.
 
-Multi-axial benchmark (Condori Uribe et al. 2023): the same indices for two actuators (1, 2), for translation and
-rotation (x, theta) of the node that they drive (from the measured displacements by the setup's kinematics), and
-for the second and third story.
+Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` is the translation and
+``theta`` the rotation of the node that they drive, and of stories. The measured node follows from the axes by the
+setup's kinematics. The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta. Delays may
+be negative; here they are limited to 49 samples.
 
-    tracking_..._1, _2      J1 to J3    measured against target of each actuator
-    node_delay, _rms, _peak J4 to J6    the node as measured against the numerical substructure
-    reference_rms, _peak    J7, J9      the node as measured against the reference structure
-    rms_x_2 ... peak_theta_3  J8, J10   the stories of the numerical substructure against the reference structure
-
-The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta. Delays may be negative; here
-they are within 49 samples.
-
-The first paper numbers its indices differently than its code. A signed delay is added, from a parabola through the
-peak of the correlation; it resolves fractions of a sample, in both directions. The noise floor is the rms tracking
-error due to sensor noise alone; it is known if the true displacement is known.
+Two quantities are added. A signed delay comes from a parabola through the peak of the correlation and resolves
+fractions of a sample, in both directions. The noise floor is the rms tracking error due to sensor noise alone. It
+is known only if the true displacement is known.
 """
 
 from __future__ import annotations
@@ -45,36 +35,18 @@ from rths_nodes.loop.indices.delay import ROUNDING, Delay
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
-"""Number of lags in the published delay, samples."""
+"""Number of lags in the search for the published delay."""
 BLOCK = 2048
-"""Samples per block of :func:`products`."""
 
 CODE, PAPER = "code", "paper"
+_TRACKING = ("tracking_delay_ms", "tracking_rms_percent", "tracking_peak_percent")
 BENCHMARK_2020: dict[str, tuple[str, ...]] = {
-    CODE: (
-        "tracking_delay_ms",
-        "tracking_rms_percent",
-        "tracking_peak_percent",
-        "rms_1_percent",
-        "peak_1_percent",
-        "rms_2_percent",
-        "rms_3_percent",
-        "peak_2_percent",
-        "peak_3_percent",
-    ),
-    PAPER: (
-        "tracking_delay_ms",
-        "tracking_rms_percent",
-        "tracking_peak_percent",
-        "rms_1_percent",
-        "rms_2_percent",
-        "rms_3_percent",
-        "peak_1_percent",
-        "peak_2_percent",
-        "peak_3_percent",
-    ),
+    order: (*_TRACKING, *(f"{index}_percent" for index in indices.split()))
+    for order, indices in (
+        (CODE, "rms_1 peak_1 rms_2 rms_3 peak_2 peak_3"),
+        (PAPER, "rms_1 rms_2 rms_3 peak_1 peak_2 peak_3"),
+    )
 }
-"""J1 to J9 of the RTHS benchmark in both orders."""
 MARTHS_2023: dict[str, tuple[str, ...]] = {
     "J1": ("tracking_delay_1_ms", "tracking_delay_2_ms"),
     "J2": ("tracking_rms_1_percent", "tracking_rms_2_percent"),
@@ -87,7 +59,6 @@ MARTHS_2023: dict[str, tuple[str, ...]] = {
     "J9": ("reference_peak_x_percent", "reference_peak_theta_percent"),
     "J10": ("peak_x_2_percent", "peak_theta_2_percent", "peak_x_3_percent", "peak_theta_3_percent"),
 }
-"""J1 to J10 of the multi-axial benchmark."""
 NODE = (26, 20)
 """Indices of x and theta of the driven node among the multi-axial benchmark's degrees of freedom."""
 STORIES = {"x_2": 25, "theta_2": 21, "x_3": 12, "theta_3": 2}
@@ -96,23 +67,25 @@ ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
 }
-"""Orders of each set of indices, J1 first, by ``indices`` of a scenario."""
+"""Orders of the indices in each set, J1 first. A scenario names its set in ``indices``."""
 BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
-"""Further quantities computed with a set."""
+"""Further quantities of a set."""
 
 
 class Published(NamedTuple):
-    """Indices by name, of the measured and of the true displacement (empty if unknown)."""
+    """Indices by name, from the measured and from the true displacement (empty if unknown)."""
 
     measured: dict[str, float]
     true: dict[str, float]
 
 
 def numbers(kind: str, name: str) -> dict[str, str]:
-    """Return order -> number of the index ``name`` in the set ``kind``: ``{"code": "J5", "paper": "J7"}``."""
+    """Return the number of the index ``name`` in each order of the set ``kind``: ``{"code": "J5", "paper":
+    "J7"}``.
+    """
     if kind == "marths_2023":
         places = [f"{j},{names.index(name) + 1}" for j, names in MARTHS_2023.items() if name in names]
         return {CODE: places[0]} if places else {}
@@ -121,7 +94,7 @@ def numbers(kind: str, name: str) -> dict[str, str]:
 
 
 TRUE = "_true"
-"""Suffix of an index of the true displacement, which only a simulator provides."""
+"""Suffix of indices of the true displacement, which only a simulator knows."""
 
 
 def heading(kind: str, name: str) -> str:
@@ -135,9 +108,9 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set; empty without a set or counted steps.
+    """Return the indices of the scenario's set; empty without a set or without counted steps.
 
-    Raises ConfigError for an incomplete recording, and if the structure cannot be built.
+    Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """
     if evaluation.scenario.indices not in ORDERS or not len(evaluation.counted):
         return Published({}, {})
@@ -153,7 +126,7 @@ def published_indices(evaluation: Evaluation) -> Published:
         return Published(measured, {})
     rows = rows_of(evaluation.counted)
     columns = run.displacement[rows].T, run.true_displacement[rows].T, compared.targets
-    floors = [PERCENT * float(np.std(m - true) / y.deviation) for m, true, y in zip(*columns, strict=True)]
+    floors = [PERCENT * float(np.std(m - true) / y[0]) for m, true, y in zip(*columns, strict=True)]
     names = [name for name in BESIDE[evaluation.scenario.indices] if name.startswith("noise_floor")]
     return Published(measured | dict(zip(names, floors, strict=False)), indices(evaluation, True, compared))
 
@@ -161,15 +134,15 @@ def published_indices(evaluation: Evaluation) -> Published:
 def _check_frame(evaluation: Evaluation) -> None:
     if evaluation.run.dof_displacement.shape[1] <= max(*NODE, *STORIES.values()) or len(evaluation.run.axes) != 2:
         raise ConfigError(
-            "indices = 'marths_2023': are of the frame of that benchmark, with 29 degrees of freedom and 2 axes"
+            "indices = 'marths_2023': need the frame of that benchmark, with 29 degrees of freedom and 2 axes"
         )
 
 
 class _Compared(NamedTuple):
-    """Displacements (m) at the counted ``steps``: numerical substructure and reference structure.
+    """Displacements (m) of the numerical substructure and the reference structure at the counted ``steps``.
 
-    ``driven``: reference structure at the axis of the RTHS benchmark. ``stories``: indices without a sensor.
-    ``targets``: scales of the axes' targets.
+    ``driven`` is the reference structure at the axis of the RTHS benchmark. ``stories`` are indices of floors
+    without a sensor. ``targets`` are scales of the axes' targets.
     """
 
     steps: Indices
@@ -241,15 +214,16 @@ def steps_of(evaluation: Evaluation) -> Indices:
 
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
-    """Return axis displacements ``(steps, n_axes)`` m, for the degrees of freedom's ``(steps, n_dof)`` m."""
+    """Return the axis displacements, ``(steps, n_axes)`` m, for a displacement ``(steps, n_dof)`` m."""
     histories: Array = assembly.fresh("setup").histories(displacement)
     return histories
 
 
 def published_lag(target: Array, measured: Array, delay: Delay | None = None) -> int:
-    """Return J1: the lag, 0 to 49 samples, with the largest correlation (Pearson) of ``measured``, ``(n,)``.
+    """Return J1: the lag, 0 to 49 samples, at which ``measured`` correlates most with ``target`` (Pearson),
+    ``(n,)`` each.
 
-    ``delay`` contains the sums over the same samples, except the ``longest`` first and last measurements.
+    ``delay`` holds the sums over the same samples, except the first and last ``longest`` measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -272,7 +246,9 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
     later, earlier = rest(x_total, first), rest(y_total, last)
     of_x = rest(squares_of_x, first * first) - later * later / (n - lags)
     of_y = rest(squares_of_y, last * last) - earlier * earlier / (n - lags)
-    still = (of_x <= ROUNDING * squares_of_x) | (of_y <= ROUNDING * squares_of_y)  # a short test may rest in part
+    still = (of_x <= ROUNDING * squares_of_x) | (
+        of_y <= ROUNDING * squares_of_y
+    )  # a short test may be at rest in part
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = (likeness - later * earlier / (n - lags)) / np.sqrt(of_x * of_y)
     correlation[still] = -math.inf
@@ -280,14 +256,14 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
 
 
 def rest(total: float, first: Array) -> Array:
-    """Return the ``total`` minus the sum of the first 0, 1, ... values of ``first`` ``(n,)``."""
+    """Return ``total`` minus the sum of the first 0, 1, ... values of ``first`` ``(n,)``."""
     return total - np.append(0.0, np.cumsum(first))
 
 
 def signed_lag(target: Array, measured: Array) -> int:
-    """Return the lag from -49 to 49 samples with the largest correlation of ``measured``, ``(n,)`` each."""
+    """Return the lag, -49 to 49 samples, at which ``measured`` correlates most with ``target``, ``(n,)`` each."""
     longest = min(LONGEST_LAG, len(target)) - 1
-    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equal lags the shortest
+    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equally good lags, the shortest
     return int(lags[np.argmax(products(target, measured, -longest, longest)[lags + longest])])
 
 
@@ -301,22 +277,19 @@ def products(target: Array, measured: Array, first: int, last: int) -> Array:
     return sums
 
 
-class Scale(NamedTuple):
-    """Standard deviation about the mean and largest magnitude of a history (m)."""
-
-    deviation: float
-    peak: float
+Scale = tuple[float, float]
+"""Standard deviation about the mean, and largest magnitude, of a history (m)."""
 
 
 def scale_of(values: Array) -> Scale:
-    return Scale(float(np.std(values)), _largest(values))
+    return float(np.std(values)), _largest(values)
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return rms (about the mean) and peak of the error, %, by names with ``before`` and ``after``."""
+    """Return rms (about the mean) and peak of ``error`` in %. ``before`` and ``after`` complete their names."""
     return {
-        f"{before}rms{after}_percent": _share(float(np.std(error)), scale.deviation),
-        f"{before}peak{after}_percent": _share(_largest(error), scale.peak),
+        f"{before}rms{after}_percent": _share(float(np.std(error)), scale[0]),
+        f"{before}peak{after}_percent": _share(_largest(error), scale[1]),
     }
 
 
@@ -325,12 +298,12 @@ def _largest(values: Array) -> float:
 
 
 def _share(part: float, total: float) -> float:
-    """Return a percentage; nan for zero by zero, as in a test that ends before any motion."""
+    """Return a percentage; nan if both values are zero, as in a test that ends before any motion."""
     return PERCENT * (part / total) if total else math.nan
 
 
 def reference_displacement(assembly: Assembly) -> Array:
-    """Return the displacement ``(steps + 1, n_dof)`` m of the whole structure, after a soft start."""
+    """Return the displacement of the whole structure after the soft start, ``(steps + 1, n_dof)`` m."""
     if states_its_test(assembly):
         return linear_displacement(assembly)
     return whole_response(assembly.scenario)[0]

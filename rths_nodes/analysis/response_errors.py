@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Response errors: targets of a test versus the structure in one piece (Phillips & Spencer 2012, Table 3.1).
 
-Numerical substructure and specimens move exactly together (coupled by the setup, without actuator, delay and
-ramp). They are integrated by the classical Runge-Kutta method, with steps halved until convergence.
+Numerical substructure and specimens move exactly together: they are coupled by the setup, without actuator, delay
+and ramp. They are integrated by the classical Runge-Kutta method, with steps halved until convergence.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ COARSEST = 0.5
 """Initial phase angle of the fastest mode per step, rad."""
 
 FINEST = 4096
-"""Largest number of Runge-Kutta steps within an integration step."""
+"""Largest number of Runge-Kutta steps in an integration step."""
 
 States = list[tuple[float, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class Response:
-    """Response of the whole structure in every integration step of a test.
+    """Response of the whole structure at every integration step of a test.
 
-    ``times`` ``(steps + 1,)`` s on the structure's time axis, from the end of the soft start; displacement (m),
-    velocity (m/s), acceleration (m/s^2) ``(steps + 1, n_dof)``; force of each specimen ``(steps + 1, n_axes)`` N;
-    ``substeps`` Runge-Kutta steps per integration step; ``error``: relative change due to the last halving.
+    ``times`` (s) are ``(steps + 1,)``, on the structure's time axis from the end of the soft start. Displacement
+    (m), velocity (m/s) and acceleration (m/s^2) are ``(steps + 1, n_dof)``. ``force`` of the specimens is ``(steps
+    + 1, n_axes)`` N. ``substeps`` is the number of Runge-Kutta steps in an integration step, ``error`` the
+    relative change due to the last halving.
     """
 
     times: Array
@@ -64,15 +65,13 @@ class Response:
 
 
 def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
-    """Return the response of the whole structure to the excitation, interpolated between its steps.
+    """Return the response of the whole structure to the excitation.
 
-    The step is halved until the displacements change by less than ``tolerance`` times the largest. Raises
+    The step is halved until the displacements change by less than ``tolerance`` times their largest value. Raises
     ConfigError without a structure or with a coupled rig, and ArithmeticError if no step is small enough.
     """
     if scenario.rig is not None:
-        raise ConfigError(
-            "rig: the whole with a coupled rig is computed by rths_nodes.analysis.response_errors.ideal_response"
-        )
+        raise ConfigError("rig: must not be coupled; use rths_nodes.analysis.response_errors.ideal_response")
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
@@ -80,7 +79,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     model = _Whole(assembly, structure)
     mass, _, stiffness = combined(structure)
     substeps = max(1, math.ceil(scenario.step * modes(mass, stiffness)[0][-1] / COARSEST))
-    with np.errstate(over="ignore", invalid="ignore"):  # a step that is too large diverges, and is halved
+    with np.errstate(over="ignore", invalid="ignore"):  # too large a step diverges and is then halved
         coarse = model.run(substeps)
         while substeps < FINEST:
             substeps *= 2
@@ -91,12 +90,12 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
                 times: Array = scenario.step * np.arange(len(fine[0]), dtype=np.float64)
                 return Response(times, *fine, substeps, change / size if size else 0.0)
             coarse = fine
-    raise ArithmeticError(f"the response of the whole structure does not settle with {substeps} steps in one")
+    raise ArithmeticError(
+        f"the response of the whole structure does not converge with {substeps} Runge-Kutta steps per step"
+    )
 
 
 class _Whole:
-    """The equation of motion of both substructures together."""
-
     def __init__(self, assembly: Assembly, structure: Structure) -> None:
         scenario = assembly.scenario
         self._structure = structure
@@ -162,18 +161,14 @@ def _moved(states: States, h: float, rates: States) -> States:
 
 
 class IdealResponse(NamedTuple):
-    """Histories with ``samples`` samples; displacement and velocity are relative to the ground."""
-
     displacement: Array
-    """Displacement ``(samples, n_dof)`` m."""
+    """Displacement, ``(samples, n_dof)`` m, relative to the ground."""
     velocity: Array
-    """Velocity ``(samples, n_dof)`` m/s."""
     acceleration: Array
     """Absolute acceleration ``(samples, n_dof)`` m/s^2."""
     damper_force: Array
-    """Damper force ``(samples,)`` N."""
     voltage: Array
-    """Voltage ``(samples,)`` V, applied since the sample before."""
+    """Voltage, ``(samples,)`` V, applied since the previous sample."""
 
 
 def measured_names(n_dof: int) -> tuple[str, ...]:
@@ -181,7 +176,6 @@ def measured_names(n_dof: int) -> tuple[str, ...]:
 
 
 def ideal_of(scenario: Scenario) -> IdealResponse:
-    """Return the ideal response for the scenario of a coupled rig, case (a) of Phillips & Spencer (2012)."""
     assembly, rig = Assembly(scenario), scenario.rig
     structure = assembly.structure
     if structure is None:
@@ -216,13 +210,13 @@ def ideal_response(
 ) -> IdealResponse:
     """Return the response of the whole ``structure`` with ``damper``, from rest.
 
-    ``ground_acceleration`` ``(samples,)`` m/s^2 is given every ``dt`` (s), and linear between samples.
-    ``location`` ``(n_dof,)`` is the damper's elongation per displacement; by default the damper is between ground
-    and first degree of freedom. ``controller``, built for :func:`measured_names`, sets the damper's voltage in
-    every sample. Raises ConfigError for a nonlinear restoring force.
+    ``ground_acceleration`` ``(samples,)`` m/s^2 has a value every ``dt`` (s) and is linear between samples.
+    ``location`` ``(n_dof,)`` is the elongation of the damper per displacement. By default the damper is between
+    ground and first degree of freedom. ``controller``, built for :func:`measured_names`, sets the damper's voltage
+    in every sample. Raises ConfigError for a nonlinear restoring force.
     """
     if not is_linear(structure):
-        raise ConfigError("structure: the ideal response needs a linear restoring force")
+        raise ConfigError("structure: must have a linear restoring force for the ideal response")
     n, samples = len(structure.influence), len(ground_acceleration)
     shape = np.eye(n)[0] if location is None else np.asarray(location, float)
     system, column = _system(structure, shape)
@@ -250,7 +244,7 @@ def ideal_response(
 
 
 def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
-    """Return A ``(2 n, 2 n)`` of z = (x, x') of the whole structure, and the damper force's column ``(2 n,)``."""
+    """Return A ``(2 n, 2 n)`` of the whole structure, z = (x, x'), and the damper force's column, ``(2 n,)``."""
     mass, damping, stiffness = combined(structure)
     n = len(mass)
     lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
@@ -259,16 +253,18 @@ def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
 
 
 MODES = 40
-"""Modes in the reduction of a large structure, in addition to the static shapes at its interface."""
+"""Number of modes in the reduction of a large structure, in addition to its static shapes."""
 
 IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
-"""Entries of a scenario without effect on the response of the whole structure."""
+"""Scenario keys without effect on the response of the whole structure."""
 
 
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
-    """Return displacement (m) and absolute acceleration (m/s^2) ``(steps + 1, n_dof)`` of the whole structure.
+    """Return displacement (m) and absolute acceleration (m/s^2) of the whole structure, ``(steps + 1, n_dof)``
+    each.
 
-    Values are for observed degrees of freedom, from the end of a soft start. Raises ConfigError.
+    The columns are the observed degrees of freedom; the histories begin at the end of the soft start. Raises
+    ConfigError.
     """
     data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
     return _whole_response(dump(data))
@@ -298,9 +294,9 @@ def _small_enough(scenario: Scenario) -> Scenario:
 
 
 def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
-    """Return the rms errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
+    """Return the rms errors (%) of ``displacement`` and absolute ``acceleration`` by degree of freedom.
 
-    100 sqrt(sum (a - b)^2 / sum b^2), where b is the whole structure, over the completed steps.
+    An error is 100 sqrt(sum (a - b)^2 / sum b^2) over the completed steps, where b is the whole structure.
     """
     displacement, acceleration = whole_response(evaluation.scenario)
     start = evaluation.first_step

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partition of a structure into computed and experimental part, and vibration of the whole structure.
+"""Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or derived from the specimens at small motion: from their models, or from a
-measured stiffness.
+The experimental part is declared, or derived from the specimens at small motion. The specimens are known by their
+models or by a measured stiffness.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ STATED, MODEL, MEASURED = (
     "as the small move has measured it",
 )
 LARGEST = 64
-"""Largest number of degrees of freedom that is analysed."""
+"""Largest number of degrees of freedom for a partition."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
 
-    ``source`` is the origin of the experimental part, or empty if the part is unknown and its matrices are zero.
-    ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the whole structure: nan for an unknown ratio, empty if
-    a part is unknown.
+    ``source`` is the origin of the experimental part. If the part is unknown, ``source`` is empty and its matrices
+    are zero. ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the whole structure. They are empty if a part
+    is unknown; unknown ratios are nan.
     """
 
     names: tuple[str, ...]
@@ -49,16 +49,16 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition for ``measured`` stiffnesses (N/m).
+    """Return the partition for ``measured`` stiffnesses (N/m) by axis.
 
-    Raises ConfigError without a structure, or if the structure is too large.
+    Raises ConfigError if there is no structure, or if it is too large.
     """
     structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no partition")
     n = len(structure.influence)
     if is_sparse(structure.mass) or n > LARGEST:
-        raise ConfigError(f"structure: its {n} degrees of freedom are more than {LARGEST}")
+        raise ConfigError(f"structure: {n} degrees of freedom; must be <= {LARGEST} for a partition")
     stated = (structure.experimental_mass, structure.experimental_damping, structure.experimental_stiffness)
     numerical = (structure.mass, structure.damping, structure.stiffness)
     source, experimental = STATED, stated
@@ -78,12 +78,13 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
-    """Return mass, damping and stiffness of the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
+    """Return mass, damping and stiffness at the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
     n = len(scenario.moved_axes)  # a force-controlled axis is not moved by the structure
     nothing = np.zeros((n, n))
+    unknown = (nothing, nothing, nothing), ""
     if scenario.rig is not None:
         if not hasattr(scenario.rig, "model"):
-            return (nothing, nothing, nothing), ""
+            return unknown
         moved = [list(scenario.axes).index(name) for name in scenario.moved_axes]
         return tuple(specimen[np.ix_(moved, moved)] for specimen in scenario.rig.model()[:3]), MODEL
     axes = [scenario.axes[name] for name in scenario.moved_axes]
@@ -91,10 +92,10 @@ def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Ma
         try:
             small = [SmallSpecimen.of(registry.build("specimen", axis.specimen)) for axis in axes]
         except ValueError:  # not linear at small motion
-            return (nothing, nothing, nothing), ""
+            return unknown
         rows = [(specimen.mass, specimen.damping, specimen.slope) for specimen in small]
         mass, damping, stiffness = (np.diag(column) for column in zip(*rows, strict=True))
         return (mass, damping, stiffness), MODEL
     if all(name in measured for name in scenario.moved_axes):
         return (nothing, nothing, np.diag([measured[name] for name in scenario.moved_axes])), MEASURED
-    return (nothing, nothing, nothing), ""
+    return unknown

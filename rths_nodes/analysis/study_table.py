@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of a study, with one row for each run, and its evaluation."""
+"""Table of a study, with one row per run, and its evaluation."""
 
 from __future__ import annotations
 
@@ -16,28 +16,24 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""Number of values of a factor above which it is drawn as continuous."""
+"""Largest number of levels of a factor; a factor with more values is drawn as continuous."""
 LOW, HIGH = 5.0, 95.0
-"""Percentiles that bound the spread."""
 REFUSED, LOST = "refused", "lost"
-"""Outcomes of runs without a test: the scenario was refused, or the process died."""
+"""Outcomes of runs without a test: refused scenario, dead process."""
 INFINITE = "∞"
-"""Text for a value of a failed run."""
+"""Text for a statistic that falls on failed runs."""
 UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "acceleration": "%"}
 UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
-"""Units of indices, by a word in their names."""
 
 
 class Cell(NamedTuple):
-    """Rows of a group, at one level of a factor or at all levels."""
-
     group: str
     level: str
     rows: NDArray[np.intp]
 
 
 class Spread(NamedTuple):
-    """Magnitudes of an index over the ``runs`` of a cell; ``failed`` runs count as infinite."""
+    """Magnitudes of an index over the ``runs`` of a cell. ``failed`` runs count as infinite."""
 
     runs: int
     failed: int
@@ -53,10 +49,10 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StudyTable:
-    """Columns of equal length by name: ``name``, ``outcome``, ``reason``, then factors, drawn values, indices.
+    """Columns of equal length by name: ``name``, ``outcome``, ``reason``, then factors, drawn values and indices.
 
-    ``factors`` vary in levels, ``drawn`` values have a distribution, ``indices`` are shown. A missing index is
-    nan. Runs form ``groups`` by the factors whose levels are names (laws, cases); groups are never pooled.
+    ``factors`` vary over levels. ``drawn`` values come from a distribution. ``indices`` are displayed; a missing
+    index is nan. Runs are grouped by the factors whose levels are names (laws, cases). Groups are never pooled.
     """
 
     title: str
@@ -67,7 +63,6 @@ class StudyTable:
     indices: tuple[str, ...]
     drawn: tuple[str, ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
-    """Titles of factors, with units, by column."""
 
     def __len__(self) -> int:
         return len(self.columns["name"])
@@ -78,7 +73,6 @@ class StudyTable:
 
     @property
     def failed(self) -> NDArray[np.bool_]:
-        """Tests that began but did not finish."""
         return ~self._ended(("finished", REFUSED, LOST))
 
     def _ended(self, outcomes: Sequence[str]) -> NDArray[np.bool_]:
@@ -99,7 +93,7 @@ class StudyTable:
         return np.where(self.finished, values, np.nan)
 
     def magnitudes(self, index: str) -> Array:
-        """Return magnitudes of an index ``(n,)``: inf for failed runs, nan for runs without a test."""
+        """Return the magnitudes of an index, ``(n,)``: inf for failed runs, nan for runs without a test."""
         return np.where(self.failed, np.inf, np.abs(self.values(index)))
 
     def continuous(self, factor: str) -> bool:
@@ -115,7 +109,7 @@ class StudyTable:
 
     @cached_property
     def groups(self) -> dict[str, NDArray[np.intp]]:
-        """Rows by group, in order of appearance; one unnamed group if no factor has named levels."""
+        """Rows by group, in order of appearance; a single unnamed group if no factor has named levels."""
         named = [self.columns[factor] for factor in self.factors if not self._numeric(factor)]
         labels = [", ".join(map(shown, levels)) for levels in zip(*named, strict=True)] or [""] * len(self)
         rows: dict[str, list[int]] = {}
@@ -143,7 +137,9 @@ class StudyTable:
         return spreads
 
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
-        """Return rows of the largest magnitudes of an index, in ``group`` or all, after rows without a result."""
+        """Return the rows with the largest magnitudes of an index, in ``group`` or overall; rows without a result
+        come first.
+        """
         rows = self.groups[group] if group else np.arange(len(self))
         size = np.where(self.finished, np.abs(self.values(index)), np.inf)[rows]
         order = np.argsort(-np.nan_to_num(size, nan=-1.0, posinf=np.inf), kind="stable")
@@ -151,7 +147,7 @@ class StudyTable:
 
 
 def percentile(size: Array, percent: float) -> float:
-    """Return a percentile of magnitudes, ignoring nan; inf if it falls on failed runs.
+    """Return a percentile of magnitudes, ignoring nan; inf if the percentile falls on failed runs.
 
     Except for the median, it is the value of a run, rounded away from the median.
     """
@@ -171,7 +167,6 @@ def index_unit(name: str) -> str:
 
 
 def index_title(name: str) -> str:
-    """Return the short title of an index for tables, with its unit."""
     unit = index_unit(name)
     text = " ".join(word for word in name.split("_") if word not in UNIT_BY_WORD)
     return f"{text} ({unit})" if unit else text

@@ -11,23 +11,23 @@ import math
 import re
 
 MM, MM2, KN, MS, US, PERCENT = 1e3, 1e6, 1e-3, 1e3, 1e6, 100.0
-"""Factors from SI to displayed units; ``PERCENT`` for ratios."""
+"""Factors from SI to displayed units. ``PERCENT`` applies to ratios."""
 
 CLOCKS = (
     ("loop", "Computing time of one sample"),
     ("lateness", "Lateness of a tick"),
     ("period", "Time between ticks"),
 )
-"""Measured times: recorded name and displayed name."""
+"""Measured durations: recorded name and displayed name."""
 LOOP = "Loop: Measurement to Command"
-"""Displayed name of the first time on hosts with nodes."""
+"""Displayed name of the first duration on hosts with nodes."""
 HOPS = (
     ("integrator", "Integrator, once a step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
     ("transport", "Transport between them, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Paths of the loop, in its order. Each is the node's own work; the mean of ``transport`` is the remainder."""
+"""Parts of the loop, in its order. Each is the node's own work; the mean of ``transport`` is the remainder."""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
@@ -40,7 +40,6 @@ def number(value: object) -> float | None:
 
 
 def sentence(text: str) -> str:
-    """Return ``text`` with a capital letter."""
     return text[:1].upper() + text[1:]
 
 
@@ -49,7 +48,7 @@ def grouped(value: float, form: str = "") -> str:
 
 
 def rounded(value: object, factor: float = 1.0, digits: int = 3) -> str:
-    """Return ``digits`` significant figures, and at most as many decimals; a dash for non-finite numbers."""
+    """Return ``digits`` significant figures, with at most ``digits`` decimals; a dash for non-finite numbers."""
     numeric = number(value)
     if numeric is None:
         return DASH
@@ -66,12 +65,11 @@ def quantity(value: object, factor: float, unit: str, digits: int = 2) -> str:
 
 
 def early_or_late(seconds: float) -> str:
-    """Return a delay as text: ``0.58 ms late``, or ``early`` if negative."""
     return f"{quantity(abs(seconds), MS, 'ms')} {'early' if seconds < 0.0 else 'late'}"
 
 
 def exact(value: object) -> str:
-    """Return a value to its last digit: lists with commas, matrices by rows, a dash for a missing value."""
+    """Return all digits of a value: lists with commas, matrices by rows, a dash for a missing value."""
     if value is None or value in ("", []):
         return DASH
     if isinstance(value, bool):
@@ -96,7 +94,7 @@ def shown(value: object, factor: float, unit: str) -> str:
 
 
 def uncertain(value: float, deviation: float) -> str:
-    """Return a value and its standard deviation to the first digit of the deviation: ``1.02 +- 0.03``."""
+    """Return a value rounded to the first digit of its standard deviation: ``1.02 +- 0.03``."""
     if not deviation > 0.0:
         return f"{value:.4g}"
     last = math.floor(math.log10(deviation))
@@ -105,7 +103,7 @@ def uncertain(value: float, deviation: float) -> str:
 
 
 def interval(least: float, most: float) -> str:
-    """Return an interval to the second digit of its width, with at most three decimals."""
+    """Return an interval rounded to the second digit of its width, with at most three decimals."""
     width = most - least
     decimals = min(3, max(0, 1 - math.floor(math.log10(width)))) if width > 0.0 else 3
     return f"{least:.{decimals}f} to {most:.{decimals}f}"
@@ -124,5 +122,5 @@ def span(seconds: float) -> str:
 
 
 THIN, DASH = "\u202f", "–"
-"""Thousands separator, and sign for missing values."""
+"""Thousands separator, and dash for missing values."""
 _ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}

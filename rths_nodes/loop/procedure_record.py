@@ -315,7 +315,7 @@ class ProcedureRecord:
 
     def shown(self, displacement: Mapping[str, float], force: Mapping[str, float]) -> str:
         return "; ".join(
-            f"{self.called(axis)} at {1e3 * x:.3f} mm, {1e-3 * force[axis]:.3f} kN".replace("-0.000 ", "0.000 ")
+            f"{self.called(axis)} at {1e3 * x:z.3f} mm, {1e-3 * force[axis]:z.3f} kN"
             for axis, x in displacement.items()
         )
 

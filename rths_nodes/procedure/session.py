@@ -668,7 +668,7 @@ def told_of(drive: RigDrive) -> dict[str, str]:
     modes = [_MODES.get(mode, NOT_TOLD) for mode in measured.control_mode]
     commands = "cannot be read"
     if active is not None:
-        commands = ", ".join(f"{1e3 * value:.3f} mm".replace("-0.000", "0.000") for value in active.tolist())
+        commands = ", ".join(f"{1e3 * value:z.3f} mm" for value in active.tolist())
     return {
         "hydraulics": _PRESSURES.get(measured.hydraulics, NOT_TOLD),
         "interlock": _INTERLOCKS.get(measured.interlock, NOT_TOLD),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from messages import naming
 
-from rths_nodes.analysis.identification.characteristics import AtSmall, Cyclic, at_small, cyclic, equivalent
+from rths_nodes.analysis.identification.characteristics import Cyclic, at_small, cyclic, equivalent
 
 DT, FREQUENCY, CYCLES, AMPLITUDE = 1.0 / 1024.0, 1.7, 5, 0.01
 OMEGA = 2.0 * math.pi * FREQUENCY
@@ -113,9 +113,12 @@ def test_a_single_cycle_has_no_scatter_and_nothing_is_expected_of_it() -> None:
 def test_at_small_is_the_slowest_of_the_smallest_and_the_other_frequencies_are_in_its_scatter() -> None:
     small, faster = found(1e6 * MOTION), replace(found(1.03e6 * MOTION), frequency=3.4)
     large = replace(found(0.5e6 * MOTION), wanted=0.02)
-    assert at_small([large, faster, small]) == AtSmall(
-        *(pytest.approx(value, abs=1e-3) for value in (1e6, 0.03e6, 0.0, 0.0))
-    )
+    assert at_small([large, faster, small]) == {
+        "stiffness": pytest.approx(1e6, abs=1e-3),
+        "stiffness_scatter": pytest.approx(0.03e6, abs=1e-3),
+        "loss_factor": pytest.approx(0.0, abs=1e-3),
+        "loss_factor_scatter": pytest.approx(0.0, abs=1e-3),
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ from messages import mentions
 import rths_nodes
 from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures import files
-from rths_nodes.analysis.figures.sheet import Base, Sheet
+from rths_nodes.analysis.figures.sheet import Base, Sheet, View
 from rths_nodes.analysis.figures.style import BAND, PALETTE, in_grey
-from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
 from rths_nodes.core.samples import Array

@@ -82,11 +82,11 @@ def test_what_is_left_of_an_error_is_what_the_inverse_leaves() -> None:
     spectra, target = Spectra(SAMPLES, DT), burst()[:, :1]
     wrong = learning.Inverse(np.zeros(1), np.array([[0.5]]), np.zeros(0), np.zeros((0, 2)), 60.0, 60.0)
     command, errors = 0.5 * target, []
-    work = learning.Commands(spectra, wrong, command)
+    first = command
     for _ in range(4):
         moved = 0.8 * command
         errors.append(rms(target - moved))
-        command = work.corrected(command, target, moved, target)
+        command = learning.corrected(spectra, wrong, first, (command, target, moved), target)
     np.testing.assert_allclose(np.divide(errors[1:], errors[:-1]), 0.6, rtol=1e-3)
 
 
@@ -96,9 +96,9 @@ def test_tracking_ends_at_the_noise_within_three_runs() -> None:
     command = target
     moved = rig(command) + rng.normal(0.0, floor, target.shape)
     inverse = learning.fitted(spectra, command, moved, target, ("a",), None)
-    work = learning.Commands(spectra, inverse, command)
+    first = command
     for _ in range(2):
-        command = work.corrected(command, target, moved, target)
+        command = learning.corrected(spectra, inverse, first, (command, target, moved), target)
         moved = rig(command) + rng.normal(0.0, floor, target.shape)
     assert rms(target - moved) == pytest.approx(floor, rel=0.1)
 

@@ -15,7 +15,7 @@ from messages import each_mentions, mentions
 
 import rths_nodes
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures.view import View
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, check, differences, names, on_times
 from rths_nodes.analysis.report import overlay
@@ -99,14 +99,14 @@ def test_one_test_has_all_axes_in_a_panel_and_several_have_a_panel_for_each() ->
         next(sheet for sheet in figures.sheets(view) if sheet.name == "control_error")
         for view in (View.one(Evaluation(run)), View(tests))
     )
-    (table,), (several,) = alone.tables, both.tables
-    assert [*table.columns] == [f"control error {axis} (mm)" for axis in run.axes]
+    ((_, table),), ((_, several),) = alone.tables, both.tables
+    assert [*table] == [f"control error {axis} (mm)" for axis in run.axes]
     assert len(alone.figure.axes) == 1
-    assert [panel.get_ylabel() for panel in both.figure.axes] == [*table.columns]
+    assert [panel.get_ylabel() for panel in both.figure.axes] == [*table]
     for axis in run.axes:
         for name in "BA":
-            values = several.columns[f"{name}: control error {axis} (mm)"]
-            np.testing.assert_array_equal(values, table.columns[f"control error {axis} (mm)"])
+            values = several[f"{name}: control error {axis} (mm)"]
+            np.testing.assert_array_equal(values, table[f"control error {axis} (mm)"])
 
 
 def test_the_command_compares_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

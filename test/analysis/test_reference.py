@@ -181,7 +181,7 @@ def test_without_a_structure_there_is_nothing_to_compute() -> None:
 
 def test_what_does_not_settle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rths_nodes.analysis.response_errors.FINEST", 2)
-    with pytest.raises(ArithmeticError, match=naming("settle", "2", "steps")):
+    with pytest.raises(ArithmeticError, match=naming("converge", "2", "steps")):
         response_errors.response(scene(servo_rate=50.0), 1e-12)
 
 

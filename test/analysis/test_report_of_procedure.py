@@ -205,7 +205,7 @@ def test_nothing_that_was_not_done_is_passed_over() -> None:
     words = page_of(record(offsets_before=None, offsets_after=None, checks={}, acts=[], unloading=[], notes=[]))
     for what in (
         "No offsets were taken.",
-        "Nothing was checked: no small move was made.",
+        "Nothing was checked, because no small move was made.",
         "The rig was not unloaded by the procedure.",
     ):
         assert what in words

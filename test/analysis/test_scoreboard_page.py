@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from messages import each_mentions, mentions
 
-from rths_nodes.analysis.figures import scoreboard as figures
+from rths_nodes.analysis.figures import studies as figures
 from rths_nodes.analysis.figures.style import STYLE
-from rths_nodes.analysis.report import scoreboard as page
+from rths_nodes.analysis.report import studies as page
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.studies import scoreboard
 from rths_nodes.app.studies.candidates import Candidate
@@ -62,7 +62,7 @@ def test_a_zero_has_a_dot_left_of_all_others_and_its_number() -> None:
 def test_the_caption_says_of_no_law_that_it_finished_no_run() -> None:
     found = {
         title: (words, drawing)
-        for title, words, drawing in figures.drawn(figures.drawings(table(), LAWS, "J2", "J2"))
+        for title, words, drawing in figures.drawn(figures.scoreboard_drawings(table(), LAWS, "J2", "J2"))
     }
     words, drawing = found["Delay (J1) by compensator"]
     assert "without dots" not in words

@@ -633,8 +633,8 @@ def test_a_compensator_may_couple_the_axes() -> None:
 LONG = ("rths_benchmark_2020", "tadc_el_centro", "tadc_sweep")
 """The loop of ``tadc_sine`` again, and one that takes as long as ten others: only ``make soak`` runs them."""
 REFUSED = {
-    "marths_2023": "have no mass: the stability of such a test cannot be judged",  # the rotations of its frame
-    "tall_frame": "too many to judge the stability before the test; give reduction",
+    "marths_2023": "have no mass, so the stability cannot be judged",  # the rotations of its frame
+    "tall_frame": "too many to judge the stability before the test; set reduction",
 }
 SOME = np.array([2j, 30j, 100j, 5.0 + 40j])
 """Frequencies (rad/s) at which two loops are compared."""

@@ -14,7 +14,7 @@ from messages import mentions
 
 from rths_nodes.analysis.figures import studies
 from rths_nodes.analysis.index_definitions import definition, magnitude_title
-from rths_nodes.analysis.report import study
+from rths_nodes.analysis.report import studies as pages
 from rths_nodes.analysis.study_table import StudyTable, index_title, percentile
 from rths_nodes.app.studies.runs import known_indices
 from rths_nodes.loop.embedded import checked_loop
@@ -130,7 +130,7 @@ def test_what_is_drawn_is_continuous_and_a_list_of_numbers_is_not_shown() -> Non
 
 @pytest.mark.filterwarnings("error")
 def test_the_page_names_factors_worst_runs_and_reasons(tmp_path: Path) -> None:
-    study.write(table(), tmp_path / "study.html")
+    pages.write_study(table(), tmp_path / "study.html")
     page = (tmp_path / "study.html").read_text()
     for words in (
         "mine",
@@ -149,17 +149,17 @@ def test_the_page_names_factors_worst_runs_and_reasons(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_a_page_without_a_finished_run_is_written(tmp_path: Path) -> None:
-    study.write(table(outcome=["tripped"] * 4), tmp_path / "study.html")
+    pages.write_study(table(outcome=["tripped"] * 4), tmp_path / "study.html")
     assert mentions((tmp_path / "study.html").read_text(), "run", "finished")
 
 
 def test_processes_draw_the_same_figures() -> None:
     of = table(law=["x", "y", "x", "y"])
-    assert studies.drawn(of, 2) == studies.drawn(of)
+    assert studies.drawn(studies.drawings(of), 2) == studies.drawn(studies.drawings(of))
 
 
 def test_runs_are_drawn_as_dots_of_one_path() -> None:
-    (_, _, drawing), *_ = studies.drawn(table(law=["x"] * 4))
+    (_, _, drawing), *_ = studies.drawn(studies.drawings(table(law=["x"] * 4)))
     *_, dots = re.findall(r' d="(M[^"]*)" [^>]*stroke-linecap: round', drawing)
     places = re.findall(r"M (\S+ \S+) L (\S+ \S+)", dots)
     assert len(places) == 3

@@ -13,9 +13,8 @@ from absorber import AXIS, NOISE, OFF, OPEN, TRUE, frame, section
 from messages import each_mentions, mentions
 
 import rths_nodes
-from rths_nodes.analysis.figures.sheet import Sheet
+from rths_nodes.analysis.figures.sheet import Sheet, View
 from rths_nodes.analysis.figures.updating import copies
-from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.updating import follow
 from rths_nodes.analysis.report.document import remarks

@@ -13,8 +13,7 @@ from messages import mentions, naming
 
 import rths_nodes
 from rths_nodes.analysis.figures import tracking as figure
-from rths_nodes.analysis.figures.sheet import Sheet
-from rths_nodes.analysis.figures.view import View
+from rths_nodes.analysis.figures.sheet import Sheet, View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main

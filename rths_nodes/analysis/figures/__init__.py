@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report. Only these modules import matplotlib; only the report imports them."""
+"""The figures of the report. Only these modules import matplotlib, and only the report imports them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from rths_nodes.analysis.figures import energy, histories, tracking, updating
-from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet
+from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet, View, Words
 from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
-from rths_nodes.analysis.figures.view import View, Words
 
 TALL = 8.0
 """Height of a figure that would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet; None without enough samples. The figure's files have its name."""
+"""Function that draws tests on a sheet; returns None without enough samples. The files of the figure have its
+name."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,
@@ -49,9 +48,10 @@ OVERLAID: tuple[Draw, ...] = (
 
 
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
-    """Draw the figures of one test (timing last) or of several tests; only the timing needs no samples.
+    """Draw the figures of one test (timing last) or of several tests.
 
-    A figure whose component is not installed is listed in ``left_out`` of the first test.
+    Only the timing needs no samples. A figure is listed in ``left_out`` of the first test if a component is not
+    installed.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:
@@ -69,25 +69,10 @@ def _sheet(draw: Draw, view: View, paper: Paper) -> Sheet | None:
     return sheet
 
 
-class Drawn(NamedTuple):
-    """Figure of the page as SVG, with title and caption; if ``tall``, it fills a sheet of paper."""
-
-    name: str
-    title: str
-    caption: str
-    svg: str
-    tall: bool
-
-
-def drawn(view: View) -> list[Drawn]:
+def drawn(view: View) -> list[Sheet]:
+    """Return the figures of the page, with their SVG."""
     with in_style(ON_PAGE):
-        return [
-            Drawn(
-                sheet.name,
-                sheet.title,
-                sheet.caption,
-                svg(sheet.figure, sheet.title),
-                sheet.figure.get_figheight() > TALL,
-            )
-            for sheet in sheets(view)
-        ]
+        result = sheets(view)
+        for sheet in result:
+            sheet.tall, sheet.svg = sheet.figure.get_figheight() > TALL, svg(sheet.figure, sheet.title)
+    return result

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of several runs: displacements (true if known), errors, synchronisation, compensator parameters."""
+"""Figure of several runs: true displacements (if known), errors, synchronisation, compensator parameters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures.histories import labelled
-from rths_nodes.analysis.figures.sheet import COLUMNS, Paper, Sheet, label, level, paper_of_style
+from rths_nodes.analysis.figures.sheet import COLUMNS, Paper, Sheet, View, label, level, paper_of_style
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LINES, ZERO
-from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.histories import Evaluation, strongest
 from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.analysis.units import MM
@@ -21,13 +20,11 @@ from rths_nodes.recording.run import Run
 
 SCREEN = Paper(width=9.6)
 ACROSS = 4
-"""Number of synchronisation plots per row."""
 ZOOM = 1.0
 """Duration of the magnified part of the displacements, s."""
 
 
 def draw(runs: Sequence[tuple[str, Run]]) -> Figure:
-    """Draw the figure, omitting runs without a counted sample."""
     sheet, tests = (
         Sheet("compared", paper_of_style(SCREEN)),
         [Aligned(name, Evaluation(run)) for name, run in runs],

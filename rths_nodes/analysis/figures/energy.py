@@ -10,9 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import Base, Sheet, View, Words, label, level
 from rths_nodes.analysis.figures.style import ERROR, FAINT, INK, LINES, PALETTE, ZERO, Entry, styled
-from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.histories import largest
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array
@@ -26,7 +25,7 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Fraction of the largest input energy below which a running HSEM without strain energy is not meaningful."""
+"""Fraction of the largest input energy below which a running HSEM without strain energy is meaningless."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
@@ -34,7 +33,7 @@ def hysteresis(sheet: Sheet, view: View) -> Words:
     run, dofs = view.run, styled(view.run.dof_names)
     numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
     *left, right = sheet.row(2.7, 6, 6) if numerical else sheet.row(2.7)
-    caption = "The area inside the loops is energy dissipated."
+    caption = "The area inside the loops is the dissipated energy."
     for panel in left:
         m = len(run.restoring_force)
         _loops(
@@ -70,7 +69,6 @@ def _loops(
 
 
 def force(sheet: Sheet, view: View) -> Words:
-    """Measured force of several tests, versus time and versus measured displacement."""
     several = len(view.axes) > 1
     for axis, entry in enumerate(view.axes):
         over_time, loops = sheet.row(1.8 if several else 2.3, 7, 5)
@@ -84,11 +82,11 @@ def force(sheet: Sheet, view: View) -> Words:
             sheet.curve(loops, base, view.head(test, f"force{suffix} (kN)"), values, look, 0.8, over)
         loops.set_xlabel("displacement (mm)")
     sheet.legend(view.entries)
-    return "Force", "Measured force, over time and over the measured displacement."
+    return "Force", "Measured force versus time and versus measured displacement."
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Fig. 11 in its running form; below it, the energy balance of one test or the input energies of several."""
+    """Running form of Fig. 11; below, the energy balance of one test or the input energies of several tests."""
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
     name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]
@@ -130,18 +128,18 @@ def _parts(sheet: Sheet, view: View, parts: Mapping[str, Array]) -> Sequence[Ent
 def _energy_caption(elastic: float, relative: bool) -> str:
     if not relative:
         return (
-            "Top: work of the measured force on the difference of measured and target displacement; without "
-            "input energy there is nothing to relate it to. Below: work absorbed by the specimen."
+            "Top: work of the measured force on the difference between measured and target displacement, not in "
+            "percent, because there is no input energy. Below: work absorbed by the specimen."
         )
     denominator = (
         f"|input energy| + strain energy at yield ({_energy(elastic, 3)})"
         if elastic
-        else "|input energy| (linear: no strain energy at yield to add, so the first seconds say little)"
+        else "|input energy| (linear, without strain energy at yield, so the first seconds are not meaningful)"
     )
     return (
         "Top: running form of the hybrid simulation energy monitor, energy error / ("
         f"{denominator}), as the test was monitored; positive: lag, energy fed in. The HSEM of the table "
-        "is the last energy error by the input energy alone. Below: where the input energy went."
+        "is the last energy error, divided by the input energy alone. Below: distribution of the input energy."
     )
 
 
@@ -168,7 +166,7 @@ def _energy(joules: float, digits: int = 2) -> str:
 
 
 def synchronisation(sheet: Sheet, view: View) -> Words:
-    """Synchronisation subspace plot (Mercan 2007) of each axis, also with the diagonal subtracted."""
+    """Synchronisation subspace plot (Mercan 2007) of each axis, with and without the diagonal."""
     run, running, base = view.run, view.of.running, view.counted[0]
     (group,) = view.groups(view.axes)
     for axis, entry, suffix in group:
@@ -185,6 +183,6 @@ def synchronisation(sheet: Sheet, view: View) -> Words:
         right.set(xlabel=over[0], ylabel=off)
     sheet.legend(view.several(view.axes))
     return "Synchronisation: measured over target", (
-        "Measured over target: a perfect actuator draws the line at 45°; a lag opens it to an ellipse, too small "
-        "an amplitude turns it. Target − measured: the same with that line taken off and magnified."
+        "Measured over target: a perfect actuator draws the line at 45°. A lag opens the line to an ellipse; too "
+        "small an amplitude turns it. Target − measured: the same plot without the line, magnified."
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a page in separate files: drawings for print, and tables of their curves."""
+"""Figures in separate files: drawings for print, and tables of their curves."""
 
 from __future__ import annotations
 
@@ -12,30 +12,27 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from rths_nodes.analysis.figures import sheets
-from rths_nodes.analysis.figures.sheet import Sheet, paper_of_style
+from rths_nodes.analysis.figures.sheet import Sheet, View, paper_of_style
 from rths_nodes.analysis.figures.style import Drawing, fit, in_style, on_paper
-from rths_nodes.analysis.figures.view import View
 from rths_nodes.analysis.paper import COLUMN
 from rths_nodes.core.samples import Array
 from rths_nodes.core.version import __version__
 
 DIGITS = "%.12g"
-"""Format of a number in a table."""
 
 
 def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
-    """Draw the figures for paper of this width, readable in grey."""
     with in_style(on_paper(millimetres)):
         return sheets(view, paper_of_style())
 
 
 def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> None:
-    """Write each sheet to ``folder`` as ``kind``, pdf or svg, and ``captions.txt``. Raises OSError."""
+    """Write each sheet to ``folder`` as ``kind`` (pdf or svg), and ``captions.txt``. Raises OSError."""
     _write([(sheet.name, sheet.title, sheet.caption, sheet.figure) for sheet in drawn], folder, kind)
 
 
 def write_drawings(drawings: Iterable[Drawing], folder: Path, kind: str, millimetres: float) -> None:
-    """Draw figures for paper of this width, and write them. Raises OSError, ConfigError."""
+    """Draw figures for paper of this width, and write them. Raises OSError and ConfigError."""
     figures = []
     with in_style(on_paper(millimetres)):
         for title, caption, draw_it in drawings:
@@ -59,10 +56,10 @@ def _write(figures: Sequence[tuple[str, str, str, Figure]], folder: Path, kind: 
 
 
 def write_curves(drawn: Sequence[Sheet], folder: Path) -> None:
-    """Write tables of all curves of each sheet as CSV to ``folder``, with every sample. Raises OSError.
+    """Write all samples of the curves of each sheet to ``folder`` as CSV. Raises OSError.
 
-    The first column is the independent variable; an empty cell is a gap in the curve. A figure whose curves have
-    different time axes has one file for each time axis.
+    The first column is the independent variable; an empty cell is a gap in the curve. Curves with different time
+    axes are in separate files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for sheet in drawn:
@@ -78,10 +75,9 @@ def _texts(values: Array) -> list[str]:
 
 
 def tables(sheet: Sheet) -> list[tuple[str, dict[str, Array]]]:
-    """Return the file name and columns of each table of a sheet."""
     names: list[str] = []
-    for table in sheet.tables:
-        name = sheet.name if len(sheet.tables) == 1 else f"{sheet.name}_{table.base.name}"
+    for base, _ in sheet.tables:
+        name = sheet.name if len(sheet.tables) == 1 else f"{sheet.name}_{base.name}"
         names.append(name if name not in names else f"{name}_{len(names) + 1}")
-    columns = [{table.base.head: table.base.values} | table.columns for table in sheet.tables]
+    columns = [{base.head: base.values} | curves for base, curves in sheet.tables]
     return list(zip(names, columns, strict=True))

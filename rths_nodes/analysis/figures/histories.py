@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
-Figure of the excitation: its response spectrum, with the periods of the structure.
+The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). The module also draws the excitation: its response
+spectrum, with the periods of the structure.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.ticker import NullFormatter
@@ -18,7 +17,7 @@ from scipy.linalg.blas import dtbsv  # scipy.signal has filters, too, but takes 
 
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.energy import experimental_force
-from rths_nodes.analysis.figures.sheet import COLUMNS, Base, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import COLUMNS, Base, Column, Sheet, View, Words, label, level
 from rths_nodes.analysis.figures.style import (
     BAND,
     BAND_WIDTH,
@@ -32,7 +31,6 @@ from rths_nodes.analysis.figures.style import (
     styled,
 )
 from rths_nodes.analysis.figures.tracking import COMMAND, TARGET, followed, measured_by
-from rths_nodes.analysis.figures.view import Column, View, Words
 from rths_nodes.analysis.histories import STILL, Evaluation, largest, strongest
 from rths_nodes.analysis.overlay import on_times
 from rths_nodes.analysis.share_of_structure import partition
@@ -56,22 +54,16 @@ from rths_nodes.mechanics.structure import combined, transition
 from rths_nodes.numerical.structures.damping import modes
 
 
-@dataclass(frozen=True, eq=False)
-class Residual:
-    """``force (m, n_dof)`` N at steps ``time (m,)`` s; ``scale`` N is the largest force of the equation."""
+def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
+    """Return times ``(m,)`` s, residual of the equation of motion ``(m, n_dof)`` N, and its largest force, N.
 
-    time: Array
-    force: Array
-    scale: float
-
-
-def residual(evaluation: Evaluation) -> Residual:
-    """Return the residual of a test. Raises ConfigError if the recording lacks a term of its equation."""
+    Raises ConfigError if a term was not recorded.
+    """
     run, structure, ratio = evaluation.run, evaluation.assembly.structure, evaluation.scenario.time_ratio
     if structure is None:
-        raise ConfigError("structure: missing; prescribed displacements have no equation of motion")
+        raise ConfigError("structure: missing; a test with prescribed displacements has no equation of motion")
     if not evaluation.assembly.observation.complete:
-        raise ConfigError("interface: the model does not travel whole: its inertia and damping are not recorded")
+        raise ConfigError("interface: inertia and damping of the model were not recorded")
     tested = experimental_force(evaluation)
     m = min(len(tested), len(run.exact_acceleration), len(run.external_force))
     inertia = ratio**2 * run.exact_acceleration[:m] @ structure.mass.T
@@ -81,23 +73,22 @@ def residual(evaluation: Evaluation) -> Residual:
     error, time = error[evaluation.first_step :], run.step_time[:m][evaluation.first_step :]
     terms = (inertia, damping, run.restoring_force[:m], tested[:m], run.external_force[:m])
     if any(len(term) and not np.isfinite(term).any() for term in terms):
-        raise ConfigError("equation of motion: not all of its terms were recorded")
+        raise ConfigError("equation of motion: some terms were not recorded")
     scale = max((float(np.nanmax(np.abs(term))) for term in terms if term.size), default=0.0)
-    return Residual(time, error, scale)
+    return time, error, scale
 
 
 LETTER = 0.08
-"""Height of a panel per letter of its vertical label, inches."""
+"""Height of a panel per letter of its label, inches."""
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
-"""Largest numbers of degrees of freedom and compensator quantities in a figure of several tests."""
+"""Largest numbers of degrees of freedom and of compensator quantities in a figure of several tests."""
 ROUNDING = 1e-6
-"""Largest residual caused by rounding, % of the largest force."""
+"""Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
-"""Symbols of states, as in papers."""
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
-"""Displayed units of states, with factors; other states keep their recorded unit."""
+"""Displayed units of states, with factors. Other states keep their recorded unit."""
 _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
@@ -106,7 +97,6 @@ Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Seq
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
-    """Fig. 7(a): target of the first test, measured displacement of all tests; the strongest part magnified."""
     named = len(view.axes) > 1
     begin, end = strongest(view.first.counted, view.run.target[view.of.running.samples], ZOOM)
     for axis, (name, _, _) in enumerate(view.axes):
@@ -125,7 +115,7 @@ def displacement(sheet: Sheet, view: View) -> Words:
     )
     entries: list[Entry] = [(f"target of {name}", BAND, "-"), *view.entries]
     if view.alone:
-        caption = f"{magnified} the target moved most, with the command that the compensator made of it."
+        caption = f"{magnified} the target moved most, with the command that the compensator computed."
         entries = [TARGET, *measured_by(view), COMMAND]
     view.legend(sheet, entries)
     within = quantity(largest(view.of.running.control_error), MM, "mm")
@@ -133,7 +123,6 @@ def displacement(sheet: Sheet, view: View) -> Words:
 
 
 def difference(sheet: Sheet, view: View) -> Words | None:
-    """Measured displacement minus that measured in the first test; None for a single test."""
     first, further = view.first, view.tests[1:]
     if not further:
         return None
@@ -147,7 +136,6 @@ def difference(sheet: Sheet, view: View) -> Words | None:
 
 
 def control_error(sheet: Sheet, view: View) -> Words:
-    """Fig. 7(b): control error."""
     time, error = view.of.running.time, view.of.running.control_error
     row, axis = divmod(int(np.argmax(np.abs(error))), len(view.axes))
     where = f" ({view.axes[axis][0]})" if len(view.axes) > 1 else ""
@@ -160,7 +148,6 @@ def control_error(sheet: Sheet, view: View) -> Words:
 
 
 def tracking_indicator(sheet: Sheet, view: View) -> Words:
-    """Fig. 7(c): tracking indicator."""
     indicator = view.of.running.tracking_indicator
     most = quantity(largest(indicator), MM2, "mm²")
     ends = ", ".join(rounded(value, MM2) for value in indicator[-1].tolist())
@@ -168,7 +155,10 @@ def tracking_indicator(sheet: Sheet, view: View) -> Words:
     _by_axis(sheet, view, "tracking indicator", "mm²", [*zip(view.counted, values, strict=True)], 1.1)
     view.legend(sheet, view.several(view.axes))
     title = view.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
-    return title, "Rises while the actuator lags its target, falls while it leads, level while they agree."
+    return (
+        title,
+        "Rises while the actuator lags its target, falls while it leads, and is level while they agree.",
+    )
 
 
 def _by_axis(
@@ -180,7 +170,7 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Delay and amplitude ratio versus time by the frequency evaluation index; None for too short tests."""
+    """Delay and amplitude ratio versus time, by the frequency evaluation index; None if no test is long enough."""
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -206,14 +196,13 @@ def delay(sheet: Sheet, view: View) -> Words | None:
 
 
 def compensator(sheet: Sheet, view: View) -> Words | None:
-    """Fig. 7(d): states of the compensator; for several tests, parameters that occur in any of them."""
     states = [test.of.states if view.alone else test.of.parameters for test in view.tests]
     names = list(dict.fromkeys(name for histories in states for name in histories))
     names.sort(key=lambda name: name != "delta_alpha")
     panels = [
         (name, *panel)
         for name in names
-        if name != "tracking_indicator"  # it has its own figure
+        if name != "tracking_indicator"  # drawn in its own figure
         for panel in _state(view, name, [histories.get(name, {}) for histories in states])
     ]
     if not panels:
@@ -246,7 +235,7 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a state that have values, from its histories by axis in each test."""
+    """Yield the panels of a ``state`` that has values; ``histories`` are by axis, for each test."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -263,7 +252,7 @@ def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> 
 
 
 def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], float]:
-    """Return name and unit of a compensator's state in a figure, and the factor to that unit."""
+    """Return name and unit of a compensator state in a figure, and the factor to that unit."""
     stage, dot, name = state.rpartition(".")
     stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
     unit, factor = SHOWN_UNITS.get(units.get(state, ""), (units.get(state, ""), 1.0))
@@ -271,7 +260,6 @@ def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], flo
 
 
 def response(sheet: Sheet, view: View) -> Words | None:
-    """Response of the degrees of freedom common to all tests; for a single test, below its ground motion."""
     run, ground = view.run, energy.ground_acceleration(view.of) if view.alone else np.zeros(0)
     dofs = [entry for entry in styled(run.dof_names) if all(entry[0] in test.run.dof_names for test in view.tests)]
     if not dofs or (view.alone and len(ground) < 2) or not np.isfinite(run.dof_displacement).any():
@@ -283,7 +271,7 @@ def response(sheet: Sheet, view: View) -> Words | None:
         nothing = np.zeros((0, test.moved.shape[1]))
         moved.append((base, MM * test.moved.T[rows]))
         shaken.append((base, test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows]))
-    if view.alone and np.isfinite(ground).any():  # a test recorded elsewhere may lack it
+    if view.alone and np.isfinite(ground).any():  # a test recorded elsewhere may lack the ground motion
         view.over_time(sheet, 0.85, ("ground", "m/s²"), [(0, GROUND, "")], [(view.steps[0], [ground])], 0.7)
     accelerated = any(np.isfinite(values).any() for _, values in shaken)
     for group in view.groups(drawn):
@@ -303,29 +291,28 @@ def response(sheet: Sheet, view: View) -> Words | None:
 
 
 def equilibrium(sheet: Sheet, view: View) -> Words | None:
-    """Residual in percent of the largest force; None for prescribed displacements. Raises ConfigError."""
+    """Draw the residual in % of the largest force. Raises ConfigError if a term was not recorded."""
     if view.of.scenario.structure is None:
         return None
-    left = residual(view.of)
-    if len(left.time) < 2 or not left.scale:
+    time, force, scale = residual(view.of)
+    if len(time) < 2 or not scale:
         return None
     dofs = styled(view.run.dof_names)
-    share = PERCENT * left.force / left.scale
+    share = PERCENT * force / scale
     (group,) = view.groups(dofs)
-    view.over_time(sheet, 1.3, ("residual", "%"), group, [(Base("steps", left.time), share.T)], 0.8)
+    view.over_time(sheet, 1.3, ("residual", "%"), group, [(Base("steps", time), share.T)], 0.8)
     view.legend(sheet, view.several(dofs))
     most = largest(share)
     rounding = most < ROUNDING
     remainder = "nothing but rounding is left" if rounding else f"up to {quantity(most, 1.0, '%')} is left"
     return f"Equilibrium: {remainder}", (
         "Inertia, damping, computed and measured restoring force minus the external force, at the steps of the "
-        "integrator, as a share of the largest of these forces. An integrator that satisfies the equation at its "
-        "steps leaves rounding; one that does so within them, or forces that are read ahead, leave more."
+        "integrator, as a share of the largest of these forces. If the integrator satisfies the equation at its "
+        "steps, only rounding is left. More is left if it does so within the steps, or if forces are read ahead."
     )
 
 
 def loads(sheet: Sheet, view: View) -> Words | None:
-    """Draw force and displacement of each force axis; None without a force axis."""
     histories, base = view.run.loads, view.samples[0]
     if histories is None:
         return None
@@ -347,7 +334,7 @@ def loads(sheet: Sheet, view: View) -> Words | None:
         else "held, never controlled by force"
     )
     return f"Loads: {kept}", (
-        "Above the force, with its target where the axis was controlled by force; below the displacement."
+        "Top: force, with its target while the axis was controlled by force. Below: displacement."
     )
 
 
@@ -356,7 +343,6 @@ PERIOD: Entry = ("servo period", INK, "-")
 
 
 def timing(sheet: Sheet, view: View) -> Words | None:
-    """Draw one panel per recorded clock; None without a clock. In lockstep no servo period is drawn."""
     run = view.run
     named = clocks(run.information.get("host", ""))
     recorded = [(key, title, *bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]
@@ -382,11 +368,11 @@ def timing(sheet: Sheet, view: View) -> Words | None:
         if not run.in_lockstep and edges[-1] > run.scenario.dt:
             panel.axvline(US * run.scenario.dt, **sheet.line(PERIOD, 1.0))
     sheet.legend([] if run.in_lockstep else [RARE, PERIOD])
-    return "Timing histograms", "How often (logarithmic) a duration occurred."
+    return "Timing histograms", "Number of occurrences of each duration, logarithmic."
 
 
 def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
-    """Return edges (s) and counts of a recorded histogram, without its empty ends."""
+    """Return edges (s) and counts of a recorded histogram, without empty bins at its ends."""
     edges, counts = (np.array(histogram.get(key, ()), dtype=float) for key in ("edges_s", "counts"))
     filled = np.flatnonzero(counts > 0.0)
     if not len(filled) or len(edges) != len(counts) + 1:
@@ -399,31 +385,26 @@ SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
 """Shortest and longest period of the spectrum, s, and number of logarithmically spaced periods."""
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MARKED, LARGEST = 3, 300
-"""Number of marked periods of the structure; degrees of freedom above which none are marked, to save time."""
+"""Number of marked periods, and largest number of degrees of freedom for which periods are computed, to save time.
+"""
 
 
 DAMPING = 0.05
 """Damping ratio of the oscillators, as in design codes."""
 
 
-class Spectrum(NamedTuple):
-    """Largest relative displacement (m) and pseudo-acceleration (m/s^2) by period (s), ``(m,)`` each."""
+def response_spectrum(
+    acceleration: Array, step: float, periods: Array, damping: float = DAMPING
+) -> tuple[Array, Array]:
+    """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
-    period: Array
-    displacement: Array
-    pseudo_acceleration: Array
-
-
-def response_spectrum(acceleration: Array, step: float, periods: Array, damping: float = DAMPING) -> Spectrum:
-    """Return the spectrum of ground ``acceleration`` ``(n,)`` m/s^2 every ``step`` (s), at ``periods`` (s).
-
-    Exact if the acceleration is linear between its samples (Nigam & Jennings 1969); maxima are those at the
-    samples. S_a = (2 pi / T)^2 S_d.
+    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if this is linear
+    between its samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2 S_d.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]
     )
-    return Spectrum(periods, moved, (2.0 * math.pi / periods) ** 2 * moved)
+    return moved, (2.0 * math.pi / periods) ** 2 * moved
 
 
 def _largest(acceleration: Array, step: float, omega: float, damping: float) -> float:
@@ -440,16 +421,14 @@ def _largest(acceleration: Array, step: float, omega: float, damping: float) -> 
 
 
 def spectrum(sheet: Sheet, view: View) -> Words | None:
-    """Pseudo-acceleration and displacement spectra versus natural period; None without a ground acceleration."""
     ground = energy.ground_acceleration(view.of)[view.of.first_step :]
     if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
         return None
     step, periods = view.run.scenario.step, _periods(view)
-    response = response_spectrum(ground, step, np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS))
-    base = Base("periods", response.period, "period (s)")
-    strength = ("pseudo-acceleration (m/s²)", response.pseudo_acceleration)
-    moved = ("displacement (mm)", MM * response.displacement)
-    for panel, (title, values) in zip(sheet.row(1.9, 6, 6), (strength, moved), strict=True):
+    base = Base("periods", np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS), "period (s)")
+    moved, strength = response_spectrum(ground, step, base.values)
+    curves = (("pseudo-acceleration (m/s²)", strength), ("displacement (mm)", MM * moved))
+    for panel, (title, values) in zip(sheet.row(1.9, 6, 6), curves, strict=True):
         sheet.curve(panel, base, title, values, ("", INK, "-"), 1.1)
         for period in periods.tolist():
             panel.axvline(period, color=FAINT, ls=DASHES, lw=0.8, zorder=1.5)
@@ -458,7 +437,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
         panel.minorticks_off()
     title = f"Excitation: response spectrum, {PERCENT * DAMPING:g}\u00a0% damping"
     if len(periods):
-        at = float(response_spectrum(ground, step, periods[:1]).pseudo_acceleration[0])
+        at = float(response_spectrum(ground, step, periods[:1])[1][0])
         title = f"Excitation: {quantity(at, 1.0, 'm/s²', 3)} at the first period, {periods[0]:.3g}\u00a0s"
     caption = (
         f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion of the "
@@ -471,7 +450,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure in the range of the figure; none if unknown."""
+    """Return the longest periods (s) of the whole structure in the range of the figure; empty if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

@@ -20,12 +20,12 @@ from rths_nodes.core.samples import Array
 COLUMN, ROW = 3.1, 1.35
 """Width of a column and height of a row, inches."""
 SEEN = 0.5
-"""Smallest coherence with a meaningful phase."""
+"""Smallest coherence at which the phase is meaningful."""
 LOWEST_DB = -120.0
 
 
 def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Figure:
-    """Draw Figs. 3.2 and 3.3 of Phillips & Spencer (2012): magnitude, phase, coherence, one column per command."""
+    """Draw magnitude, phase and coherence by command: Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
     n = len(axes)
     figure = Figure(
         figsize=(COLUMN * n + 0.6, ROW * (2 * n + 1) + 0.5), layout=ConstrainedLayoutEngine(hspace=0.02)

@@ -18,7 +18,6 @@ from rths_nodes.analysis.units import MM, PERCENT
 from rths_nodes.recording.run import Run
 
 SIZE = (9.6, 5.6)
-"""Size of the figure, inches."""
 ERRORS = {"error": "measured", "noise": "noise", "residual": "repeatable", "true": "true displacement"}
 """Columns of the convergence table, with their names in the figure."""
 ZOOM = 2.0
@@ -26,7 +25,6 @@ ZOOM = 2.0
 
 
 def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) -> Figure:
-    """Draw four panels. ``last`` is the last run, whose target and measured displacement are shown."""
     figure = Figure(figsize=SIZE, layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=8.5)
     (error, drift), (bands, moved) = figure.subplots(2, 2)

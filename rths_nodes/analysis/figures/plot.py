@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis.figures.scoreboard import Magnitudes, labelled
+from rths_nodes.analysis.figures.studies import Magnitudes, labelled
 from rths_nodes.analysis.figures.style import (
     BAND,
     BAND_WIDTH,
@@ -37,7 +37,7 @@ from rths_nodes.recording.columns import History, samples_of, steps_of
 from rths_nodes.recording.run import Run
 
 UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0, "")}
-"""Unit of an array -> factor and unit in a figure."""
+"""Displayed unit and factor by unit of an array."""
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
 
 
@@ -46,8 +46,8 @@ def plot(
 ) -> Axes:
     """Draw a quantity of ``run`` on ``axes``, by default on a new figure of matplotlib.pyplot.
 
-    ``quantity`` is ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array. Raises
-    ConfigError for an unknown quantity, with the known names. ``width`` (mm) applies to the style paper.
+    ``quantity`` is ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array.
+    ``width`` (mm) applies to the style paper. Raises ConfigError for an unknown quantity, with the known names.
     """
     with _in(axes, style, width) as panel:
         _draw(run, quantity, panel)
@@ -81,10 +81,10 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw a quantity of several runs, by name, from the end of their soft starts, on the structure's time axis.
+    """Draw a quantity of several runs, by name, from the end of the soft start, on the structure's time axis.
 
-    ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Lines differ by axis or degree of freedom.
-    Raises ConfigError for a run without this quantity, with the known names.
+    ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Line styles distinguish axes or degrees of
+    freedom. Raises ConfigError if a run lacks the quantity, with the known names.
     """
     with _in(axes, style, width) as panel:
         _overlay(runs, quantity, panel)
@@ -134,7 +134,6 @@ def plot_by_label(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw the magnitudes of an index by label of ``rows``. Raises ConfigError for an unknown index."""
     if index not in table.columns:
         raise unknown("index", "index", index, table.indices)
     size = table.magnitudes(index)
@@ -146,7 +145,7 @@ def plot_by_label(
 
 @contextmanager
 def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
-    """Draw on ``axes``, or on a new figure of pyplot, in a style; None: the caller's style."""
+    """Draw on ``axes`` or on a new pyplot figure, in a style; None means the caller's style."""
     if style is not None and style not in STYLES:
         raise unknown("style", "style", style, STYLES)
     if style is None:
@@ -184,7 +183,7 @@ def _in_words(name: str) -> str:
 
 
 def picture(run: Run, quantities: Sequence[str], width: float = 7.4) -> str:
-    """Return a PNG of these quantities, one above the other, as a data URL for HTML."""
+    """Return a PNG of the quantities, one above the other, as a data URL for HTML."""
     with in_style(STYLE | {"savefig.dpi": 100.0}), io.BytesIO() as buffer:
         figure = Figure(figsize=(width, 1.9 * len(quantities)), layout="constrained")
         panels = np.atleast_1d(figure.subplots(len(quantities), 1))

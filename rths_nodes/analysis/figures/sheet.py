@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure under construction: rows of panels, which matplotlib lays out, and tables of the curves."""
+"""Figure under construction: panels that matplotlib lays out, tables of the curves, and the tests in it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,28 +25,34 @@ from rths_nodes.analysis.figures.style import (
     HATCHES,
     INCH,
     LETTER,
+    SHADES,
+    ZERO,
     Entry,
     columns_of,
     in_grey,
     printed,
+    styled,
 )
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.core.data import Data
 from rths_nodes.core.samples import Array
+from rths_nodes.recording.run import Run
 
 COLUMNS = 12
-"""Columns of the grid, which the panels of a row share."""
+"""Number of grid columns."""
 CELLS, RASTER = 1200, 12_000
-"""Dots across a plot of one quantity versus another; dots above which a curve becomes an image in SVG."""
+"""Dots across a plot without time axis, and number of dots above which SVG contains an image."""
 DOTS = 300
 """Largest number of distinguishable samples in a panel."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
-"""Height of the numbers and the label of an axis, of a title, of a line of a legend, inches."""
+"""Height of an axis label with its numbers, of a title, and of a legend line, inches."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distance from an axis to its label, inches per point: space for numbers of six letters."""
+"""Distance from an axis to its label, inches per point."""
 
 
 class Paper(NamedTuple):
-    """Width in inches, factor on heights; ``stacked``: one panel below another; ``grey``: without colours."""
+    """Width in inches and factor on heights. ``stacked``: one panel per row. ``grey``: without colours."""
 
     width: float = 7.4
     scale: float = 1.0
@@ -61,7 +66,7 @@ TWO_COLUMNS = 120.0
 
 
 def paper_of_style(screen: Paper = PAGE) -> Paper:
-    """Return the paper of the style in force, readable in grey; ``screen`` if the style is not for paper."""
+    """Return the paper of the style in force, in grey; ``screen`` if the style is not for paper."""
     width = printed()
     if width is None:
         return screen
@@ -71,25 +76,11 @@ def paper_of_style(screen: Paper = PAGE) -> Paper:
 
 
 class Base(NamedTuple):
-    """Independent variable of curves: name of the table's file, values ``(n,)``, heading of their column."""
+    """Independent variable of curves: name of the table's file, values ``(n,)``, heading of the column."""
 
     name: str
     values: Array
     head: str = "time (s)"
-
-
-@dataclass
-class Table:
-    """Columns, none longer than the base: the base, and each curve by its heading."""
-
-    base: Base
-    columns: dict[str, Array] = field(default_factory=dict)
-
-    def takes(self, base: Base) -> bool:
-        """Return whether ``base`` equals the base of the table over their common length."""
-        n = min(len(base.values), len(self.base.values))
-        same = base.name == self.base.name and base.head == self.base.head
-        return same and np.array_equal(base.values[:n], self.base.values[:n])
 
 
 class Sheet:
@@ -97,14 +88,16 @@ class Sheet:
 
     def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
         self.name, self.paper = name, paper
-        self.title = self.caption = ""
-        self.tables: list[Table] = []
+        self.title = self.caption = self.svg = ""
+        self.tall = False
+        self.tables: list[tuple[Base, dict[str, Array]]] = []
+        """Base and curves by heading; no curve is longer than the base."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
 
     def row(self, height: float, *widths: int) -> list[Axes]:
-        """Add panels side by side below the last row, ``height`` inches high; ``widths`` are columns of 12."""
+        """Add a row of panels, ``height`` inches high; ``widths`` are columns of the grid."""
         panels = [(width, self.figure.add_subplot()) for width in widths or (COLUMNS,)]
         if self.paper.stacked:
             self._rows += [(height, [(COLUMNS, panel)]) for _, panel in panels]
@@ -113,14 +106,18 @@ class Sheet:
         return [panel for _, panel in panels]
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values (n,)`` to the table over ``base``, which may be longer."""
+        """Add a column ``values (n,)`` to the table of ``base``, which may be longer."""
         base = base._replace(values=base.values[: len(values)])
-        table = next((table for table in self.tables if table.takes(base)), None)
-        if table is None:
-            table = Table(base)
-            self.tables.append(table)
-        table.base = max(table.base, base, key=lambda candidate: len(candidate.values))
-        table.columns.setdefault(head, values)
+        for number, (other, columns) in enumerate(self.tables):
+            n = min(len(base.values), len(other.values))
+            same = (base.name, base.head) == (other.name, other.head)
+            if same and np.array_equal(base.values[:n], other.values[:n]):
+                self.tables[number] = max(other, base, key=lambda one: len(one.values)), columns
+                break
+        else:
+            columns = {}
+            self.tables.append((base, columns))
+        columns.setdefault(head, values)
 
     def curve(
         self,
@@ -133,9 +130,10 @@ class Sheet:
         over: tuple[str, Array] | None = None,
         within: tuple[float, float] | None = None,
     ) -> None:
-        """Draw ``values (n,)`` versus their base, or versus a separate column ``over``, with gaps at NaN.
+        """Draw ``values (n,)`` versus their base, or versus the column ``over``, with gaps at NaN.
 
-        Draw only the part ``within`` two values of the base; if it has few samples, mark each sample.
+        ``within`` limits the curve to an interval of the base. Samples are marked if the interval contains few of
+        them.
         """
         if over is not None:
             self.record(base, *over)
@@ -151,24 +149,20 @@ class Sheet:
             panel.margins(x=0.04)
 
     def line(self, look: Entry, width: float) -> Data:
-        """Return matplotlib's style for a line on this paper."""
         colour, line, width = in_grey(look[1], look[2], width) if self.paper.grey else (look[1], look[2], width)
         return {"color": colour, "ls": line, "lw": width}
 
     def fill(self, colour: str) -> Data:
-        """Return matplotlib's style for an area of this colour on this paper."""
         if self.paper.grey and colour in HATCHES:
             return {"facecolor": "#e8e8e8", "edgecolor": "#8c8c8c", "hatch": HATCHES[colour], "lw": 0.0}
         return {"color": colour, "alpha": 0.3, "lw": 0.0}
 
     def band(self, panel: Axes, base: Base, name: str, unit: str, ends: tuple[Array, Array], colour: str) -> None:
-        """Fill the area between the ``ends`` (lower, upper) of a quantity."""
         for values, end in zip(ends, ("lower", "upper"), strict=True):
             self.record(base, label(f"{name}, {end}", unit), values)
         panel.fill_between(base.values, *ends, color=colour, lw=0.0)
 
     def legend(self, entries: Sequence[Entry], shades: Sequence[tuple[str, str]] = ()) -> None:
-        """Explain lines and shades (label, colour) above all panels."""
         labels = [entry[0] for entry in (*entries, *shades)]
         if not labels:
             return
@@ -182,7 +176,7 @@ class Sheet:
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
 
     def finish(self) -> Figure:
-        """Lay out the panels, without tick labels that the row below repeats."""
+        """Lay out the panels. Tick labels that the row below repeats are removed."""
         decorated = 0.0
         for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
             repeated = len(row) == len(after) and all(
@@ -207,12 +201,12 @@ class Sheet:
                 first += width
         height = sum(heights) + decorated + LINE * self._legend_lines + 0.1
         self.figure.set_size_inches(self.paper.width, height)
-        # not as the figure's layout engine: matplotlib would lay out and draw it again when it is saved
+        # not as the figure's layout engine: matplotlib would lay out and draw the figure again on saving
         ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.04, hspace=0.0, wspace=0.0).execute(self.figure)
         return self.figure
 
     def _labels(self, panel: Axes, width: float) -> None:
-        """Align the labels of the axes at a fixed distance, with as many ticks as ``width`` (inches) permits."""
+        """Align axis labels at a fixed distance, and set as many ticks as ``width`` (inches) permits."""
         size, inches = _letters(), self.figure.dpi_scale_trans
         for axis, away in ((panel.xaxis, (0.0, -BELOW * size)), (panel.yaxis, (-ASIDE * size, 0.0))):
             at = 0.5 if axis is panel.xaxis else 0.0, 0.5 if axis is panel.yaxis else 0.0
@@ -222,7 +216,7 @@ class Sheet:
 
 
 def label(name: str, unit: str) -> str:
-    """Return the label of an axis, which is also the heading of a column."""
+    """Return an axis label, which is also the heading of a column."""
     return f"{name} ({unit})" if unit not in ("", "1") else name
 
 
@@ -231,14 +225,134 @@ def _letters() -> float:
 
 
 def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "-", width: float = 0.6) -> None:
-    """Draw a horizontal line below the curves."""
     panel.axhline(value, color=colour, ls=line, lw=width, zorder=1.5)
 
 
 def _cells(x: Array, y: Array) -> int:
-    """Return the number of dots that a curve crosses: lines needed to draw it, whatever its number of samples."""
+    """Return the number of dots that a curve crosses, which is the number of lines needed to draw it."""
     usable = np.isfinite(x) & np.isfinite(y)
     if not usable.any():
         return 0
     cells = [np.floor((v - v.min()) / (float(np.ptp(v)) or 1.0) * CELLS) for v in (x[usable], y[usable])]
     return int(np.count_nonzero(np.diff(cells).any(axis=0)))
+
+
+TIME_DOTS = 700
+"""Dots across a plot over time. A stretch of flagged samples is at least one dot wide."""
+Words = tuple[str, str]
+"""Title and caption of a figure."""
+Column = tuple[int, Entry, str]
+"""Number of an axis or degree of freedom, its style, and the suffix of its quantities."""
+
+
+class View:
+    """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
+    test.
+
+    A single test is drawn over its recording, with its flagged stretches; each axis has a colour. If there are
+    several tests, each test has a colour, and each axis a panel.
+    """
+
+    def __init__(self, tests: Sequence[Aligned]) -> None:
+        self.tests, self.first = tests, tests[0]
+        self.of, self.run, self.alone = self.first.of, self.first.run, self.first.recorded
+        self.axes, self.entries = styled(self.run.axes), styled(test.name for test in tests)
+        self.samples = [Base("samples", test.time) for test in tests]
+        self.counted = [Base("samples", test.counted) for test in tests]
+        self.steps = [Base("steps", test.step_time) for test in tests]
+        self.shades = _shades(self.run) if self.alone else []
+        self.ends = 0.0, max([self.run.scenario.dt, *(float(test.time[-1]) for test in tests if len(test.time))])
+
+    @classmethod
+    def one(cls, evaluation: Evaluation) -> View:
+        return cls([Aligned("", evaluation, recorded=True)])
+
+    def several(self, entries: list[Entry]) -> list[Entry]:
+        """Return legend entries of the tests. For a single test, return its ``entries`` if there are several."""
+        return self.entries if not self.alone else entries if len(entries) > 1 else []
+
+    def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:
+        sheet.legend(entries, [(name, colour) for name, colour, _ in self.shades])
+
+    def titled(self, title: str, result: str) -> str:
+        return f"{title}: {result}" if self.alone else title
+
+    def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
+        """Return the entries of each panel: all entries for a single test, otherwise one each."""
+        columns = [
+            (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
+            for number, entry in enumerate(entries)
+        ]
+        return [columns] if self.alone else [[column] for column in columns]
+
+    def head(self, test: Aligned, name: str) -> str:
+        return name if self.alone else f"{test.name}: {name}"
+
+    def time(self, sheet: Sheet, panel: Axes, title: str) -> None:
+        for _, colour, stretches in self.shades:
+            panel.broken_barh(stretches, (0.0, 1.0), transform=panel.get_xaxis_transform(), **sheet.fill(colour))
+        panel.set(xlim=self.ends, xlabel="time (s)", ylabel=title)
+
+    def curves(
+        self,
+        sheet: Sheet,
+        panel: Axes,
+        column: Column,
+        quantity: tuple[str, str],
+        shown: Sequence[tuple[Base, Array]],
+        width: float = 1.0,
+        within: tuple[float, float] | None = None,
+    ) -> None:
+        """Draw a curve for each test, the first in front.
+
+        ``shown`` has base and values ``(n,)`` of each test; the values are empty if the test lacks them.
+        """
+        (_, look, suffix), (name, unit) = column, quantity
+        for test, entry, (base, values) in [*zip(self.tests, self.entries, shown, strict=True)][::-1]:
+            if len(values):
+                head = label(self.head(test, name + suffix), unit)
+                sheet.curve(panel, base, head, values, look if self.alone else entry, width, within=within)
+
+    def over_time(
+        self,
+        sheet: Sheet,
+        height: float,
+        quantity: tuple[str, str],
+        group: Sequence[Column],
+        shown: Sequence[tuple[Base, Sequence[Array] | Array]],
+        width: float = 1.0,
+        aim: float | None = 0.0,
+        dots: bool = False,
+    ) -> Axes | None:
+        """Draw a quantity (name, unit) in a separate panel; return None if no test has it.
+
+        ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty.
+        ``aim`` is the value of a faint line. With ``dots``, single values are marked.
+        """
+        if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
+            return None
+        (panel,) = sheet.row(height)
+        name = quantity[0] if self.alone else quantity[0] + group[0][2]
+        self.time(sheet, panel, label(name, quantity[1]))
+        within = self.ends if dots else None
+        for column in group:
+            histories = [(base, rows[column[0]]) for base, rows in shown]
+            self.curves(sheet, panel, column, quantity, histories, width, within)
+        if aim is not None:
+            level(panel, aim, ZERO)
+        return panel
+
+
+def _shades(run: Run) -> list[tuple[str, str, list[tuple[float, float]]]]:
+    """Return label, colour, and start and length (s) of the flagged stretches, which are widened to be visible."""
+    shades = []
+    least, dt = max(1, len(run.time) // TIME_DOTS), run.scenario.dt
+    for flag, name, colour in SHADES:
+        marked = (run.flags & flag) != 0
+        if marked.any():
+            cells = np.add.reduceat(marked, np.arange(0, len(marked), least)) > 0
+            edges = np.flatnonzero(np.diff(np.concatenate(([0], cells, [0])))).reshape(-1, 2)
+            # sample k is at the end of its period
+            stretches = [((first * least - 1) * dt, (end - first) * least * dt) for first, end in edges.tolist()]
+            shades.append((f"{name} ({int(marked.sum())})", colour, stretches))
+    return shades

@@ -20,18 +20,14 @@ from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.samples import Array
 
 SIZE = (9.0, 5.9)
-"""Size of the figure, inches."""
 COLUMNS = 130
-"""Characters per line of the title."""
 POINTS = 400
 STEPS = 120
-"""Number of values of a margin at which the motions are followed."""
 ROOM = 1.4
 """End of the axes, relative to the farthest mode or limit."""
 TALLEST = 6.0
-"""Largest drawn apparent stiffness or damping, relative to k: Fig. 5 of Horiuchi et al."""
+"""Largest drawn apparent stiffness or damping, relative to k, as in Fig. 5 of Horiuchi et al."""
 MOST = 0.25
-"""Largest drawn damping ratio."""
 JUMP = 0.25
 """Smallest relative step that indicates a different motion."""
 LIMIT = "#B22222"
@@ -39,7 +35,6 @@ DATA_AND_AXES = ("data", "axes fraction")
 
 
 def draw(judgement: Judgement, title: str) -> Figure:
-    """Draw k*/k and c* w/k versus frequency, with the modes; below, damping versus delay and natural frequency."""
     figure = Figure(figsize=SIZE, layout=ConstrainedLayoutEngine(hspace=0.07, wspace=0.05))
     panels = figure.subplots(2, 2)
     name, _, reason = judgement.verdict().partition(": ")
@@ -52,7 +47,6 @@ def draw(judgement: Judgement, title: str) -> Figure:
 
 
 def _apparent(panels: Sequence[Axes], judgement: Judgement) -> None:
-    """Fig. 5 of Horiuchi et al. (1996) for each axis, versus the frequency of the response."""
     loop = judgement.loop
     limits = [one.frequency for one in (judgement.further_delay, judgement.frequency_factor) if one]
     highest = ROOM * max([*(mode.frequency for mode in judgement.modes), *limits, loop.scale / HZ])
@@ -112,7 +106,7 @@ def _curves(
     limit: Crossing | None,
     shown: tuple[float, float],
 ) -> None:
-    """Draw a curve for each mode and each other growing motion; ``shown``: offset and factor of the values."""
+    """Draw a curve for each mode and each other growing motion. ``shown``: offset and factor of the values."""
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [
         (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)
@@ -150,7 +144,7 @@ def _damping(judgement: Judgement, motion: complex, parameter: str, values: Arra
 
 
 def _alike(one: Array, other: Array) -> bool:
-    """Return whether two curves coincide in a fifth of their samples, i.e. are the same motion."""
+    """Return whether a fifth of the samples coincide, which indicates that both curves are the same motion."""
     return bool((np.abs(one - other) < 1e-6).mean() > 0.2)
 
 

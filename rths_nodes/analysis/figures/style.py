@@ -34,18 +34,17 @@ P = ParamSpec("P")
 Drawing = tuple[str, str, Callable[[], Figure]]
 """Title, caption and function of a figure."""
 Entry = tuple[str, str, Any]
-"""Entry of a legend: label, colour, line style."""
+"""Legend entry: label, colour, line style."""
 
 INK, FAINT, BAND, ZERO = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999"
 ERROR = "#8e4585"
-"""Energy added by errors."""
+"""Colour of the energy added by errors."""
 LIMIT = "#b3261e"
-"""Colour of a limit."""
 BAND_WIDTH = 2.8
-"""Line width of the target, points: a broad band below the measured displacement."""
+"""Line width of the target, points."""
 DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Okabe & Ito (2008): distinguishable with any colour vision. One colour per axis."""
+"""Colours of Okabe & Ito (2008), distinguishable with any colour vision. Each axis has a colour."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 """Line styles of the first, second and third six curves."""
 SHADES = (
@@ -57,11 +56,9 @@ SHADES = (
     (FLAG_TRIPPED, "safe stop", "#D55E00"),
 )
 IN_GREY = ("-", (0, (4, 1.4)), (0, (1.2, 1.0)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
-"""Line styles of the six colours on grey paper."""
 HATCHES = dict(
     zip((colour for _, _, colour in SHADES), ("", "////", "....", "\\\\\\\\", "++", "xxx"), strict=True)
 )
-"""Hatches of the shades on grey paper."""
 RASTER = 170.0
 """Resolution of rasterized parts, dots per inch."""
 STYLE = {
@@ -105,11 +102,11 @@ INCH = 25.4
 HIGHEST = 247.0
 """Largest height of a figure on a page of a journal, mm."""
 PANEL = 56.0
-"""Smallest width of a panel on paper, mm: figures with more panels side by side are rearranged."""
+"""Smallest width of a panel on paper, mm. Figures with narrower panels are rearranged."""
 SMALLEST, LOW = 0.72, 1.2
-"""Smallest factor on the height of a panel for paper, and its smallest height with labels, inches."""
+"""Smallest factor on the height of a panel for paper, and smallest height with labels, inches."""
 LETTER, BESIDE = 0.0085, 6.6
-"""Width of a letter in a legend, inches per point; width of line and gaps of an entry, letters."""
+"""Width of a letter in a legend, inches per point; width of the line and gaps of an entry, letters."""
 PRINT = {
     "font.size": 7.5,
     "axes.labelsize": 7.5,
@@ -123,11 +120,10 @@ PRINT = {
     "savefig.dpi": 600,
     "hatch.linewidth": 0.4,
 }
-"""Style on paper: a font available on every computer, 7 to 7.5 points, embedded in the file."""
+"""Style on paper: a common font, 7 to 7.5 points, embedded in the file."""
 
 
 def on_paper(millimetres: float) -> Mapping[str, Any]:
-    """Return the style of figures for paper of this width."""
     return STYLE | PRINT | {"figure.figsize": (millimetres / INCH, 0.68 * millimetres / INCH)}
 
 
@@ -139,7 +135,7 @@ def printed() -> float | None:
 
 @contextmanager
 def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
-    """Draw in this style, based on matplotlib's defaults; the user's matplotlibrc is ignored."""
+    """Draw in this style, on top of matplotlib's defaults. The user's matplotlibrc is ignored."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(style)
@@ -149,7 +145,8 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by its suffix), for paper of a width or the screen.
+    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by its suffix), for paper of this width or the
+    screen.
 
     Raises OSError, and ConfigError if the paper is too narrow.
     """
@@ -162,7 +159,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper: its files have the style of the paper, not the style in force when they are written."""
+    """Figure for paper. Its files have the style of the paper, not the style in force when they are written."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):
@@ -170,7 +167,6 @@ class PrintFigure(Figure):
 
 
 def in_grey_lines(drawn: Artist) -> None:
-    """Give lines of different colours different dashes, for paper."""
     for line in drawn.findobj(Line2D):
         if isinstance(line, Line2D) and line.get_color() in PALETTE and line.get_linestyle() == "-":
             _, dashes, thick = in_grey(str(line.get_color()), "-", line.get_linewidth())
@@ -178,7 +174,8 @@ def in_grey_lines(drawn: Artist) -> None:
 
 
 def fit(figure: Figure) -> None:
-    """Fit ``figure`` to the paper of the style in force: panels and size, no title, readable in grey.
+    """Fit ``figure`` to the paper of the style in force: arrange panels, set the size, remove the title, use
+    dashes.
 
     A figure drawn for this width is not changed. Raises ConfigError if it would be too high.
     """
@@ -225,13 +222,13 @@ def _shared_label(panel: Axes, rows: Sequence[Sequence[Axes]]) -> str:
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:
-    """Return the number of ``labels`` of a legend that fit in a line of this width, inches."""
+    """Return the number of ``labels`` that fit in a legend line of this width, inches."""
     letter = LETTER * float(matplotlib.rcParams["font.size"])
     return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + BESIDE))))
 
 
 def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
-    """Explain the curves above a panel, below its title. On wide paper, ``panels`` are side by side."""
+    """Explain the curves above a panel. On wide paper, ``panels`` of them are side by side."""
     entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))  # list equal curves once
     width = matplotlib.rcParams["figure.figsize"][0]
     space = width / min(panels, max(1, int(width * INCH / PANEL)))
@@ -256,7 +253,7 @@ def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
 def svg(figure: Figure, title: str) -> str:
     """Return the figure as an SVG element of the page, without prolog, with unique ids.
 
-    ``savefig`` would draw the figure once more to find its layout, which ``print_svg`` already finds.
+    ``savefig`` would draw the figure twice to find its layout; ``print_svg`` draws it once.
     """
     label = html.escape(title)
     figure.set_dpi(RASTER)
@@ -274,13 +271,12 @@ def svg(figure: Figure, title: str) -> str:
 
 
 def styled(names: Iterable[str]) -> list[Entry]:
-    """Return a colour and a line style for each name."""
     n = len(PALETTE)
     return [(name, PALETTE[k % n], LINES[k // n % len(LINES)]) for k, name in enumerate(names)]
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line that is distinguishable in grey: by dashes, then by width."""
+    """Return colour, style and width of a line that dashes, and then its width, distinguish in grey."""
     if colour not in PALETTE:
         return colour, line, width
     again = LINES.index(line) if line in LINES else 0

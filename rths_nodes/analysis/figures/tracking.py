@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of the tracking in detail: at the largest target and at its fastest zero crossing.
+"""Figure of the tracking in detail, at the largest target and at its fastest zero crossing.
 
-Figure of a test in its corridor: measured quantities over the predicted bands.
+The module also draws measured quantities over the predicted bands of a corridor.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import Base, Sheet, View, Words, label, level
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, Entry
-from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
 
 AT_PEAK, AT_ZERO = 0.1, 0.04
-"""Periods of the target (twice the time between zero crossings) on each side of a zoom."""
+"""Half widths of the zooms, in periods of the target. A period is twice the time between zero crossings."""
 LEAST = 12
-"""Smallest number of samples in a zoom."""
+"""Smallest half width of a zoom, samples."""
 TARGET: Entry = ("target", BAND, "-")
 COMMAND: Entry = ("command", INK, DASHES)
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the first and last counted sample at the target's peak, and at its fastest zero crossing, or None."""
+    """Return the first and last counted sample of the zooms at the peak and at the fastest zero crossing."""
     target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
     if len(crossings) < 2:
@@ -47,7 +46,6 @@ def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[in
 
 
 def zooms(sheet: Sheet, view: View) -> Words | None:
-    """Target, command and measured displacement at the peak (left) and at a zero crossing (right), by axis."""
     run, samples, captions, named = view.run, view.of.counted, [], len(view.axes) > 1
     for axis, (name, _, _) in enumerate(view.axes):
         if (spots := places(view.of, axis)) is None:
@@ -74,7 +72,6 @@ def zooms(sheet: Sheet, view: View) -> Words | None:
 
 
 def measured_by(view: View) -> list[Entry]:
-    """Return legend entries for the measured displacement of a single test, by axis."""
     named = len(view.axes) > 1
     return [(f"measured {name}" if named else "measured", colour, line) for name, colour, line in view.axes]
 
@@ -87,7 +84,7 @@ def followed(
     command: bool = True,
     within: tuple[float, float] | None = None,
 ) -> None:
-    """Draw, for one axis, target and command of the first test and the measured displacement of each test, mm."""
+    """Draw target and command of the first test, and the measured displacement of each test, for one axis, mm."""
     first, base = view.first, view.samples[0]
     column = (axis, view.axes[axis], f" {view.axes[axis][0]}" if len(view.axes) > 1 else "")
     target = view.head(first, f"target{column[2]} (mm)")
@@ -106,7 +103,7 @@ NOMINAL: Entry = ("nominal", FAINT, DASHES)
 
 
 def corridor(sheet: Sheet, view: View) -> Words | None:
-    """Draw a panel per quantity of each axis; None without a corridor. Raises ConfigError without its file."""
+    """Draw measured quantities over the predicted bands. Raises ConfigError without the corridor's file."""
     run, file = view.run, view.run.scenario.monitor.corridor
     if file is None:
         return None

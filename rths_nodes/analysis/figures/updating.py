@@ -8,21 +8,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from rths_nodes.analysis.figures.sheet import Base, Sheet, label, level
+from rths_nodes.analysis.figures.sheet import Base, Sheet, View, Words, label, level
 from rths_nodes.analysis.figures.style import BAND, DASHES, FAINT, INK, LIMIT, PALETTE, Entry, legend_above
-from rths_nodes.analysis.figures.view import View, Words
 from rths_nodes.analysis.identification.updating import Followed
 from rths_nodes.analysis.units import KN
 from rths_nodes.loop.scenario.updating import USED, Copies
 from rths_nodes.mechanics.updating.step import GATE, LEARNT, UNEXPLAINED
 
 HEIGHT = 1.15
-"""Height of a panel, inches."""
 ESTIMATE: Entry = ("estimate", PALETTE[0], "-")
 
 
 def copies(sheet: Sheet, view: View) -> Words | None:
-    """Draw each parameter, relative to its initial value, and the innovation; None without learning."""
     run = view.run
     if run.scenario.updating is None or not len(run.updating):
         return None
@@ -49,20 +46,18 @@ def copies(sheet: Sheet, view: View) -> Words | None:
     strange = bool((innovation > UNEXPLAINED).any())
     title = f"Copies of {run.scenario.updating.axis}: {'the model does not explain it' if strange else 'learnt'}"
     return title, (
-        f"Parameters of {copy.model} over their initial values, between bounds; "
-        f"{'the copies follow' if used else 'in shadow: nothing of it was used'}. The mean square of the "
-        f"innovation is 1 where the model is right; beyond {UNEXPLAINED:g} the copies go back towards 1."
+        f"Parameters of {copy.model} divided by their initial values, between bounds; "
+        f"{'the copies follow' if used else 'in shadow, so the test did not use them'}. The mean square of the "
+        f"innovation is 1 if the model is right; above {UNEXPLAINED:g} the copies return towards 1."
     )
 
 
 WIDTH, ROW = 7.4, 1.5
-"""Width of the figure and height of a row, inches."""
 TICKS = (0.1, 1.0, 10.0)
 """Ticks of the mean square, which the gate limits."""
 
 
 def draw(followed: Followed, title: str) -> Figure:
-    """Draw each parameter relative to its initial value, the force, and the mean square of the innovation."""
     count = len(followed.names)
     figure = Figure(figsize=(WIDTH, ROW * (count + 2) + 0.4), layout="constrained")
     figure.suptitle(

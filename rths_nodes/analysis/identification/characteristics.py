@@ -13,7 +13,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,25 +20,23 @@ from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import ROUNDING, Array
 
 HARMONICS = 9
-"""Harmonics of the mean cycle."""
 POINTS = 720
-"""Points of the mean cycle for finding its extremes."""
 ALIKE = 1.05
 """Ratio up to which amplitudes count as equal."""
 FEWEST = 6
-"""Smallest number of samples in a cycle for a stiffness."""
 
 
 @dataclass(frozen=True)
 class Cyclic:
-    """An axis in a cyclic test: ``wanted`` and measured ``amplitude`` (m), ``frequency`` (Hz), ``cycles``.
+    """Cyclic test of an axis: ``wanted`` and measured ``amplitude`` (m), ``frequency`` (Hz), number of ``cycles``.
 
-    Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m), real and imaginary part of force over
-    displacement in the first harmonic; ``effective_stiffness`` (N/m); ``energy`` (J) dissipated in a cycle;
-    ``damping`` (N s/m) of the equivalent dashpot; effective ``damping_ratio``; ``stiffness_scatter`` (N/m) and
-    ``loss_factor_scatter``, standard deviations over the cycles, nan for a single cycle or too few samples.
-    Actuator, from command to measured displacement including transport: ``gain`` and ``delay`` (s), known up to
-    whole periods. ``displacement`` and ``force`` are the mean cycle, ``(POINTS,)``, m and N.
+    Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
+    displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
+    and ``damping`` (N s/m) is the equivalent dashpot. ``damping_ratio`` is effective. ``stiffness_scatter`` (N/m)
+    and ``loss_factor_scatter`` are standard deviations over the cycles, nan for a single cycle or too few samples.
+
+    Actuator: ``gain`` and ``delay`` (s), from command to measured displacement including transport. The delay is
+    known up to whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle, ``(POINTS,)``.
     """
 
     wanted: float
@@ -66,9 +63,9 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests, with ranges.
+    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests, with their ranges.
 
-    Jacobsen's dashpot, ``Cyclic.damping``, represents the energy of all harmonics.
+    Jacobsen's dashpot, ``Cyclic.damping``, also represents the energy of the other harmonics.
     """
 
     stiffness: float
@@ -80,7 +77,7 @@ class Equivalent:
 def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequency: float, cycles: int) -> Cyclic:
     """Return the test of one axis from steady histories ``(n,)`` over whole ``cycles`` at ``frequency`` (Hz).
 
-    Raises ValueError for histories of unequal length or with too few samples, and for no motion.
+    Raises ValueError if the histories differ in length, have too few samples, or contain no motion.
     """
     if not len(command) == len(displacement) == len(force):
         raise ValueError(f"{len(command)}, {len(displacement)}, {len(force)} samples: must be equal")
@@ -128,20 +125,11 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
     )
 
 
-class AtSmall(NamedTuple):
-    """Specimen at the smallest tested amplitude: storage stiffness (N/m) and loss factor."""
+def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
+    """Return stiffness (N/m) and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
-    stiffness: float
-    stiffness_scatter: float
-    loss_factor: float
-    loss_factor_scatter: float
-
-
-def at_small(tests: Sequence[Cyclic]) -> AtSmall:
-    """Return stiffness and loss factor in the slowest of the ``tests`` with the smallest amplitude.
-
-    Scatters are between the cycles of this test; the scatter of the stiffness includes the rms difference of the
-    other frequencies. Raises ValueError.
+    Scatters refer to the cycles of this test. The scatter of the stiffness includes the rms difference from the
+    tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)
@@ -151,12 +139,17 @@ def at_small(tests: Sequence[Cyclic]) -> AtSmall:
         raise ValueError(f"{first_text}: the storage stiffness is {first.storage_stiffness:.4g} N/m: must be > 0")
     if not math.isfinite(first.stiffness_scatter):
         raise ValueError(
-            f"{first_text}: {first.cycles} cycles show no scatter: use two or more, with more samples"
+            f"{first_text}: {first.cycles} cycles show no scatter: use at least two cycles, with more samples"
         )
     differences = [test.storage_stiffness - first.storage_stiffness for test in rest]
     between = math.sqrt(sum(difference**2 for difference in differences) / len(differences)) if rest else 0.0
     scatter = math.hypot(first.stiffness_scatter, between)
-    return AtSmall(first.storage_stiffness, scatter, first.loss_factor, first.loss_factor_scatter)
+    return {
+        "stiffness": first.storage_stiffness,
+        "stiffness_scatter": scatter,
+        "loss_factor": first.loss_factor,
+        "loss_factor_scatter": first.loss_factor_scatter,
+    }
 
 
 def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles: int) -> tuple[float, float]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude of a loading system from a recording, and suggested compensator parameters.
 
-Histories are ``(n,)``, in the same unit and at the same instants; a late measurement has a positive delay. Target
--> measured is the remaining error after compensation; command -> measured is the loading system, which a
-compensator needs.
+Histories are ``(n,)``, in the same unit and at the same instants. The delay of a late measurement is positive.
+Target -> measured is the error that remains after compensation. Command -> measured is the loading system, which a
+compensator needs to know.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from rths_nodes.loop.indices.tracking import frequency_evaluation
 from rths_nodes.recording.run import Run, longest_stretch
 
 MODEL_TAPS = 3
-"""Number of parameters of the discrete model of Wang et al., Eq. (3)."""
+"""Number of parameters of the discrete model, Wang et al., Eq. (3)."""
 
 PURE = 0.95
-"""Fraction of power in one spectral line above which a target is a sine."""
+"""Fraction of power in one spectral line above which a command is a sine."""
 LINE = 3
-"""Half the width of such a line with a Hann window, in lines."""
+"""Half width of a spectral line with a Hann window, in lines."""
 STARTING = 10
 """Duration of the start-up of a sine, in delays of the loading system."""
 FEWEST_PERIODS = 3
-"""Smallest number of periods of a sine after its start-up."""
 SPACING_S = 5 / 1024
 """Time between the taps of ``discrete_model``, s: 5 samples at 1024 Hz, as published."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Relation of two displacements: J1 (s; nan beyond ``monitor.longest_delay``), FEI, fitted sine (s, 1)."""
+    """Relation between two displacements: delay J1 (s; nan beyond ``monitor.longest_delay``), FEI, fitted sine (s,
+    1).
+    """
 
     delay: float
     fei_amplitude: float
@@ -52,16 +53,16 @@ class Relation:
 
     @property
     def best_delay(self) -> float:
-        """Delay (s) of the fitted sine if there is one, otherwise J1."""
         return self.delay if self.sine_delay is None else self.sine_delay
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimate for one axis; ``start`` and ``end`` (s) of the window, frequency (Hz) of a ``sine``.
+    """Estimate for one axis, over a window from ``start`` to ``end`` (s). ``sine`` is the frequency (Hz) of a
+    sine.
 
-    ``missing``: number of samples missing in the recording; the window is then the longest complete stretch.
-    ``suggested``: parameters by compensator and name. ``notes``: missing results, with reasons.
+    ``missing`` is the number of missing samples; the window is then the longest complete stretch. ``suggested``
+    has parameters by compensator and name, ``notes`` the reasons for missing results.
     """
 
     start: float
@@ -78,9 +79,10 @@ class Estimate:
 def estimate(
     run: Run, axis: str | None = None, start: float | None = None, end: float | None = None
 ) -> dict[str, Estimate]:
-    """Return estimates by axis, for ``axis`` or for all, from ``start`` to ``end`` (s), without soft start.
+    """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s), without soft start.
 
-    The start-up of a sine is omitted unless ``start`` is given. Raises ConfigError.
+    The start-up of a sine is omitted unless ``start`` is given. Raises ConfigError if too few samples are usable,
+    or if an axis does not move.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
@@ -90,7 +92,6 @@ def estimate(
 
 
 def _window(run: Run, start: float | None, end: float | None) -> Indices:
-    """Return numbers of consecutive samples without safe stop, and without soft start unless requested."""
     usable = np.isfinite(run.target + run.command + run.displacement).all(axis=1)
     usable &= (run.flags & FLAG_TRIPPED) == 0
     first = Evaluation(run).first_sample * run.scenario.dt if start is None else start
@@ -123,7 +124,7 @@ def _axis(run: Run, samples: Indices, axis: int, as_given: bool) -> Estimate:
             return _axis(run, samples[begin:], axis, as_given=True)
     suggested, notes = _suggested(loading, command, measured, dt, sine, longest * dt)
     if sine and not as_given:
-        notes = (*notes, "the start-up of the sine counts as well: the test is too short to leave it out")
+        notes = (*notes, "the start-up of the sine is included, because the test is too short to omit it")
     tracking = _relation(target, measured, dt, longest, sine)
     start, end = (float(run.time[samples[n]]) for n in (0, -1))
     missing = int(run.missing.sum())
@@ -140,7 +141,7 @@ def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: flo
 
 
 def sine_frequency(history: Array, dt: float) -> float | None:
-    """Return the frequency (Hz) of a ``history (n,)`` that is a single sine, or None."""
+    """Return the frequency (Hz) of a ``history (n,)`` that is a single sine, otherwise None."""
     n = len(history)
     power = np.square(np.abs(np.fft.rfft((history - history.mean()) * np.hanning(n))))
     peak = int(np.argmax(power))
@@ -164,10 +165,7 @@ def _suggested(
     notes: list[str] = []
     delay = loading.best_delay
     if math.isnan(delay):
-        notes.append(
-            f"command -> measured: no delay within {MS * longest:g} ms (monitor.longest_delay) makes them most "
-            "alike: it is longer"
-        )
+        notes.append(f"command -> measured: the delay is longer than {MS * longest:g} ms (monitor.longest_delay)")
     elif delay >= 0.0:
         alpha = first_order_alpha(delay, dt)
         suggestions["polynomial"] = {"delay": delay}
@@ -192,8 +190,6 @@ def discrete_model_spacing(dt: float) -> int:
 
 
 class SineFit(NamedTuple):
-    """Response to a sine: ``delay`` (s) and ``amplitude_ratio`` (measured to target)."""
-
     delay: float
     amplitude_ratio: float
 
@@ -201,11 +197,11 @@ class SineFit(NamedTuple):
 def sine_of(history: Array, dt: float, frequency: float) -> complex:
     """Return the complex amplitude a of ``history`` ~ Re(a exp(2 pi j frequency t)) + mean, by least squares.
 
-    Partial periods or an offset cause no error. Raises ValueError for too few samples.
+    Partial periods and an offset cause no error. Raises ValueError for too few samples.
     """
     _refuse_unless(frequency > 0.0 and dt > 0.0, f"frequency = {frequency:g} Hz, dt = {dt:g} s: must be > 0")
     _refuse_unless(
-        history.ndim == 1 and len(history) >= MODEL_TAPS, f"{history.shape}: must be three samples or more"
+        history.ndim == 1 and len(history) >= MODEL_TAPS, f"{history.shape}: must be at least three samples"
     )
     phase = 2.0 * math.pi * frequency * dt * np.arange(len(history))
     waves = np.column_stack((np.cos(phase), np.sin(phase), np.ones_like(phase)))
@@ -216,8 +212,8 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -> SineFit:
     """Return delay (s) and amplitude ratio of ``measured`` relative to a sine of ``frequency`` (Hz) in ``target``.
 
-    The delay is within half a period. Raises ValueError for unequal or too few samples, and if the sine is
-    missing.
+    The delay is within half a period. Raises ValueError if the histories differ in length, are too short, or do
+    not contain the sine.
     """
     _refuse_unless(target.shape == measured.shape, f"shapes {target.shape} and {measured.shape}: must be equal")
     wanted, measured_sine = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
@@ -237,11 +233,12 @@ def first_order_alpha(delay: float, dt: float) -> float:
 
 
 def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
-    """Fit theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)].
+    """Fit theta ``(3,)`` of command(j) = theta . [measured(j), measured(j - s), measured(j - 2 s)], s =
+    ``spacing``.
 
-    Wang et al. (TADC), Eq. (3), over the whole history; theta is the ``initial`` of the compensator
-    ``discrete_model``. Raises ValueError for unequal or too few samples, and for a motion that does not determine
-    the parameters.
+    Wang et al. (TADC), Eq. (3), over the whole history. Theta is the ``initial`` of the compensator
+    ``discrete_model``. Raises ValueError if the histories differ in length, are too short, or do not determine the
+    parameters.
     """
     _refuse_unless(command.shape == measured.shape, f"shapes {command.shape} and {measured.shape}: must be equal")
     _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 samples")
@@ -250,7 +247,7 @@ def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
     _refuse_unless(rows >= MODEL_TAPS, f"{len(measured)} samples: must be >= {first + MODEL_TAPS}")
     taps = np.column_stack([measured[first - tap * spacing :][:rows] for tap in range(MODEL_TAPS)])
     theta, _, rank, _ = np.linalg.lstsq(taps, command[first:], rcond=None)
-    _refuse_unless(int(rank) == MODEL_TAPS, "measured: its motion is too poor to separate three parameters")
+    _refuse_unless(int(rank) == MODEL_TAPS, "measured: the motion does not determine three parameters")
     return np.asarray(theta, dtype=np.float64)
 
 

@@ -20,7 +20,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 @params
 class Noise:
-    """Noise that drives one actuator while the others rest."""
+    """Noise that drives one actuator while the other actuators are at rest."""
 
     rms: float = number("root mean square of the displacement", "m", 3e-4, more_than=0.0)
     lower_frequency: float = number("lower end of the band", "Hz", 0.25, more_than=0.0)
@@ -44,7 +44,7 @@ class Noise:
 
 @params
 class Cycles:
-    """A cyclic test with one actuator while the others rest."""
+    """A cyclic test of one actuator while the other actuators are at rest."""
 
     amplitude: float = number("amplitude of the displacement", "m", more_than=0.0)
     frequency: float = number("frequency of the cycles", "Hz", more_than=0.0)
@@ -65,11 +65,11 @@ TAPER = 1.0
 SETTLED = 1.0
 """Duration of the constant loads before the motion begins, s."""
 RAMP, SETTLING = 2, 1
-"""Cycles of a smooth rise, and of a fall; cycles between the rise and the evaluated cycles."""
+"""Number of cycles of a smooth rise or fall, and of cycles between the rise and the evaluated cycles."""
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the test in which ``axis`` moves with ``noise`` and the others rest. Raises ConfigError.
+    """Return the test in which ``axis`` moves with ``noise`` and the other axes are at rest. Raises ConfigError.
 
     The voltage of a damper is switched at random.
     """
@@ -87,7 +87,9 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the test in which ``axis`` moves in ``cycles``. Raises ConfigError beyond a limit of the axis."""
+    """Return the test in which ``axis`` moves in ``cycles``. Raises ConfigError if a limit of the axis is
+    exceeded.
+    """
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]
     limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
@@ -125,9 +127,9 @@ def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
 def _moving(
     scenario: Scenario, axis: int, motion: dict[str, object], duration: float, word: str, semi_active: object
 ) -> Scenario:
-    """Return the test in which ``axis`` moves and the others rest.
+    """Return the test in which ``axis`` moves and the other axes are at rest.
 
-    Structure, compensator and ground motion are omitted. A scaled specimen is driven and loaded in its own scale.
+    Structure, compensator and ground motion are omitted. A scaled specimen is driven and loaded at its own scale.
     """
     name, begin = scenario.moved_axes[axis], loaded_at(scenario)
     if begin:
@@ -164,7 +166,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """Return the time at which all loads have settled, s, a whole sample; 0 without loads."""
+    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 without loads."""
     longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
 
-1. Each actuator is driven with noise in a band of frequencies; H1 gives the response matrix G_xu.
+1. Each actuator is driven with band-limited noise; the estimator H1 gives the response matrix G_xu.
 2. The matrix is inverted at each frequency.
-3. Each entry of the inverse is fitted with a polynomial in s: the inverse of a servo-hydraulic rig is a polynomial
-   (Eq. 2.8), while the response itself has many poles and zeros.
+3. Each entry of the inverse is fitted with a polynomial in s, because the inverse of a servo-hydraulic rig is a
+   polynomial (Eq. 2.8), while the response has many poles and zeros.
 4. The state space follows from the fit (``inverse_model.state_space``).
 
-The response is from samples to samples, including the hold of the commands. For ``identified_inverse``, with
-periodic noise, see ``doc/identified_inverse.md``.
+The response relates samples to samples and includes the hold of the commands. ``doc/identified_inverse.md``
+describes the identification with periodic noise for ``identified_inverse``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, inverse_response
 
 Orders = NDArray[np.intp]
-"""Degree of each entry ``(n_axes, n_axes)``; ``NONE`` for a zero entry."""
+"""Degree of each entry; ``NONE`` for a zero entry."""
 NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 
@@ -34,7 +34,7 @@ EXACT = 1e-10
 
 
 class Experiment(NamedTuple):
-    """Test with one driven axis: command and measured displacement ``(samples, n_axes)``, m."""
+    """Test with one driven axis: command and measured displacement, ``(samples, n_axes)`` m."""
 
     command: Array
     displacement: Array
@@ -47,16 +47,16 @@ class FrequencyResponse(NamedTuple):
     response: Complex
     """Displacement over command, ``(f, n_axes, n_axes)``."""
     coherence: Array
-    """Fraction of a displacement's power that is linear in the commands, ``(f, n_axes, experiments)``."""
+    """Fraction of a displacement's power that depends linearly on the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
-    """Variance of real and imaginary part due to noise, broadcast to the response."""
+    """Variance of the real and the imaginary part due to noise, broadcast to the response."""
 
     @property
     def s(self) -> Complex:
         return (2j * np.pi * self.frequency).astype(np.complex128)
 
     def inverse(self) -> Complex:
-        """Return command over displacement ``(f, n_axes, n_axes)``."""
+        """Return command over displacement, ``(f, n_axes, n_axes)``."""
         return np.linalg.inv(self.response).astype(np.complex128)
 
     def without_delay(self, delay: float) -> FrequencyResponse:
@@ -65,16 +65,14 @@ class FrequencyResponse(NamedTuple):
 
 
 class InverseFit(NamedTuple):
-    """Polynomial in s for each entry of the inverse."""
-
     coefficients: Array
-    """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration, jerk."""
+    """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
     error: Array
-    """Rms difference from the measured inverse, relative to the diagonal of its row, ``(n_axes, n_axes)``."""
+    """Rms difference from the measured inverse, relative to the diagonal of the row, ``(n_axes, n_axes)``."""
 
     def response(self, frequency: Array) -> Complex:
-        """Return displacement over command ``(f, n_axes, n_axes)`` at ``frequency`` (Hz)."""
+        """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""
         return np.asarray(np.linalg.inv(inverse_response(self.coefficients, 2j * np.pi * frequency)))
 
 
@@ -84,28 +82,31 @@ def frequency_response(
     """Return H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
 
     In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all lines
-    (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients,
-    which are equally smooth, are fitted, too. Raises ValueError for histories of different shapes, a band with too
-    few frequencies, and experiments that do not drive every axis separately.
+    (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients
+    are fitted, too, because these are equally smooth. Raises ValueError if the shapes of histories differ, if the
+    band has too few frequencies, or if the experiments do not drive every axis separately.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
     count = int((band[1] - band[0]) / resolution * (1.0 + ROUNDING))
     edges = band[0] + resolution * np.arange(count + 1.0, dtype=np.float64)
     if len(edges) <= HIGHEST + 2:
-        raise ValueError(f"{len(edges) - 1} frequencies from {band[0]:g} to {band[1]:g} Hz: must be more")
+        raise ValueError(
+            f"{len(edges) - 1} frequencies from {band[0]:g} to {band[1]:g} Hz: must be > {HIGHEST + 1}; use a "
+            "wider band or a finer resolution"
+        )
     moving = not all(_at_rest(experiment.command) for experiment in experiments)
     transients = np.eye(len(experiments)) if moving else np.zeros((len(experiments), 0))
     spectra = [_spectra(*pair, dt, edges) for pair in zip(experiments, transients, strict=True)]
     uu, xu, total = (np.sum(parts, axis=0) for parts in list(zip(*spectra, strict=True))[:3])
     if not np.linalg.cond(uu).max() < WORST_CONDITION:
-        raise ValueError("the experiments do not drive every axis on its own in the whole band")
+        raise ValueError("the experiments do not drive every axis separately in the whole band")
     n = xu.shape[1]
     both = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
-    response = both[:, :, :n]  # response in the middle of the interval, then its slopes
+    response = both[:, :, :n]  # in the middle of the interval; its slopes follow
     rest = total.real - np.einsum("fij,fij->fi", both.conj(), xu).real
     freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
-    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # of each displacement, in real and imaginary part
+    noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # variance of real and imaginary part
     variance = noise[:, None] * np.einsum("fjj->fj", np.linalg.inv(uu))[:, None, :n].real
     coherence = [_coherence(response, uu[:, :n, :n], xu[:, :, :n], power) for uu, xu, power, _ in spectra]
     return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2), variance)
@@ -114,16 +115,17 @@ def frequency_response(
 FEWEST = 4
 """Smallest number of averaged spectral lines; the coherence of a single line is always 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the powers of the commands that indicates a missing command."""
+"""Condition number of the commands' powers above which an axis is not driven separately."""
 
 
 def _spectra(
     experiment: Experiment, transients: Array, dt: float, edges: Array
 ) -> tuple[Complex, Complex, Array, float]:
-    """Return sums between the ``edges`` (Hz), S_uu ``(f, m, m)``, S_xu ``(f, n, m)``, S_xx ``(f, n)``, and lines.
+    """Return the sums S_uu ``(f, m, m)``, S_xu ``(f, n, m)`` and S_xx ``(f, n)`` between the ``edges`` (Hz), and
+    the number of lines.
 
-    The inputs are the ``n`` commands and the ``transients`` of the experiments (1 for the experiment itself, 0 for
-    the others; empty if all are at rest), then both multiplied by the distance from the middle, -1 to 1.
+    The inputs are the ``n`` commands and the ``transients`` of the experiments (1 for this experiment, 0 for the
+    others; empty if all are at rest), and both again, multiplied by the distance from the middle, -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -150,11 +152,11 @@ def _at_rest(command: Array) -> bool:
 
 
 ENDS, STILL = 10, 1e-3
-"""Samples at each end of a history, and fraction of its range, for which an end counts as at rest."""
+"""Number of samples at each end of a history, and their largest range at rest, relative to the range of the
+history."""
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
-    """Return 1 minus the unexplained fraction of each displacement's power, ``(f, n)``."""
     crossed = np.einsum("fij,fij->fi", response.conj(), xu).real
     explained = np.einsum("fij,fjk,fik->fi", response, uu, response.conj()).real
     unexplained = (power - 2.0 * crossed + explained) / np.where(power > 0.0, power, np.inf)
@@ -170,7 +172,7 @@ def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highe
     """Fit polynomials to the inverse of ``measured`` (step 3), relative to the diagonal of the rows.
 
     ``orders`` are the degrees. By default the degree of each entry, up to ``highest``, minimises the information
-    criterion of Schwarz (1978); an entry without coupling is zero.
+    criterion of Schwarz (1978). An entry without coupling is zero.
     """
     return fit_of(entry_fits(measured), 2 * len(measured.frequency), orders, highest)
 
@@ -204,14 +206,12 @@ def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> 
 
 
 NEIGHBOURS = 5
-"""Number of frequencies for the median of the noise."""
 CERTAIN, UNCERTAIN = 0.01, 0.3
-"""Relative standard deviations of a response: above the first, noise lowers its weight; above the second, the
-response is omitted, because the inverse of noise is too small."""
+"""Relative standard deviations of a response. Noise above the first lowers the weight of the response. A response
+with noise above the second is omitted, because the inverse of noise is too small."""
 
 
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
-    """Return real coefficients ``(4,)`` of the powers of s up to ``degree``, and the weighted rms error."""
     coefficients = np.zeros(HIGHEST + 1)
     scale = float(np.abs(s).max())
     terms = (s[:, None] / scale) ** np.arange(degree + 1) * weight[:, None]
@@ -232,10 +232,10 @@ POWERS = len(DERIVATIVES)
 
 
 class Lines(NamedTuple):
-    """Response of a rig at the lines of a periodic excitation."""
+    """Response at the spectral lines of a periodic excitation."""
 
     frequency: Array
-    """Frequencies ``(f,)`` Hz."""
+    """Frequencies, ``(f,)`` Hz."""
     response: Complex
     """Measured displacement over applied command, ``(f, n_axes, n_axes)``."""
 
@@ -245,30 +245,29 @@ class Lines(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Coefficients ``(4, n_axes, n_axes)`` of displacement to jerk, zero beyond the fitted order."""
+    """Coefficients of displacement to jerk, ``(4, n_axes, n_axes)``, zero above the fitted order."""
 
     coefficients: Array
     deviation: Array
-    """Standard deviations of the coefficients."""
     error: Array
-    """Rms residual of the identity matrix by rows, ``(n_axes,)``."""
+    """Rms residual of each row of the identity matrix, ``(n_axes,)``."""
 
 
 def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
-    """Return the response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), without the first period.
+    """Return the response at the multiples of 1 / ``period`` (Hz) in ``band`` (Hz), without the first period.
 
-    Raises ValueError for a period that is not a whole number of samples, for fewer than two periods, and for axes
-    that were not driven separately.
+    Raises ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if
+    axes were not driven separately.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:
-        raise ValueError(f"a period of {period:g} s is no whole number of samples")
+        raise ValueError(f"period = {period:g} s: must be a whole number of samples")
     first = max(1, math.ceil(band[0] * period * (1.0 - ROUNDING)))
     last = math.floor(band[1] * period * (1.0 + ROUNDING))
     spectra = [_line_spectra(experiment, samples, slice(first, last + 1)) for experiment in experiments]
     command, measured = (np.stack(part, axis=-1) for part in zip(*spectra, strict=True))
     if not np.linalg.cond(command).max() < 1.0 / ROUNDING:
-        raise ValueError("the experiments do not drive every axis on its own")
+        raise ValueError("the experiments do not drive every axis separately")
     # measured = G command, one column per test
     response = np.linalg.solve(command.transpose(0, 2, 1), measured.transpose(0, 2, 1)).transpose(0, 2, 1)
     return Lines(np.arange(first, last + 1) / period, response)
@@ -277,7 +276,7 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
 def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex, Complex]:
     periods = len(experiment.command) // samples
     if periods < 2:
-        raise ValueError(f"{len(experiment.command)} samples: must be two periods of {samples} or more")
+        raise ValueError(f"{len(experiment.command)} samples: must be at least two periods of {samples} samples")
     spectra = []
     for history in experiment:
         settled = history[samples : periods * samples]
@@ -297,7 +296,7 @@ def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
     # row r: sum over i, c of C_i[r, c] s^i G[c, :] is the r-th row of the identity
     terms = np.einsum("fi,fcd->fdic", powers, seen.response).reshape(count * n, used * n)
     left = np.vstack([terms.real, terms.imag])
-    aim = np.tile(np.eye(n, dtype=complex), (count, 1))  # (f d, r): for each column d of G
+    aim = np.tile(np.eye(n, dtype=complex), (count, 1))  # row (f, d), column r; d is a column of G
     right = np.vstack([aim.real, aim.imag])
     solution, _, _, _ = np.linalg.lstsq(left, right, rcond=None)
     rest = right - left @ solution

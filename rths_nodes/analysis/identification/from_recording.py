@@ -5,11 +5,11 @@ The actuator is the transfer function
 
     G(s) = g / ((1 + tau s) (1 + 2 zeta s / w + s^2 / w^2)),
 
-of order 1 to 3, from the command after the declared transport to the displacement. It is fitted by least squares
-of the simulated displacement, which sensor noise does not bias (output error; L. Ljung, System Identification, 2nd
-ed. 1999, section 4.2). Its order minimises the information criterion of Schwarz (1978). The specimen is a spring
-with a dashpot, fitted by least squares to displacement, velocity and force after the same zero-phase low-pass
-filter.
+of order 1 to 3, from the command after the declared transport to the displacement. Its parameters minimise the
+squared error of the simulated displacement. Sensor noise does not bias this fit (output error; L. Ljung, System
+Identification, 2nd ed. 1999, section 4.2). Its order minimises the information criterion of Schwarz (1978). The
+specimen is a spring with a dashpot, fitted by least squares to displacement, velocity and force, after the same
+zero-phase low-pass filter.
 """
 
 from __future__ import annotations
@@ -29,18 +29,16 @@ from rths_nodes.mechanics.butterworth import filtered
 from rths_nodes.recording.run import Run
 
 LEAST = 500
-"""Smallest number of samples in a fit."""
 CUTOFF = 30.0
 """Cut-off frequency of the low-pass filter, Hz; at most a fifth of the servo rate."""
 DAMPING = 0.7
-"""Initial damping ratio of a fit."""
 
 
 @dataclass(frozen=True)
 class AxisModel:
-    """Sections ``actuator`` and ``specimen`` of an axis, and how well they fit the recording.
+    """Sections ``actuator`` and ``specimen`` of an axis, and their agreement with the recording.
 
-    The fits of displacement and force are ``100 (1 - rms error / rms)``, %; ``residual`` is the rms error of the
+    The fits of displacement and force are ``100 (1 - rms error / rms)``, %. ``residual`` is the rms error of the
     displacement (m).
     """
 
@@ -52,7 +50,7 @@ class AxisModel:
 
 
 def usable(run: Run) -> int:
-    """Return the number of initial samples that are complete and not bridged, slowed or in a safe stop."""
+    """Return the number of samples before the first that is incomplete, bridged, slowed or in a safe stop."""
     broken = ~np.isfinite(run.command + run.displacement + run.force).all(axis=1)
     bad = np.flatnonzero(broken | ((run.flags & (FLAG_BRIDGED | FLAG_SLOWED | FLAG_TRIPPED)) != 0))
     return int(bad[0]) if len(bad) else len(run.flags)
@@ -61,14 +59,14 @@ def usable(run: Run) -> int:
 def axis_models(run: Run) -> dict[str, AxisModel]:
     """Return the model of each moving axis, from the :func:`usable` samples.
 
-    Raises ConfigError for coupled axes (unless the others carry loads), for a recording that is too short, and
-    without motion.
+    Raises ConfigError if axes are coupled (except by loads), if the recording is too short, or if an axis does not
+    move.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
-        raise ConfigError("rig: its axes are coupled; such a rig is not identified from a recording")
+        raise ConfigError("rig: the axes are coupled; a recording cannot identify such a rig")
     samples = usable(run)
     if samples < LEAST:
-        raise ConfigError(f"{samples} samples before the first that was bridged or lost: must be >= {LEAST}")
+        raise ConfigError(f"{samples} samples before the first bridged or lost sample: must be >= {LEAST}")
     q, dt = int(run.scenario.transport_samples), run.scenario.dt
     models = {}
     for column, axis in enumerate(run.axes):
@@ -92,15 +90,17 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
     """Return displacement and force at the same instants, from ``(n,)`` recorded in the same samples.
 
-    The delay of the load cell is removed, which omits the last samples; a filter of the force is applied to the
-    displacement, so that no lag appears as negative damping.
+    The delay of the load cell is removed, so the last samples are omitted. The filter of the force is applied to
+    the displacement, too, so that no lag appears as negative damping.
     """
     delay = axis.sensors.force_delay
     return filtered(moved, low_pass(axis, dt))[: len(moved) - delay], force[delay:]
 
 
 def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
-    """Numerator and denominator of G, highest power first: of g and log tau; log w, log zeta; log tau, w, zeta."""
+    """Return numerator and denominator of G, highest power first, from g, log tau (orders 1 and 3), log w and log
+    zeta.
+    """
     gain, logarithms = float(parameters[0]), np.exp(parameters[1:])
     denominator = np.ones(1)
     if len(logarithms) in (1, 3):
@@ -166,7 +166,6 @@ def _delay(command: Array, moved: Array, dt: float) -> float:
 
 
 def _specimen(moved: Array, force: Array, dt: float) -> tuple[float, float, float]:
-    """Return stiffness (N/m), damping (N s/m), and the fit of the force (%)."""
     from scipy.optimize import nnls
     from scipy.signal import butter, sosfiltfilt
 

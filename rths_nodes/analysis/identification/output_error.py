@@ -3,17 +3,18 @@
 
     G(s) = P(s)^-1 e^(-s D)
 
-P is the matrix of polynomials of ``frequency_responses.fit_inverse``, D the delay of all commands. The start is
-this linear fit at its best delay. Least squares of the measured responses, each divided by the standard deviation
-of its noise, then give all coefficients and the delay with their covariance (L. Ljung, System Identification, 2nd
-ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, not the response.
+P is the matrix of polynomials of ``frequency_responses.fit_inverse``, and D is the delay of all commands. The
+search starts from this linear fit at its best delay. Least squares of the measured responses, each divided by the
+standard deviation of its noise, give all coefficients and the delay, with their covariance (L. Ljung, System
+Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, but not the response.
 
 The degrees minimise the information criterion of Schwarz (1978) among the stable models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -39,11 +40,11 @@ from rths_nodes.mechanics.structure import transition
 LATEST = 0.1
 """Longest delay in the search, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
-"""Relative errors of the responses in addition to noise: the default, and if no model explains the responses."""
+"""Relative errors of the responses in addition to noise: default, and value if no model explains the responses."""
 EXPLAINED = 2.0
 """Ratio of mean square residual to noise above which a model does not explain the responses."""
 NORMAL_95 = 1.96
-"""Half the width of the 95 % interval, in standard deviations."""
+"""Half width of the 95 % interval, in standard deviations."""
 
 
 class Identified(NamedTuple):
@@ -51,13 +52,11 @@ class Identified(NamedTuple):
 
     fit: InverseFit
     delay: float
-    """Delay, s."""
     delay_range: tuple[float, float]
     """95 % interval of the delay, s."""
     explained: bool
     """True if the model explains the responses within noise; otherwise the delay includes other dynamics."""
     deviation: Array
-    """Standard deviations of the coefficients."""
     measured: FrequencyResponse
     """The identified response, without hold, sampling and delay."""
 
@@ -67,43 +66,36 @@ def identify(
 ) -> Identified:
     """Return the model of a rig from its response at samples of ``dt`` (s).
 
-    Commands are held over the sample that ends at their number, or approached on a ``ramp``. ``orders`` and
-    ``delay`` (s) are identified by default. Raises ConfigError if no model is stable.
+    A command is held over the sample that ends at its number, or approached on a ``ramp``. ``orders`` and
+    ``delay`` (s) are identified unless they are given. Raises ConfigError if no model is stable.
     """
     delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
-    task = _Task(sampled, dt, ramp, orders, delay is not None)
-    first = _continuous(task, None)
-    fits = [entry_fits(first.without_delay(float(late))) for late in delays]
+    continuous = partial(_continuous, sampled, dt, ramp)
+    first = continuous(None)
+    fits, count = [entry_fits(first.without_delay(float(late))) for late in delays], 2 * len(sampled.frequency)
     for relative in (ACCURATE, RELATIVE):
-        models = [model for model in _candidates(task, first, delays, fits, relative) if _stable(model.fit)]
-        if any(model.identified.explained for model in models):
+        settle = partial(_settled, continuous, first, relative, delay is not None)
+        models = [model for model in _candidates(settle, orders, delays, fits, count) if _stable(model[0].fit)]
+        if any(model.explained for model, _, _ in models):
             break
     if not models:
-        raise ConfigError("no stable model explains the responses: give its orders, a narrower band or more noise")
-    count = 2 * sampled.response.size
-    best = min(models, key=lambda model: information(max(model.residual, EQUAL), model.parameters, count))
-    return best.identified._replace(explained=relative == ACCURATE)
+        raise ConfigError(
+            "no stable model explains the responses: set its orders, or use a narrower band or more noise"
+        )
+    values = 2 * sampled.response.size
+    best = min(models, key=lambda model: information(max(model[1], EQUAL), model[2], values))[0]
+    return best._replace(explained=relative == ACCURATE)
 
 
 EQUAL = 0.7
-"""Rms of the weighted residual below which models are equally good."""
+"""Weighted residual (rms) below which models are equally good."""
 
 
-class _Task(NamedTuple):
-    sampled: FrequencyResponse
-    dt: float
-    ramp: bool
-    orders: Orders | None
-    fixed: bool
-    """True if the delay is given, not identified."""
-
-
-def _continuous(task: _Task, model: Identified | None) -> FrequencyResponse:
+def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
     """Return the response without hold and sampling, based on ``model`` or on the spectrum of the hold.
 
     A held command acts half a sample early, because it is held over the sample before its number.
     """
-    sampled, dt, ramp, *_ = task
     s, n = sampled.s, sampled.response.shape[1]
     flat = np.sinc(sampled.frequency * dt)
     hold = (flat * (flat if ramp else np.exp(0.5 * s * dt)))[:, None, None]
@@ -119,15 +111,8 @@ def _continuous(task: _Task, model: Identified | None) -> FrequencyResponse:
     return sampled._replace(response=sampled.response @ factor, variance=variance)
 
 
-class _Candidate(NamedTuple):
-    identified: Identified
-    residual: float
-    """Rms of the weighted residual."""
-    parameters: int
-
-    @property
-    def fit(self) -> InverseFit:
-        return self.identified.fit
+_Candidate = tuple[Identified, float, int]
+"""Model, rms of the weighted residual, and number of parameters."""
 
 
 def _weight(measured: FrequencyResponse, relative: float) -> Array:
@@ -144,37 +129,43 @@ def _stable(fit: InverseFit) -> bool:
 
 
 def _candidates(
-    task: _Task, first: FrequencyResponse, delays: Array, fits: Sequence[EntryFits], relative: float
+    settle: Callable[..., _Candidate], orders: Orders | None, delays: Array, fits: Sequence[EntryFits], count: int
 ) -> Iterator[_Candidate]:
-    """Yield models for each highest degree or the given orders, starting at the best of the ``delays`` (s)."""
-    count, lower = 2 * len(task.sampled.frequency), None
-    for highest in range(HIGHEST + 1) if task.orders is None else (HIGHEST,):
-        starts = [fit_of(entry, count, task.orders, highest) for entry in fits]
+    """Yield models for each highest degree, or for the given orders; the search starts at the best of ``delays``
+    (s).
+    """
+    lower = None
+    for highest in range(HIGHEST + 1) if orders is None else (HIGHEST,):
+        starts = [fit_of(entry, count, orders, highest) for entry in fits]
         best = int(np.argmin([_information(fit, count) for fit in starts]))
         begins = [(starts[best], float(delays[best]))]
         if lower is not None:
             begins.append(_raised(lower, highest))
-        models = [_settled(task, first, relative, *begin) for begin in begins]
+        models = [settle(*begin) for begin in begins]
         yield from models
-        lower = min(models, key=lambda model: model.residual).identified
+        lower = min(models, key=lambda model: model[1])[0]
 
 
 def _settled(
-    task: _Task, first: FrequencyResponse, relative: float, start: InverseFit, delay: float
+    continuous: Callable[[Identified | None], FrequencyResponse],
+    first: FrequencyResponse,
+    relative: float,
+    fixed: bool,
+    start: InverseFit,
+    delay: float,
 ) -> _Candidate:
-    """Return the model refined with its own motion between samples; ``first``: response without a model."""
-    model = _refined(first, _weight(first, relative), start, delay, task.fixed)
+    """Return the model refined with its own motion between samples; ``first`` is the response without a model."""
+    candidate = _refined(first, _weight(first, relative), start, delay, fixed)
     for _ in range(PASSES):
+        model = candidate[0]
         if not _stable(model.fit):
             break
-        measured = _continuous(task, model.identified)
-        late = model.identified.delay
-        model = _refined(measured, _weight(measured, relative), model.fit, late, task.fixed)
-    return model
+        measured = continuous(model)
+        candidate = _refined(measured, _weight(measured, relative), model.fit, model.delay, fixed)
+    return candidate
 
 
 PASSES = 2
-"""Number of refinements."""
 
 
 def _information(fit: InverseFit, count: int) -> float:
@@ -193,7 +184,7 @@ def _raised(lower: Identified, highest: int) -> tuple[InverseFit, float]:
 
 
 FAST = 0.1
-"""Initial lag of an additional pole, relative to the model's lag."""
+"""Initial lag of an additional pole, relative to the lag of the model."""
 
 
 def _refined(
@@ -244,13 +235,15 @@ def _refined(
     wide = 0.0 if fixed else NORMAL_95 * float(spread[-1] / scale)
     off = model(result.x) - measured.response
     driven = np.einsum("fii->fi", measured.response)[:, None, :]
-    share = 1.0 / np.broadcast_to(np.maximum(measured.variance, EXACT**2), off.shape)  # power of the commands
+    share = 1.0 / np.broadcast_to(
+        np.maximum(measured.variance, EXACT**2), off.shape
+    )  # proportional to the power of the commands
     error = np.sqrt((share * np.abs(off) ** 2).sum(axis=0) / (share * np.abs(driven) ** 2).sum(axis=0))
     fit = InverseFit(coefficients / units, start.orders, error)
     interval = (max(0.0, late - wide), min(late + wide, max(late, LATEST)))
     explained = residual**2 <= EXPLAINED
     identified = Identified(fit, late, interval, explained, deviation / units, measured.without_delay(late))
-    return _Candidate(identified, residual, free)
+    return identified, residual, free
 
 
 def _real(values: Complex) -> Array:

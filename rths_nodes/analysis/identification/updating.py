@@ -35,20 +35,19 @@ from rths_nodes.recording.run import Run
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force."""
 LARGE = 0.99
-"""Quantile that defines the large force, to exclude spikes."""
+"""Quantile that defines the large force; it excludes spikes."""
 UNCERTAINTY = 0.3
 """Default relative standard deviation of the initial values."""
 FEWEST = 100
-"""Smallest number of samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """History of a copy of an axis' specimen, ``n`` samples of ``m`` open parameters, in SI units.
+    """History of a copy of an axis' specimen: ``n`` samples of ``m`` open parameters, in SI units.
 
-    ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values of copies in a loop): ``(n, m)``.
-    ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each sample
-    (``WORDS`` of ``mechanics/updating/step.py``): ``(n,)``.
+    ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values of copies in a loop) are ``(n,
+    m)``. ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each sample
+    (``WORDS`` of ``mechanics/updating/step.py``) are ``(n,)``.
     """
 
     axis: str
@@ -73,17 +72,16 @@ class Followed:
 
     @property
     def left(self) -> Array:
-        """Smallest remaining fraction ``(m,)`` of the initial uncertainty."""
+        """Smallest remaining fraction of the initial uncertainty, ``(m,)``."""
         return np.asarray((self.deviation / (self.uncertainty * self.initial)).min(axis=0))
 
     @property
     def unexplained(self) -> NDArray[np.bool_]:
-        """Samples ``(n,)`` at which the model does not explain the specimen."""
         return self.mean_square > UNEXPLAINED
 
     @property
     def identified(self) -> tuple[bool, ...]:
-        """True for each identified parameter ``(m,)``; none unless the model explains the specimen."""
+        """True for each identified parameter, ``(m,)``; all false unless the model explains the specimen."""
         explained = not self.unexplained.any()
         return tuple(bool(explained and left <= IDENTIFIED) for left in self.left)
 
@@ -98,7 +96,7 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy by ``model``, with its parameters in the test and ``stated`` values. Raises ConfigError."""
+    """Return a copy with the parameters of the test and the ``stated`` values. Raises ConfigError."""
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
     sections += [data["axes"].get(axis, {}).get("specimen")]
@@ -119,15 +117,17 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise``: N rms. Raises ConfigError."""
+    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` is in N rms. Raises
+    ConfigError.
+    """
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
     if law not in LAWS:
         raise unknown("--law", "law", law, LAWS)
     if law == "rls" and not copy.linear:
         raise ConfigError(
-            f"--law rls: the force of {copy.model} is not linear in {', '.join(copy.names)}, or not known to be: "
-            "take ukf"
+            f"--law rls: the force of {copy.model} is not linear in {', '.join(copy.names)}, or this is not "
+            "known: use ukf"
         )
     for name, value in (("--noise", noise), ("--uncertainty", uncertainty)):
         if value is not None and not 0.0 < value < np.inf:
@@ -187,7 +187,7 @@ def _samples(
     inside = (time >= (start or 0.0)) & (time <= (np.inf if end is None else end))
     if inside.sum() < FEWEST:
         raise ConfigError(
-            f"{axis}: {inside.sum()} samples of {every * dt:.3g} s between these times: must be >= {FEWEST}"
+            f"{axis}: {inside.sum()} samples, one per {every * dt:.3g} s, between these times: must be >= {FEWEST}"
         )
     taken = taken[inside]
     return time[inside], x[taken], force[taken], bad[taken], every * dt
@@ -196,10 +196,6 @@ def _samples(
 def _followed(
     copy: Copy, law: str, settings: Settings, columns: tuple[Array, Array, Array, NDArray[np.bool_]], before: int
 ) -> list[tuple[Array, Array, Array, float, float, float, int]]:
-    """Return, by sample, estimate, deviation, released, expected, spread, mean square and use.
-
-    ``before`` earlier samples were omitted.
-    """
     estimator, x = LAWS[law](copy, settings), columns[0]
     state = at_rest(estimator, copy, float(x[np.isfinite(x)][0]))._replace(lost=before)
     m, rows = len(copy.names), []

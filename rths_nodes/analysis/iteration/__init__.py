@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repeated tests: computations between one run and the next."""
+"""Iterative tests: computations between two runs."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convergence from run to run (``doc/iterate.md``): the row of each run, and the rule for continuing.
 
-A small residual does not suffice: near a resonance the distance from agreement is still large.
+A small residual is not sufficient: near a resonance the distance from agreement may still be large.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from itertools import pairwise
 from rths_nodes.core.errors import ConfigError
 
 TRACKING, HISTORY = "tracking", "history"
-"""Modes: correction of the commands, or of targets and commands."""
+"""Modes: correction of the commands only, or of targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
-"""Verdicts that end the iteration; ``held``: the next run would exceed its bounds."""
+"""Further verdicts that end the iteration; ``held``: the next run would exceed its bounds."""
 RISES = 2
-"""Consecutive rises of the error after which the iteration ends."""
+"""Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
 """Largest relative loss of force for the same motion since the first run."""
 TOLERANCE = 0.5
-"""Sufficiently small error, % of the rms of the target."""
+"""Default error that counts as converged, % of the rms of the target."""
 AT_FLOOR = 2.0
-"""Largest ratio of error to noise that counts as converged; two equal runs differ by sqrt(2)."""
+"""Largest ratio of error to noise that counts as converged. Two equal runs have a ratio of sqrt(2)."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A run in the table of convergence; percentages are relative to the target's rms, for the worst axis.
+    """A run in the table of convergence. Percentages are relative to the target's rms, for the worst axis.
 
     ``error`` is the remaining error, ``noise`` the noise below the cut-off, ``residual`` the residual of whole
-    histories; ``missed``: measured displacement minus its target, all frequencies, m rms. ``true``: distance of a
-    simulator's true displacement from the target (tracking) or from the scenario's structure in one piece.
-    ``answer`` by axis: force of the specimen relative to the first run for the same motion. ``command``,
-    ``velocity`` and ``force``: peaks relative to the first run.
+    histories. ``missed`` (m rms) is the displacement minus its target, at all frequencies. ``true`` is the
+    distance of a simulator's true displacement from the target (tracking) or from the scenario's structure in one
+    piece. ``answer`` is, by axis, the force of the specimen relative to the first run for the same motion.
+    ``command``, ``velocity`` and ``force`` are peaks relative to the first run.
     """
 
     number: int
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """End of an iteration: after ``runs``, or at an error of ``tolerance`` % of the target's rms, or of noise."""
+    """End of an iteration: after ``runs``, at an error of ``tolerance`` % of the target's rms, or at the noise."""
 
     runs: int = 5
     tolerance: float = TOLERANCE
@@ -90,14 +90,13 @@ def risen(errors: Sequence[float]) -> str:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return which bound an ``error`` (%) meets, the tolerance or the ``noise``; empty if it meets none."""
+    """Return which bound an ``error`` (%) satisfies: the tolerance, the ``noise``, or none (an empty string)."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"
 
 
 def softened(answer: Mapping[str, float]) -> list[str]:
-    """Describe the axes whose force for the same motion, relative to run 1, fell by more than ``SOFTER``."""
     return [
         f"axes.{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1: must be <= "
         f"{100.0 * SOFTER:g} %"

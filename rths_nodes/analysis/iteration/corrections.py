@@ -13,14 +13,15 @@ by -G E, where G is the receptance of the numerical part. The next target is
     model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass identified in the run:
                    z = x - (response of the structure with E to the force E r)
 
-All relaxations use the reached displacement, so that poor tracking of the rig causes no wrong correction.
+All relaxations start from the measured displacement, so that poor tracking of the rig causes no wrong correction.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -47,22 +48,23 @@ from rths_nodes.recording.run import Run
 
 
 class Specimens(NamedTuple):
-    """Mass (kg), damping (N s/m), stiffness (N/m) by axis, ``(n_axes,)``."""
+    """Mass (kg), damping (N s/m) and stiffness (N/m) by axis, ``(n_axes,)`` each."""
 
     mass: Array
     damping: Array
     stiffness: Array
 
     def force(self, motion: Array) -> Array:
-        """Return the force ``(samples, n_axes)`` N for a ``motion`` ``(samples, 3, n_axes)``."""
+        """Return the force, ``(samples, n_axes)`` N, for a ``motion``, ``(samples, 3, n_axes)``."""
         x, v, a = np.moveaxis(motion, 1, 0)
         return np.asarray(self.stiffness * x + self.damping * v + self.mass * a)
 
 
 def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
-    """Return the ratio of force to the ``expected`` specimens' force, below ``cutoff``, ``(n_axes,)``.
+    """Return the ratio of ``force`` to the force of the ``expected`` specimens, ``(n_axes,)``, below ``cutoff``
+    (Hz).
 
-    By least squares of ``force`` ``(samples, n_axes)`` N for the same motion; nan without an expected force.
+    The ratio is the least-squares factor for the same motion; it is nan without an expected force.
     """
     by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -70,7 +72,7 @@ def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cu
 
 
 def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Specimens:
-    """Return spring, dashpot and mass by non-negative least squares of ``force`` below ``cutoff``."""
+    """Return spring, dashpot and mass by non-negative least squares of ``force`` below ``cutoff`` (Hz)."""
     from scipy.optimize import nnls
 
     motion, f = spectra.motion(moved, cutoff), spectra.low_passed(force, cutoff)
@@ -86,12 +88,13 @@ def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Speci
 
 
 UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
-"""Peaks bounded relative to the first run, with units."""
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of an axis from the zero of the test: ``command`` m, its ``velocity`` m/s, displacement m, force N."""
+    """Peaks of an axis from the zero of the test: ``command`` (m), ``velocity`` of the command (m/s),
+    displacement, force.
+    """
 
     command: float
     velocity: float
@@ -130,13 +133,13 @@ def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[s
 
 
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
-"""Specimens with forces linear in their motion, provided that their inner specimens are linear."""
+"""Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
 STRAIGHT = 1e-3
 """Largest relative deviation of the setup from its linear transformation."""
 
 
 class Response:
-    """A linear structure at the servo rate, with ``matrices`` M, C, K: motion of ``axes`` ``(n_axes, n_dof)``."""
+    """Motion of ``axes`` ``(n_axes, n_dof)`` of a linear structure, ``matrices`` M, C, K, at the servo rate."""
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
         self._system, self._inputs, rows = first_order(*matrices)
@@ -144,7 +147,9 @@ class Response:
         self._steps = transition(self._system, self._inputs, dt)
 
     def motion(self, force: Array) -> Array:
-        """Return displacement, velocity, acceleration ``(samples, 3, n_axes)``; ``force (samples, n_dof)`` N."""
+        """Return displacement, velocity, acceleration ``(samples, 3, n_axes)`` due to ``force (samples, n_dof)``
+        N.
+        """
         phi, before, now = self._steps
         states = recursion(phi, force[:-1] @ before.T + force[1:] @ now.T)
         rates = states @ self._system.T + force @ self._inputs.T
@@ -163,14 +168,14 @@ class Substructure:
         structure = assembly.structure
         if structure is None or not is_linear(structure):
             raise ConfigError(
-                "structure: must be there and linear for an iteration of whole histories: its response to the "
-                "force of a run is computed by exact steps"
+                "structure: must be given and linear for an iteration of whole histories, which computes its "
+                "response by exact steps"
             )
         partition_of_structure = partition(assembly, _stiffnesses(scenario))
         if not partition_of_structure.source:
             raise ConfigError(
-                "structure: its part in the laboratory is not stated (experimental_stiffness ...): no first "
-                "history can be predicted"
+                "structure: the experimental part is not stated (experimental_stiffness ...), so the first "
+                "history cannot be predicted"
             )
         self.dt = scenario.dt
         axes, self._spread = transformation(assembly)
@@ -184,7 +189,7 @@ class Substructure:
         self.predicted = self.whole.motion(assembly.force_on_whole)
         """Motion of the axes for the declared structure in one piece, ``(samples, 3, n_axes)``."""
         self.reference = self._reference(assembly)
-        """Displacement ``(samples, n_axes)`` with the simulated specimens; None if these are not linear."""
+        """Displacement with the simulated specimens, ``(samples, n_axes)`` m; None if a specimen is not linear."""
         _check_straight(assembly, self.predicted[:, 0])
 
     def _reference(self, assembly: Assembly) -> Array | None:
@@ -198,7 +203,9 @@ class Substructure:
         return np.asarray(response.motion(assembly.force_on_whole)[:, 0])
 
     def under(self, force: Array) -> Array:
-        """Return ``(samples, 3, n_axes)``, the motion due to ground motion and -``force (samples, n_axes)`` N."""
+        """Return the motion ``(samples, 3, n_axes)`` due to the ground motion and to -``force (samples, n_axes)``
+        N.
+        """
         return self.numerical.motion(self._ground - force @ self._spread.T)
 
     def with_specimen(self, mass: Array, damping: Array, stiffness: Array) -> Response:
@@ -207,19 +214,12 @@ class Substructure:
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the distance ``(samples, n_axes)`` m from agreement of both substructures: (1 + G E)^-1 r.
-
-        ``residual`` ``(samples, 3, n_axes)``; ``specimens`` E as returned by :func:`fitted`.
-        """
+        """Return the distance of both substructures from agreement, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
         """Return the response ``(samples, 3, n_axes)`` of the structure with specimens E to the force E r."""
-        return self.answer(self.with_specimen(*specimens), specimens.force(residual))
-
-    def answer(self, response: Response, force: Array) -> Array:
-        """Return the motion ``(samples, 3, n_axes)`` with ``force`` ``(samples, n_axes)`` N on the axes."""
-        return response.motion(force @ self._spread.T)
+        return self.with_specimen(*specimens).motion(specimens.force(residual) @ self._spread.T)
 
 
 def _linear(specimen: object) -> bool:
@@ -245,15 +245,15 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
     half = assembly.setup.histories(np.array([0.5 * pose, pose]))
     if np.abs(2.0 * half[0] - half[1]).max() > STRAIGHT * np.abs(half[1]).max():
         raise ConfigError(
-            "setup: its axes do not move in proportion to the structure in the motion expected: an iteration of "
-            "whole histories takes a linear one"
+            "setup: the axes do not move in proportion to the structure in the expected motion; an iteration of "
+            "whole histories needs a linear setup"
         )
 
 
 WEAKEST = 1e-3
-"""Relative singular values, of the differences of residuals, that count as noise."""
+"""Relative singular value below which a difference of residuals counts as noise."""
 LARGEST = 2.0
-"""Largest relaxation factor of Aitken; equal residuals leave it undetermined."""
+"""Largest relaxation factor of Aitken; equal residuals do not determine a factor."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {
@@ -272,15 +272,14 @@ PLAYED: dict[str, object] = {
     "scatter": {},
     "substeps": 1,
 }
-"""Sections of a scenario that plays a history."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, the end of Q (Hz) if given.
+    """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, end of Q (Hz) if given.
 
-    ``within``: largest ratio of command, velocity and force to the first run. ``changes``: overrides of the
-    scenario, by the number of the run from which they apply.
+    ``within`` is the largest ratio of command, velocity and force to the first run. ``changes`` are overrides of
+    the scenario, by the number of the run from which they apply.
     """
 
     mode: str
@@ -314,13 +313,15 @@ class Rehearsal:
 
 def check(scenario: Scenario) -> None:
     if scenario.time_ratio != 1:
-        raise ConfigError(f"time_ratio = {scenario.time_ratio:g}: must be 1: what repeats does so in real time")
+        raise ConfigError(f"time_ratio = {scenario.time_ratio:g}: must be 1, because iterations run in real time")
     if scenario.force_axes:
-        raise ConfigError(f"axes.{scenario.force_axes[0]}: is controlled by force; what repeats are displacements")
+        raise ConfigError(
+            f"axes.{scenario.force_axes[0]}: is controlled by force; an iteration repeats displacements only"
+        )
     if scenario.semi_active is not None:
-        raise ConfigError("semi_active: sets inputs of the rig while it runs, which no predefined history has")
+        raise ConfigError("semi_active: must be missing, because a predefined history has no auxiliary inputs")
     if scenario.scaled:
-        raise ConfigError("similitude: a specimen to scale is not iterated")
+        raise ConfigError("similitude: scaled specimens cannot be iterated")
 
 
 class Corrections:
@@ -337,7 +338,7 @@ class Corrections:
         self._part = Substructure(self.base) if computed else None
         if settings.mode == HISTORY and self._part is None:
             raise ConfigError(
-                "structure: missing: a test with prescribed displacements has no history to agree on"
+                "structure: missing; a test with prescribed displacements has no history to agree on"
             )
         self.relaxation = RELAXATIONS[settings.relaxation](settings.omega, self._part) if self._part else None
         if first is not None:
@@ -371,7 +372,9 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Process a run: add its row; invert the first run. Raises ConfigError if this is not possible."""
+        """Process a run: add its row, and invert the rig in the first run. Raises ConfigError if this is not
+        possible.
+        """
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)
@@ -382,8 +385,7 @@ class Corrections:
         if self.inverse is None:
             arguments = command, moved, self._target[:, 0]
             self.inverse = learning.fitted(self.spectra, *arguments, tuple(self.base.axes), self.settings.cutoff)
-            self._commands = learning.Commands(self.spectra, self.inverse, command)
-            self._cutoff, self._start = self.inverse.learned_to, command[:1]
+            self._first_command, self._cutoff = command, self.inverse.learned_to
             self.first = self._peaks(command, moved, run.force[:n])
             self._specimens = fitted(self.spectra, moved, self._force, self._cutoff)
         cutoff, spectra, size = self.inverse.learned_to, self.spectra, _rms(self._target[:, 0])
@@ -422,10 +424,14 @@ class Corrections:
         if self.settings.mode == HISTORY:
             assert self.relaxation is not None
             self._target = self.relaxation.next(self._step)
-        self._command = self._commands.corrected(self._ran, before, self._moved, self._target[:, 0])
+        assert self.inverse is not None
+        last = (self._ran, before, self._moved)
+        self._command = learning.corrected(
+            self.spectra, self.inverse, self._first_command, last, self._target[:, 0]
+        )
 
     def rehearsed(self) -> Rehearsal:
-        """Return a rehearsal of the next run on identified model and specimens, up to the known frequencies."""
+        """Return a rehearsal of the next run on identified rig and specimens, up to the known frequencies."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)
@@ -433,7 +439,7 @@ class Corrections:
         reached = np.divide(spectra.of(self._command), response, out=np.zeros_like(response), where=passed > 0.0)
         motion = spectra.motion(spectra.history(np.asarray(passed * reached, complex)), self.inverse.known_to)
         last = fitted(spectra, self._moved, self._force, self._cutoff)
-        force, sent = last.force(motion), np.concatenate([self._start, self._command])
+        force, sent = last.force(motion), np.concatenate([self._first_command[:1], self._command])
         rest = _rms(spectra.low_passed(self._target[:, 0] - motion[:, 0], self._cutoff))
         missed = _worst(rest / _rms(self._target[:, 0]))
         return Rehearsal(self._peaks(sent, motion[:, 0], force), missed)
@@ -442,31 +448,31 @@ class Corrections:
         return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
-        """Return the forces at the instants of the displacements, without declared delays (force_lead)."""
+        """Return the forces at the instants of the displacements, i.e. without declared delays (force_lead)."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])
 
 
 def _played(run: Run, base: Scenario) -> Array:
-    """Return targets ``(samples, 3, n_axes)`` of a completed ``run``. Raises ConfigError if they are missing."""
+    """Return the targets of ``run``, ``(samples, 3, n_axes)``. Raises ConfigError if samples are missing."""
     n = base.samples + 1
     if len(run.target) < n or not np.isfinite(run.target[:n]).all():
-        raise ConfigError(
-            f"the first run has {len(run.target)} samples, and {n} are needed: nothing is learned from it"
-        )
+        raise ConfigError(f"the first run has {len(run.target)} samples; {n} are needed to learn from it")
     target = run.target[:n]
     velocity = np.gradient(target, base.dt, axis=0)
     return np.stack([target, velocity, np.gradient(velocity, base.dt, axis=0)], axis=1)
 
 
 def _prescribed(scenario: Scenario) -> Array:
-    """Return targets ``(samples, 3, n_axes)`` of prescribed displacements. Raises ConfigError for other tests."""
+    """Return the targets of prescribed displacements, ``(samples, 3, n_axes)``. Raises ConfigError for other
+    tests.
+    """
     assembly = Assembly(scenario)
     if scenario.integrator.displacement is None:
         kind = type(scenario.integrator).type_name
         raise ConfigError(
-            f"integrator.type = {kind!r}: its targets are not known before the test: take a structure, or "
+            f"integrator.type = {kind!r}: its targets are not known before the test; use a structure, or "
             "the integrator prescribed"
         )
     solver: Any = assembly.integrator
@@ -491,51 +497,34 @@ def _worst(parts: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Result of a run: computed motion x and ``residual`` r ``(samples, 3, n_axes)``, ``specimens`` E."""
-
     computed: Array
     residual: Array
     specimens: Specimens
 
 
-class Constant:
-    """Relaxation by a constant fraction of the residual."""
+class Relaxation:
+    """Relaxation ``kind`` with the (first) factor ``omega``, on the numerical ``part``; see the module."""
 
-    def __init__(self, omega: float, part: Substructure) -> None:
-        self.omega = omega
-
-    def next(self, step: Step) -> Array:
-        """Return the target ``(samples, 3, n_axes)`` of the next run."""
-        return step.computed - (1.0 - self.omega) * step.residual
-
-
-class Aitken(Constant):
-    """Relaxation by a fraction of the residual, from the difference of the last two residuals."""
-
-    _before: Array | None = None
-
-    def next(self, step: Step) -> Array:
-        now = step.residual[:, 0]
-        if self._before is not None:
-            change = now - self._before
-            square = float(np.square(change).sum())
-            omega = -self.omega * float((self._before * change).sum()) / square if square else self.omega
-            self.omega = math.copysign(min(abs(omega), LARGEST), omega)
-        self._before = now
-        return super().next(step)
-
-
-class QuasiNewton(Constant):
-    """Relaxation by the combination of all runs with the smallest residual."""
-
-    def __init__(self, omega: float, part: Substructure) -> None:
-        super().__init__(omega, part)
+    def __init__(self, kind: str, omega: float, part: Substructure) -> None:
+        self._kind, self.omega, self._part = kind, omega, part
         self._steps: list[Step] = []
 
     def next(self, step: Step) -> Array:
+        """Return the target of the next run, ``(samples, 3, n_axes)``."""
         before, self._steps = self._steps, [*self._steps, step]
-        if not before:
-            return super().next(step)
+        if self._kind == "model":
+            return step.computed - self._part.pushed(step.residual, step.specimens)
+        if self._kind == "quasi_newton" and before:
+            return self._combined(step, before)
+        if self._kind == "aitken" and before:
+            last = before[-1].residual[:, 0]
+            change = step.residual[:, 0] - last
+            square = float(np.square(change).sum())
+            omega = -self.omega * float((last * change).sum()) / square if square else self.omega
+            self.omega = math.copysign(min(abs(omega), LARGEST), omega)
+        return step.computed - (1.0 - self.omega) * step.residual
+
+    def _combined(self, step: Step, before: Sequence[Step]) -> Array:
         columns = np.array([(earlier.residual - step.residual)[:, 0].ravel() for earlier in before]).T
         weights = np.linalg.lstsq(columns, -step.residual[:, 0].ravel(), rcond=WEAKEST)[0]
         target = step.computed.copy()
@@ -544,20 +533,4 @@ class QuasiNewton(Constant):
         return target
 
 
-class Model:
-    """Relaxation by the response to the residual of the structure with the identified specimens."""
-
-    def __init__(self, omega: float, part: Substructure) -> None:
-        self._part = part
-
-    def next(self, step: Step) -> Array:
-        return step.computed - self._part.pushed(step.residual, step.specimens)
-
-
-RELAXATIONS: dict[str, Callable[[float, Substructure], Constant | Model]] = {
-    "constant": Constant,
-    "aitken": Aitken,
-    "quasi_newton": QuasiNewton,
-    "model": Model,
-}
-"""Relaxations by name, built with the relaxation factor and the numerical part."""
+RELAXATIONS = {kind: partial(Relaxation, kind) for kind in ("constant", "aitken", "quasi_newton", "model")}

@@ -8,13 +8,13 @@ with the target z_j, the commands u_j and the measured displacements y_j of run 
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
-is fitted to the first run, by least squares of its commands on its displacements with the target as instrument;
-the delay tau with the widest range is chosen from several. |u - L y| / |u| in a band is |1 - L T|, where T is the
-rig, plus the effect of the noise: Q ends where measured errors are mostly noise. The same ratio with the target as
-instrument is free of noise and gives the end of W.
+is fitted to the first run, by least squares of its commands on its displacements with the target as instrument. Of
+several delays tau, the delay with the widest frequency range is chosen. In a band, |u - L y| / |u| is |1 - L T|,
+where T is the rig, plus the effect of the noise. Q ends where measured errors are mostly noise. The same ratio
+with the target as instrument is free of noise and gives the end of W.
 
-A history may end anywhere: it then fades to zero over ``FADE`` s and stays zero for the same time, so that its end
-does not leak into its beginning. Filters are zero-phase.
+A history may end at any value: it then fades to zero over ``FADE`` s and stays zero for the same time, so that its
+end does not leak into its beginning. Filters are zero-phase.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rths_nodes.core.samples import Array
 FADE = 1.0
 """Duration of the fade, s."""
 FLAT = 0.8
-"""Fraction of the cut-off up to which a filter is 1."""
+"""Fraction of the cut-off frequency up to which a filter is 1."""
 
 
 class Spectra:
@@ -46,7 +46,6 @@ class Spectra:
         self._fall: Array = 0.5 + 0.5 * np.cos(np.linspace(0.0, np.pi, self._fade + 1)[1:])
         self._length: int = next_fast_len(samples + 2 * self._fade, real=True)
         self.frequencies: Array = np.asarray(np.fft.rfftfreq(self._length, dt), np.float64)
-        """Frequencies, Hz."""
 
     @property
     def s(self) -> Complex:
@@ -57,7 +56,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return spectra of a history that is faded before its end, because late parts must not alias."""
+        """Return spectra of a history that fades before its end, because late parts must not alias."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -65,7 +64,7 @@ class Spectra:
         return np.asarray(np.fft.irfft(spectra, self._length, axis=0)[: self.samples])
 
     def pass_to(self, cutoff: float) -> Array:
-        """Return the gain of a low-pass: 1 up to ``FLAT`` of the ``cutoff`` (Hz), then a cosine to zero."""
+        """Return the gain of a low-pass: 1 up to ``FLAT`` times the ``cutoff`` (Hz), then a cosine to zero."""
         part = np.clip((self.frequencies / cutoff - FLAT) / (1.0 - FLAT), 0.0, 1.0)
         return np.asarray(0.5 + 0.5 * np.cos(np.pi * part))
 
@@ -74,7 +73,7 @@ class Spectra:
         return self.history(_by_row(self.pass_to(cutoff), spectrum) * spectrum)
 
     def motion(self, history: Array, cutoff: float) -> Array:
-        """Return ``history`` ``(samples, n)`` below ``cutoff`` with its derivatives: ``(samples, 3, n)``."""
+        """Return ``history`` ``(samples, n)`` below ``cutoff`` (Hz), with its derivatives: ``(samples, 3, n)``."""
         spectrum = self.of(history)
         spectrum = _by_row(self.pass_to(cutoff), spectrum) * spectrum
         rows = [self.history(_by_row(self.s**power, spectrum) * spectrum) for power in range(3)]
@@ -90,44 +89,43 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, from the upper half spectrum."""
+    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, from its upper half spectrum."""
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
-    upper = power[len(power) // 2 :].mean(axis=0)  # per line; white noise is equal in all lines
+    upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise
     return np.asarray(np.sqrt(upper / float(np.square(taper).sum())))
 
 
 ORDER = 4
-"""Highest derivative of L."""
+"""Highest derivative in L."""
 WORST = 0.5
 """Largest |1 - L T|, with noise, in the band of Q."""
 KNOWN = 0.3
 """Largest |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Unexplained fraction of the commands for such an L, used in the weights of the fit."""
+"""Unexplained fraction of the commands for a usable L, for the weights of the fit."""
 QUIET = 1e-6
 """Relative power of the commands below which a band need not be explained."""
 LONGEST, TRIED = 1.25, 11
 """Delays in the search: range relative to the delay of best correlation, and their number."""
 PASSES = 4
-"""Number of fits, each with the noise through the previous L."""
+"""Number of fits; each weights the noise by the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
 """Ratio of the ends of a band."""
 LEAST_LINES = 12
-"""Smallest number of spectral lines in a band."""
 
 
 class Inverse(NamedTuple):
     """L of each axis, and its frequency range."""
 
     delay: Array
-    """Delay tau ``(n_axes,)`` s."""
+    """Tau, ``(n_axes,)`` s."""
     coefficients: Array
-    """Coefficients C ``(ORDER + 1, n_axes)``, s^power."""
+    """Coefficients C, ``(ORDER + 1, n_axes)``."""
     bands: Array
-    """Upper ends of the bands ``(m,)`` Hz."""
+    """Upper ends of the bands, ``(m,)`` Hz."""
     left: Array
-    """|1 - L T| by band, for the worst axis, with noise and without, ``(m, 2)``."""
+    """|1 - L T| of the worst axis by band, with and without noise, ``(m, 2)``."""
     learned_to: float
     """Upper end of Q, Hz."""
     known_to: float
@@ -135,11 +133,11 @@ class Inverse(NamedTuple):
 
     @property
     def late(self) -> Array:
-        """Delay ``(n_axes,)`` s of slow motions: tau, and the delay of the first two coefficients."""
+        """Delay of slow motions, ``(n_axes,)`` s: tau, plus the delay of the first two coefficients."""
         return np.asarray(self.delay + self.coefficients[1] / self.coefficients[0])
 
     def response(self, spectra: Spectra) -> Complex:
-        """Return the learning filter L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
+        """Return L at the frequencies of ``spectra``, ``(lines, n_axes)``."""
         powers = spectra.s[:, None] ** np.arange(len(self.coefficients))
         return np.asarray(np.exp(np.outer(spectra.s, self.delay)) * (powers @ self.coefficients))
 
@@ -147,14 +145,14 @@ class Inverse(NamedTuple):
 def fitted(
     spectra: Spectra, command: Array, moved: Array, target: Array, axes: tuple[str, ...], cutoff: float | None
 ) -> Inverse:
-    """Fit the inverse of each of ``axes`` to a run's histories ``(samples, n_axes)`` m.
+    """Fit the inverse of each of ``axes`` to the histories of a run, ``(samples, n_axes)`` m.
 
-    ``cutoff`` (Hz) is a given end of Q. Raises ConfigError for an axis at rest, or if no band is usable.
+    ``cutoff`` (Hz) is the end of Q, if it is given. Raises ConfigError if an axis is at rest or no band is usable.
     """
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):
         if not (np.abs(u[:, axis]).max() > 0.0 and np.abs(y[:, axis]).max() > 0.0):
-            raise ConfigError(f"{name}: does not move: there is nothing to learn from")
+            raise ConfigError(f"{name}: does not move, so nothing can be learned")
     noise = spectra.samples * noise_rms(moved) ** 2
     edges = _edges(spectra.frequencies)
     rows = [
@@ -171,7 +169,7 @@ def fitted(
     if not learned:
         raise ConfigError(
             f"the commands of the first run do not explain its displacements below {inverse.bands[0]:.3g} Hz: "
-            f"{100.0 * float(left[0, 0]):.3g} % of them is left, must be <= {100.0 * WORST:g} %"
+            f"{100.0 * float(left[0, 0]):.3g} % remain unexplained, must be <= {100.0 * WORST:g} %"
         )
     return inverse._replace(left=left, learned_to=learned, known_to=max(learned, usable))
 
@@ -188,9 +186,9 @@ def _edges(frequencies: Array) -> list[int]:
 def _of_axis(
     spectra: Spectra, edges: list[int], signals: tuple[Complex, Complex, Complex], noise: float
 ) -> tuple[float, Array]:
-    """Return delay (s) and coefficients of an axis with these commands, displacements and targets.
+    """Return delay (s) and coefficients of an axis from the ``signals``: commands, displacements and targets.
 
-    The weight of each line is the inverse of its unexplained power: a fraction of its power, and ``noise``.
+    The weight of each line is the inverse of its unexplained power: a fraction of its power, plus ``noise``.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -203,7 +201,9 @@ def _of_axis(
         left = _left(edges, *(candidate[:, None] for candidate in (u, u - response * y, z)))[:, 1]
         bad = np.flatnonzero(left > KNOWN)
         good = left[: bad[0]] if len(bad) else left
-        score = len(good) - (float(np.mean(good)) if len(good) else 1.0)  # widest range first, then best fit
+        score = len(good) - (
+            float(np.mean(good)) if len(good) else 1.0
+        )  # prefer the widest range, then the best fit
         best = max(best, (score, float(delay), coefficients), key=lambda candidate: candidate[0])
     return best[1:]
 
@@ -216,13 +216,11 @@ def _polynomial(
     power: Array,
     noise: float,
 ) -> Array:
-    """Return coefficients of L with this ``delay``; ``power`` of the commands by band, ``noise`` of the
-    displacement.
-    """
+    """Return the coefficients of L with this ``delay`` and the ``power`` of the commands by band."""
     u, y, z = signals
     lines, coefficients = np.diff(edges), np.zeros(0)
     least = QUIET * power.max()
-    spread = EXPECTED**2 * power + noise * (power.max() / power)  # L is unknown: without its amplification
+    spread = EXPECTED**2 * power + noise * (power.max() / power)  # L, which amplifies the noise, is not known yet
     for _ in range(PASSES):
         weak = np.flatnonzero(power < np.maximum(spread, least))
         count = max(int(weak[0]) if len(weak) else len(power), 1)
@@ -244,7 +242,7 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to commands ``u``, by band, of the worst axis: with noise, and by ``z``."""
+    """Return the ratio of ``rest`` to the commands ``u`` by band, for the worst axis: with noise, and by ``z``."""
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):
@@ -256,28 +254,21 @@ def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
 
 
 def _trusted(bands: Array, left: Array, worst: float) -> float:
-    """Return the upper end (Hz) of the last band before ``left`` exceeds ``worst``; 0 if there is none."""
     bad = np.flatnonzero(left > worst)
     count = int(bad[0]) if len(bad) else len(bands)
     return float(bands[count - 1]) if count else 0.0
 
 
-class Commands:
-    """Commands from run to run, ``(samples, n_axes)`` m: commands of the ``first`` run, and learned commands."""
+def corrected(
+    spectra: Spectra, inverse: Inverse, first: Array, last: tuple[Array, Array, Array], wanted: Array
+) -> Array:
+    """Return the next commands, ``(samples, n_axes)`` m, for the ``wanted`` displacements.
 
-    def __init__(self, spectra: Spectra, inverse: Inverse, first: Array) -> None:
-        self._spectra, self._inverse, self._first = spectra, inverse, first
-        self._response = inverse.response(spectra)
-
-    def corrected(self, command: Array, target: Array, moved: Array, wanted: Array) -> Array:
-        spectra = self._spectra
-        ahead, now = (self._ahead(values) for values in (wanted, target))
-        error = self._response * spectra.of(target - moved)
-        passed = spectra.pass_to(self._inverse.learned_to)[:, None]
-        learned = passed * (spectra.of(command) - now + error)
-        return spectra.history(ahead + learned)
-
-    def _ahead(self, target: Array) -> Complex:
-        first = self._spectra.of(self._first)
-        passed = self._spectra.pass_to(self._inverse.known_to)[:, None]
-        return np.asarray(first + passed * (self._response * self._spectra.of(target) - first))
+    ``first`` are the commands of the first run; ``last`` are commands, targets and displacements of the last run.
+    """
+    command, target, moved = last
+    response, u_1 = inverse.response(spectra), spectra.of(first)
+    w, q = (spectra.pass_to(end)[:, None] for end in (inverse.known_to, inverse.learned_to))
+    ahead, now = (u_1 + w * (response * spectra.of(values) - u_1) for values in (wanted, target))
+    error = response * spectra.of(target - moved)
+    return spectra.history(ahead + q * (spectra.of(command) - now + error))

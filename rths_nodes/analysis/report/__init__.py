@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: one self-contained HTML page about a run."""
+"""The report: self-contained HTML pages."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Printable sheet about the commissioning of a rig, which is a draft until two persons have signed it."""
+"""Printable sheet about the commissioning of a rig; it is a draft until two persons have signed it."""
 
 from __future__ import annotations
 

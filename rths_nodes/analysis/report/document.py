@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Self-contained HTML page about a test, without scripts and external files.
 
-The figures are Figs. 7-11 of Chen & Ricles (2010) as inline SVG; long histories are drawn by their envelopes.
+The figures are Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from rths_nodes.analysis import energy, figures
-from rths_nodes.analysis.figures.view import View
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.histories import Evaluation, largest
 from rths_nodes.analysis.report import procedure, set_up, tables
 from rths_nodes.analysis.report.procedure import Part, grid, moment
@@ -58,7 +58,7 @@ _TOLD = (
     *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "rig_kind", "run_id", "samples"),
     *("scenario", "started", "version"),
 )
-"""Keys of a run's information that are on the page."""
+"""Keys of a run's information that the page shows elsewhere."""
 
 
 SHARED_HASH = "Scenario hash"
@@ -67,7 +67,7 @@ SHARED_HASH = "Scenario hash"
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
     if made_elsewhere:
-        return "MADE ELSEWHERE: the histories are as they were imported"
+        return "MADE ELSEWHERE: the histories are imported"
     return f"{label(simulation)}: no steel moved" if simulation else label(simulation)
 
 
@@ -122,7 +122,7 @@ def _static_stage(run: Run) -> dict[str, str]:
 
 
 def _part_of(done: int, planned: int) -> str:
-    done = max(0, done)  # nothing was recorded, including the initial state
+    done = max(0, done)  # nothing was recorded, not even the initial state
     return grouped(done) if done == planned else f"{grouped(done)} of {grouped(planned)}"
 
 
@@ -133,16 +133,18 @@ def _excitation(evaluation: Evaluation) -> str:
     if scenario.integrator.history:
         return Path(scenario.integrator.history).name
     if prescribed and moving is None and evaluation.run.made_elsewhere:
-        return "not known here: there is no input energy, and no HSEM in percent"
+        return "unknown, so there is no input energy, and no HSEM in percent"
     if prescribed and moving is None:
-        return "from the client, unknown here: there is no input energy, and no HSEM in percent"
+        return "from the client, unknown, so there is no input energy, and no HSEM in percent"
     data = to_data(moving) or {}
     if data.get("type") == "record":
         description = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
     else:
         description = [str(data.get("type", "–"))]
         for row in table(type(moving)) if data else ():
-            if isinstance(data[row.name], (int, float)):  # "m/s^2 or m": of a ground motion, or prescribed
+            if isinstance(
+                data[row.name], (int, float)
+            ):  # "m/s^2 or m": unit of a ground motion, or of a prescribed motion
                 unit = row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²")
                 description.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
     ground = evaluation.or_left_out(
@@ -156,7 +158,7 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return the result of a ``noun`` in sentences; for a stopped test, refer to the reason."""
+    """Return sentences on the result of a ``noun``. For a stopped test, they continue the reason."""
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1
@@ -220,13 +222,11 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
 """Keys of a scenario that are in the head of the page, or that concern other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Prefixes of parameters that other tables contain, listed only together with all defaults."""
+"""Prefixes of parameters that other tables contain. They are listed only together with all defaults."""
 SECTIONS = ("component", "section")
 
 
 class Section(NamedTuple):
-    """Section of a scenario: title, type with its description (or empty), and parameters."""
-
     title: str
     type: str
     meaning: str
@@ -234,7 +234,7 @@ class Section(NamedTuple):
 
 
 def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
-    """Return parameters by section, including ``defaults`` if true; axes have a column each."""
+    """Return the parameters by section, with ``defaults`` if true. Each axis has a column."""
     test: list[Row] = []
     result: list[Section] = []
     for name, spec in declared(type(scenario)).items():
@@ -264,7 +264,7 @@ def _one_column(rows: list[Row]) -> Table:
 def _side_by_side(axes: Mapping[str, list[Row]]) -> Table:
     names = list(dict.fromkeys(row.title for rows in axes.values() for row in rows))
     parts = [name.partition(".")[0] for name in names]
-    names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # together, as parameters of all axes
+    names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # keep the keys of a section together
     by_axis = [{row.title: row for row in rows} for rows in axes.values()]
     result = []
     for name in names:
@@ -304,7 +304,6 @@ def _plain(name: str, value: object, spec: Spec) -> Row:
 
 NO_SAFETY = "The software stop is not a safety function."
 KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
-"""CSS class by outcome."""
 
 
 def write_report(
@@ -312,8 +311,8 @@ def write_report(
 ) -> None:
     """Write the page about ``run``. Raises OSError.
 
-    ``reference`` adds errors relative to the whole structure, and raises ConfigError if there is none. ``test``:
-    the procedure. ``defaults``: list parameters with default values.
+    ``reference`` adds errors relative to the whole structure; it raises ConfigError if there is none. ``test`` is
+    the procedure. ``defaults`` also lists parameters with default values.
     """
     write_page(path, render(run, reference, test, defaults))
 
@@ -421,7 +420,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return why a test is unfinished, invalid or incomplete, or empty."""
+    """Return why a test is unfinished, invalid or incomplete; an empty string if it is none of these."""
     parts = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -467,7 +466,7 @@ def _set_up(evaluation: Evaluation, test: OfProcedure | None) -> list[Part]:
 
 
 def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
-    """Return the largest and rms error, mm and %, and the sensor's floor: smaller errors are not detectable."""
+    """Return the largest and rms error, mm and %, and the floor of the sensor, the smallest detectable error."""
     title = "Error and floor of the sensor"
     if len(evaluation.counted) < 2:
         return Part(title)
@@ -487,7 +486,7 @@ def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
         rows.append([axis_names(evaluation.scenario)[axis], *numbers])
     if all(row[-1] == DASH for row in rows):
         return Part(
-            title, words=("Neither noise nor resolution of a displacement sensor is stated: no floor is known.",)
+            title, words=("No displacement sensor has a stated noise or resolution, so no floor is known.",)
         )
     heads = ("Axis", "largest error, mm", "of largest target, %", "rms error, mm", "of rms target, %")
     beside = ("floor of the sensor, mm", "scatter at rest, mm", "rms error over floor")
@@ -500,7 +499,7 @@ def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
 
 @cache
 def template(name: str) -> Template:
-    """Load a template, which escapes text."""
+    """Return a template. It escapes text."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -511,7 +510,7 @@ def template(name: str) -> Template:
 
 
 def css_text(text: str) -> str:
-    """Return ``text`` as a CSS string, with characters escaped that could end a string or style sheet."""
+    """Return ``text`` as a CSS string; characters that could end the string or the style sheet are escaped."""
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda match: f"\\{ord(match[0]):x} ", text) + '"'
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures.view import View
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
 from rths_nodes.analysis.report import procedure, tables
@@ -19,21 +19,20 @@ from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
 
 SHOWN = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
-"""Displayed units of differences, with factors."""
 UNTOLD = ("cases", "description", "name")
 """Keys of a scenario without effect on the test."""
 
 
 class Compared(NamedTuple):
-    """Run with its name on the page, and its procedure."""
-
     name: str
     run: Run
     procedure: OfProcedure | None = None
 
 
 def write(tests: Sequence[Compared], path: Path) -> View:
-    """Write the page that compares ``tests`` with the first, and return histories. Raises OSError, ConfigError."""
+    """Write the page that compares ``tests`` with the first, and return its histories. Raises OSError and
+    ConfigError.
+    """
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
     view = View([test for test in aligned if test.drawable])
@@ -59,7 +58,7 @@ def write(tests: Sequence[Compared], path: Path) -> View:
 def _notes(aligned: Sequence[Aligned]) -> list[str]:
     notes: list[str] = []
     for test in aligned:
-        notes += [] if test.drawable else [f"{test.name} is not drawn: no sample of it counts"]
+        notes += [] if test.drawable else [f"{test.name} is not drawn, because none of its samples counts"]
         notes += [f"Left out of {test.name}: {part} ({why})" for part, why in test.of.left_out.items()]
     return notes
 
@@ -114,8 +113,9 @@ def _flat(data: object, path: str = "") -> dict[str, str]:
 def _compared(first: Aligned) -> str:
     name = first.name
     return (
-        f"Other test less {name}, at the times of {name} that both have. Displacement and force as measured, "
-        f"response and absolute acceleration as computed; percent: of the rms, or of the largest, of {name}."
+        f"Other test minus {name}, at the times of {name} that both tests contain. Displacement and force are "
+        "measured, response and absolute acceleration are computed. Percentages are relative to the rms or "
+        f"largest value of {name}."
     )
 
 
@@ -130,7 +130,7 @@ def _part(first: Aligned, other: Aligned, by_curve: Mapping[str, Difference]) ->
     heads = ("Of", "rms", "rms, %", "largest", "largest, %", "at, s", "unit")
     notes = tuple(_cautions(first, other))
     if not rows:
-        notes = (*notes, "Nothing can be compared: no time is common to both.")
+        notes = (*notes, "Nothing can be compared, because the tests have no time in common.")
     return Part(f"{other.name} less {first.name}", words=notes, grid=grid(heads, rows))
 
 

@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[−<>\s\d.,–%±e/-]*")
 
 
 class Grid(NamedTuple):
-    """Table: headings, rows, right-aligned columns."""
+    """Table: headings, rows, and which columns are right-aligned."""
 
     heads: list[str]
     rows: list[list[str]]
@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """Return the table, numbers right-aligned, without empty columns; None without rows or numbers."""
+    """Return the table with numbers right-aligned and without empty columns; None without rows or numbers."""
     every, named = [list(row) for row in rows], list(heads)
     kept = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
     if not every or (len(kept) == 1 and len(named) > 1):
@@ -71,7 +71,7 @@ def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
 
 
 def cause(reason: str) -> str:
-    """Return a ``reason`` without the sample at its beginning."""
+    """Return a ``reason`` without the sample number at its beginning."""
     return re.sub(r"^sample \d+: ", "", reason)
 
 
@@ -178,7 +178,7 @@ def _by_axis(values: object, factor: float, unit: str) -> str:
 
 
 def rig(record: ProcedureRecord) -> list[Part]:
-    notes = () if record.controller else ("The port reported nothing of the controller.",)
+    notes = () if record.controller else ("The port reported nothing about the controller.",)
     return [Part("Controller, as read back", dict(record.controller), notes), _offsets(record)]
 
 
@@ -207,7 +207,7 @@ def _taken(record: ProcedureRecord, before: OffsetsRecord, after: OffsetsRecord 
     confirmed = "confirmed by the operator" if before.confirmed else "not confirmed"
     sentence = f"Before: {moment(before.time)}, over {before.seconds:g}\u00a0s, {confirmed} (hash {before.hash})."
     if after is None:
-        return (sentence, "No offsets were taken after the test: the drift is unknown.")
+        return (sentence, "No offsets were taken after the test, so the drift is unknown.")
     taken = (sentence, f"After: {moment(after.time)}, over {after.seconds:g}\u00a0s.")
     away = [
         f"{record.called(axis)} {rounded(last.command - first.command, MM)}\u00a0mm"
@@ -228,7 +228,7 @@ _CHECKED = ("displacement_sign", "force_sign", "displacement_scale", "force_scal
 
 def checks(record: ProcedureRecord) -> list[Part]:
     if not record.checks:
-        return [Part("Signs and scales", words=("Nothing was checked: no small move was made.",))]
+        return [Part("Signs and scales", words=("Nothing was checked, because no small move was made.",))]
     rows, notes = [], []
     for axis, axis_checks in record.checks.items():
         called = record.called(axis)
@@ -302,7 +302,7 @@ def _remarks(rung: RungRecord) -> list[str]:
 
 
 def _repeated(rungs: Sequence[RungRecord]) -> list[str]:
-    """Return `` (2)`` for the second run of a rung, and so on; empty for the first."""
+    """Return `` (2)`` for the second run of a rung, and so on; an empty string for the first run."""
     names = [rung.name for rung in rungs]
     counts = [names[: index + 1].count(name) for index, name in enumerate(names)]
     return [f" ({count})" if count > 1 else "" for count in counts]
@@ -318,7 +318,7 @@ def _climbed(rung: RungRecord, title: str) -> list[str]:
 
 
 _FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "measured, mm/s", "Verdict")
-_DIFFER = "Difference from the rung before / from the own rehearsal."
+_DIFFER = "Difference from the previous rung / from the rehearsal of the rung."
 
 
 def _far(record: ProcedureRecord, rung: RungRecord, title: str) -> Iterator[list[str]]:
@@ -337,7 +337,7 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 
 def mandates(record: ProcedureRecord) -> list[Part]:
-    """Return the mandates of a record of version 0.9.0 or earlier, and the runs of rung h."""
+    """Return the runs of rung h, which only records up to version 0.9.0 have."""
     return [
         Part(
             "Runs under a mandate (rung h, up to version 0.9.0)",
@@ -360,9 +360,9 @@ def _run(row: Data) -> list[str]:
 DIFFERENCES = "; differs from rung "
 """Beginning of the differences in a result."""
 QUANTITIES = {"seconds", "unloaded"}
-"""Arguments shown with their names."""
+"""Arguments that are shown with their names."""
 UNSHOWN = ("hash", "clear")
-"""Endings of arguments that are not shown: results repeat them, or every motion has them."""
+"""Endings of arguments that are not shown, because results repeat them or every motion has them."""
 
 
 def _time_of_day(stamp: str, started: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the set-up of a test: computed and tested parts, and sensors with their calibrations."""
+"""Tables of the set-up of a test: numerical and experimental parts, and sensors with their calibrations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from rths_nodes.loop.scenario.judgement import Judgement
 from rths_nodes.loop.scenario.schema import Scenario, axis_names, simulation
 
 MODES = 8
-"""Largest number of listed modes."""
 TONNE = 1e-3
 _CHANNEL = (
     "Channel",
@@ -74,7 +73,7 @@ def _partition(partition: Partition) -> Part:
     whence = (
         f"The experimental part is taken {partition.source}."
         if partition.source
-        else "The experimental part is not stated: neither the structure nor a model of the specimen has it."
+        else "The experimental part is unknown: neither the structure nor a model of the specimen states it."
     )
     notes = (f"Diagonals of the matrices of the degrees of freedom. {whence}",)
     return Part("Partition: numerical and experimental", words=notes, grid=grid(("", *heads), rows))
@@ -113,7 +112,7 @@ def _sensors(scenario: Scenario) -> Part:
         keys = [f"{noun}: {key}" for noun in ("displ.", "force") for key in ("range", "resolution", "noise")]
         none = "No rig file: the sensors are simulated, without a calibration."
         table = grid(("Axis", *keys), simulated)
-        ideal = () if table else ("They have neither range nor resolution nor noise.",)
+        ideal = () if table else ("The sensors have neither range nor resolution nor noise.",)
         return Part("Sensors", words=(none, *ideal), grid=table)
     dated = all(row[8] != DASH for row in rows if not row[0].endswith(": command"))
     undated = () if dated else ("A channel without a date has no calibration in the rig file.",)
@@ -146,7 +145,7 @@ def _simulated(sensors: object, noun: str, factor: float, unit: str) -> list[str
 
 
 def floors(scenario: Scenario) -> dict[str, float]:
-    """Return the smallest detectable rms error (m) of each sensor: sqrt(noise^2 + resolution^2 / 12)."""
+    """Return the smallest detectable rms error (m) by axis: sqrt(noise^2 + resolution^2 / 12) of its sensor."""
     result = {}
     for name, axis in scenario.axes.items():
         if axis.rig_axis is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the report: indices of the axes and of the test, response, timing."""
+"""Tables of the report: indices of the axes and of the test, response, limits, loads, timing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.index_definitions import AXIS_INDICES, RESPONSE, TEST_INDICES, Kind
+from rths_nodes.analysis.index_definitions import AXIS_INDICES, DEFINITIONS, RESPONSE, TEST_INDICES, Kind
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, US, clocks, number, quantity, rounded
 from rths_nodes.core.data import Data
@@ -33,7 +33,7 @@ from rths_nodes.recording.run import Run
 
 
 class Row(NamedTuple):
-    """Row of a table: quantity with a value per column, or one value for all; unit and meaning."""
+    """Row of a table: title of the quantity, one value per column or one for all columns, unit, meaning."""
 
     title: str
     values: list[str]
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows and headings of the columns; ``corner`` is the heading of the titles."""
+    """Rows, and headings of the columns; ``corner`` is the heading above the titles."""
 
     corner: str
     heads: list[str]
@@ -71,7 +71,7 @@ _FLAGGED = (
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Tabulate indices: a column per axis, or two if sensors hide the true state; None without indices."""
+    """Return the indices, a column per axis, or two if sensors hide the true state; None without indices."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)
@@ -85,7 +85,7 @@ def _rows(kinds: Iterable[Kind], columns: Iterable[Mapping[str, object]]) -> lis
     every = list(columns)
     return [
         Row(title, [rounded(column.get(key), factor) for column in every], unit, meaning)
-        for title, key, factor, unit, meaning in kinds
+        for title, key, factor, unit, meaning, *_ in kinds
     ]
 
 
@@ -112,7 +112,7 @@ def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
     columns = {name: _measured(evaluation) for name, evaluation in tests.items()}
     axes = next(iter(tests.values())).run.axes
     rows = []
-    for title, key, factor, unit, meaning in AXIS_INDICES:
+    for title, key, factor, unit, meaning, *_ in AXIS_INDICES:
         for axis in axes:
             values = [rounded(column.get(axis, {}).get(key), factor) for column in columns.values()]
             rows.append(Row(f"{title}, {axis}" if len(axes) > 1 else title, values, unit, meaning))
@@ -140,14 +140,13 @@ def published(evaluation: Evaluation) -> Table | None:
 def response(evaluation: Evaluation) -> Table:
     errors = response_errors(evaluation)
     rows = [
-        Row(title, [rounded(row[key]) for row in errors.values()], "%", meaning)
-        for title, key, meaning in RESPONSE
+        Row(title, [rounded(row[key]) for row in errors.values()], "%", DEFINITIONS[name].meaning)
+        for name, (title, key) in RESPONSE.items()
     ]
     return Table("Error of", list(errors), rows)
 
 
 def timing(run: Run) -> Table:
-    """Tabulate percentiles of the timed durations; in lockstep only the usual percentiles."""
     shown = _USUAL if run.in_lockstep else _PERCENTILES
     timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
     hops = run.timing.get("hops", {})
@@ -165,7 +164,7 @@ def timing(run: Run) -> Table:
 
 def paced(run: Run) -> str:
     if run.in_lockstep:
-        return "The test ran in lockstep, as fast as the machine allowed: no servo period holds for its times."
+        return "The test ran in lockstep, as fast as the machine allowed, so no servo period limits its times."
     return f"The servo period is {quantity(run.scenario.dt, US, 'µs', 3)}."
 
 
@@ -213,7 +212,6 @@ def limits(evaluation: Evaluation) -> Table:
 
 
 _Reached = tuple[tuple[str, str, Any, Array], ...]
-"""Limits with name, unit and bound, and the values to compare."""
 
 
 def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
@@ -237,9 +235,11 @@ def loads(evaluation: Evaluation) -> Table:
 
 
 _LOADS = (
-    ("Largest error of force", "max_force_error_n", KN, "kN", "max |target − measured| while the mode is force"),
-    ("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
-    ("RMS error of force", "rms_force_error_n", KN, "kN", ""),
+    Kind(
+        "Largest error of force", "max_force_error_n", KN, "kN", "max |target − measured| while the mode is force"
+    ),
+    Kind("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
+    Kind("RMS error of force", "rms_force_error_n", KN, "kN", ""),
 )
 
 

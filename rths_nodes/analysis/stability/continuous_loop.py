@@ -3,11 +3,11 @@
 
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 
-M, C, K is the numerical substructure, T maps degrees of freedom to axes, S is the dynamic stiffness of the
-specimens, and H is the response from the target to their displacement: compensator, transport and actuator. All
-are functions of the complex frequency s of the structure (rad/s); on a time axis that is r times slower, the rig
-moves with s / r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the
-effect of the steps.
+M, C, K is the numerical substructure, T maps degrees of freedom to axes, and S is the dynamic stiffness of the
+specimens. H is the response from the target to their displacement: compensator, transport and actuator. All are
+functions of the complex frequency s of the structure (rad/s). On a time axis that is r times slower, the rig moves
+with s / r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the effect
+of the steps.
 
 Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), extended from one spring to a rig.
 """
@@ -27,10 +27,10 @@ from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 @dataclass(frozen=True, eq=False)
 class WholeStructure:
-    """Both substructures at small motion; the specimens are in place, i.e. the rig is perfect.
+    """Both substructures at small motion with a perfect rig, which moves the specimens exactly.
 
-    ``mass``, ``damping``, ``stiffness``: numerical substructure, ``(n_dof, n_dof)``; ``axes_of`` T ``(n_axes,
-    n_dof)``; ``forces_of`` T' ``(n_dof, n_axes)``. The specimens move ``time_ratio`` times slower.
+    ``mass``, ``damping`` and ``stiffness`` are the numerical substructure, ``(n_dof, n_dof)``. ``axes_of`` is T
+    ``(n_axes, n_dof)``, ``forces_of`` is T' ``(n_dof, n_axes)``. The specimens move ``time_ratio`` times slower.
     """
 
     mass: Array
@@ -47,16 +47,16 @@ class WholeStructure:
 
     @cached_property
     def whole_stiffness(self) -> Array:
-        """Stiffness including the specimens, ``(n_dof, n_dof)`` N/m, without memory."""
+        """Stiffness including the specimens without their memory, ``(n_dof, n_dof)`` N/m."""
         tested = np.diag([specimen.stiffness for specimen in self.specimens])
         return self.stiffness + self.forces_of @ tested @ self.axes_of
 
     def specimen_stiffness(self, s: Array | Complex) -> Complex:
-        """Return the specimens' dynamic stiffness at the structure's ``s``, ``(n, n_axes)`` N/m."""
+        """Return the dynamic stiffness of the specimens at the structure's ``s``, ``(n, n_axes)`` N/m."""
         return np.stack([specimen.at(s / self.time_ratio) for specimen in self.specimens], axis=-1)
 
     def numerical(self, s: Array | Complex) -> Complex:
-        """Return the numerical substructure's dynamic stiffness, ``(n, n_dof, n_dof)`` N/m."""
+        """Return the dynamic stiffness of the numerical substructure, ``(n, n_dof, n_dof)`` N/m."""
         w = s[:, None, None]
         return np.asarray(w**2 * self.mass + w * self.damping + self.stiffness)
 
@@ -99,7 +99,7 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
-        """Invert the mass including the specimens' mass; ``moved`` ``(n, n_axes, n_dof)`` by motion."""
+        """Invert the mass including the specimens' mass; ``moved`` is ``(n, n_axes, n_dof)``."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse
@@ -107,18 +107,20 @@ class WholeStructure:
 
 
 Response = Callable[[Frequencies], Complex]
-"""Angular frequency (rad/s), real or complex, shape ``(n,)`` -> response, ``(n,)`` or ``(n, n_axes, n_axes)``."""
+"""Function from angular frequency (rad/s), real or complex, ``(n,)``, to response, ``(n,)`` or ``(n, n_axes,
+n_axes)``."""
 HAIR = 1e-13
-"""Fraction of the highest natural frequency that exceeds rounding."""
+"""Fraction of the highest natural frequency that is just larger than rounding."""
 SLOW = 1e-3
 """Fraction of the highest natural frequency at which the delay is evaluated."""
 
 
 @dataclass(frozen=True, eq=False)
 class ContinuousLoop(WholeStructure):
-    """A closed loop at small motion; ``compensator``, ``actuators``: functions of the rig's frequency (rad/s).
+    """A closed loop at small motion. ``compensator`` and ``actuators`` are functions of the rig's frequency
+    (rad/s).
 
-    ``dt``: servo period, s; ``transport``: delay of the port, s.
+    ``dt`` is the servo period, s; ``transport`` is the delay of the port, s.
     """
 
     compensator: Response
@@ -128,11 +130,11 @@ class ContinuousLoop(WholeStructure):
 
     sampled = False
     finest = 1e-13
-    """Relative move at which a root has converged."""
+    """Relative change at which a root has converged."""
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) in the search for crossings, which avoids the poles of an undamped structure."""
+        """Growth (rad/s) in the search for crossings; it avoids the poles of an undamped structure."""
         return HAIR * self.scale
 
     @property
@@ -158,7 +160,9 @@ class ContinuousLoop(WholeStructure):
         return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the ratio of the rig's displacement to the target at its frequencies, ``(n, n_axes, n_axes)``."""
+        """Return the ratio of the rig's displacement to the target, ``(n, n_axes, n_axes)``, at the rig's
+        frequencies.
+        """
         actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
         late = actuators * np.exp(-1j * omega * self.transport)[:, None]
         command = self.compensator(omega)
@@ -167,7 +171,9 @@ class ContinuousLoop(WholeStructure):
         return np.asarray(late[:, :, None] * command)
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return the specimens' force per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
+        """Return the specimens' force per force on the axes, ``(n, n_axes, n_axes)``; the loop is unstable around
+        -1.
+        """
         tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
         flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
         return np.asarray(tested @ flexibility)
@@ -175,8 +181,9 @@ class ContinuousLoop(WholeStructure):
     def characteristic(self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0) -> Complex:
         """Return det(M^-1 Z(s)) ``(n,)``, whose zeros are the motions of the closed loop.
 
-        ``gain``: factor on the specimens' forces; ``delay``: further delay of every axis, s; ``ratio``: factor on
-        all times of the rig, equivalent to a factor on the natural frequencies of the structure.
+        ``gain`` is a factor on the specimens' forces, ``delay`` a further delay of every axis (s). ``ratio`` is a
+        factor on all times of the rig, which is equivalent to a factor on the natural frequencies of the
+        structure.
         """
         omega = -1j * s * ratio / self.time_ratio
         way = self.rig(omega) * (gain * np.exp(-1j * omega * delay))[:, None, None]

@@ -28,9 +28,8 @@ SMALL = 1e-9
 """Displacement at which no copy yields, m."""
 
 STAGES = 32
-"""Steps in which a motion is followed over a parameter."""
 SEARCH = 64
-"""Initial frequencies of the search for growing motions that are not known from limits."""
+"""Number of initial frequencies in the search for growing motions that no limit indicates."""
 SAME = 1e-6
 """Relative distance below which roots count as equal."""
 
@@ -39,8 +38,9 @@ SAME = 1e-6
 class Mode:
     """A mode of the intended structure, and its motion in the loop.
 
-    ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)`` apply to a spring on each axis at its
-    ``frequency`` (Hz): they are the rig's response. ``motion`` is its root in the loop, rad/s.
+    ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)`` apply to a spring on each axis at the
+    ``frequency`` (Hz) of the mode; they are the rig's response. ``motion`` is the root of the mode in the loop,
+    rad/s.
     """
 
     frequency: float
@@ -51,12 +51,11 @@ class Mode:
 
     @property
     def loop_frequency(self) -> float:
-        """Frequency of the motion in the loop, Hz."""
         return abs(self.motion.imag) / HZ
 
     @property
     def loop_damping_ratio(self) -> float:
-        """Damping ratio of the motion in the loop; negative for growth."""
+        """Damping ratio of the motion in the loop, negative if the motion grows."""
         return -self.motion.real / abs(self.motion)
 
     @property
@@ -65,7 +64,6 @@ class Mode:
 
 
 def places_of(modes: Iterable[Mode]) -> list[float]:
-    """Return angular frequencies (rad/s) of the modes, in the structure and in the loop."""
     return [coordinate for mode in modes for coordinate in (HZ * mode.frequency, mode.motion.imag)]
 
 
@@ -118,7 +116,9 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Yield texts on corners with growing motions; ``impulses``: see :func:`sampled_loop`. Raises ConfigError."""
+    """Yield a text for each corner with growing motions; ``impulses`` is the cache of :func:`sampled_loop`. Raises
+    ConfigError.
+    """
     if scenario.updating is None or scenario.updating.mode != USED:
         return
     copies, structure = Copies(scenario), Assembly(scenario).structure
@@ -137,7 +137,9 @@ def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = 
 
 
 def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> Array:
-    """Return the elastic stiffness ``(n_dof, n_dof)`` N/m; ``shares``: factors on initial values of the copies."""
+    """Return the elastic stiffness, ``(n_dof, n_dof)`` N/m; ``shares`` are factors on the initial values of the
+    copies.
+    """
     force = structure.restoring_force
     assert isinstance(force, Lawful)
     _, constants, memory = force.law
@@ -151,13 +153,13 @@ def stiffness_at(structure: Structure, copies: Copies, shares: list[float]) -> A
 
 
 def refuse_unstable(scenario: Scenario) -> None:
-    """Raise ConfigError if copies may lead to growing motions, or if this cannot be judged."""
+    """Raise ConfigError if copies may lead to growing motions, or if the stability cannot be judged."""
     try:
         corners = list(unstable_corners(scenario))
     except ConfigError as error:
         raise error.within("updating.mode = 'used': the stability cannot be judged") from error
     if corners:
         raise ConfigError(
-            f"updating.parameters: the loop is unstable at a corner of the bounds, {corners[0]}: narrow them, or "
-            "take mode: shadow"
+            f"updating.parameters: the loop is unstable at a corner of the bounds, {corners[0]}. Narrow the "
+            "bounds, or use mode: shadow"
         )

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Growing motions of a linear loop, and values of a parameter at which a motion begins to grow.
 
-Parameters are those in ``characteristic`` of the loops. In discrete time, only the gain is a mere factor on the
+The parameters are arguments of ``characteristic``. In discrete time, only the gain is a mere factor on the
 frequency response; the limit of the natural frequencies is found by counting growing motions.
 """
 
@@ -24,27 +24,25 @@ from rths_nodes.core.samples import ROUNDING, Array
 Loop = ContinuousLoop | SampledLoop
 
 PER_DECADE = 400
-"""Frequencies per decade in the search for crossings."""
 COUNTED_PER_DECADE = 100
 """Frequencies per decade for counting growing motions in discrete time, in addition to the rig's grid."""
 LOWEST = 1e-3
 """Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
-"""Smallest factor on the tested forces, which avoids the poles of an undamped structure."""
+"""Smallest factor on the tested forces; it avoids the poles of an undamped structure."""
 BESIDE = 1e-6
 """Relative distance from a pole at which a loop is evaluated."""
 ROUGH = 1e-6
-"""Relative change of a root below which Newton's iteration converges quadratically, up to rounding."""
+"""Relative change of a root below which Newton's iteration converges quadratically."""
 NEAR = 0.2
 """Largest relative change of a root in one iteration."""
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
-"""Corrections of a limit of the delay, multiplied by the motion, rad."""
+"""Largest corrections of a limit of the delay, as phases of the motion, rad; they are tried in turn."""
 FARTHEST = 16.0
-"""Largest factor on the natural frequencies, or its inverse, in the search."""
+"""Largest factor on the natural frequencies in the search, or its inverse."""
 STEP = 1.03
 """Ratio of successive natural frequencies in the search."""
 HALVINGS = 8
-"""Halvings of the interval of a limit, before the motion is followed."""
 VERIFIED = 1e-3
 """Fraction of the range up to a limit that verification omits."""
 ASIDE = 1e-4
@@ -55,7 +53,7 @@ ASIDE = 1e-4
 class Crossing:
     """Value of a parameter at which a motion of ``frequency`` (Hz) neither grows nor decays.
 
-    ``growing``: true if the growth rate rises with the value; ``roots``: two for a conjugate pair.
+    ``growing`` is true if the growth rate rises with the value. A conjugate pair has two ``roots``.
     """
 
     value: float
@@ -92,7 +90,7 @@ def settle(loop: Loop, motion: complex, **state: float) -> complex:
 
 
 def folded(loop: Loop, motion: complex) -> complex:
-    """Return the alias of ``motion`` (rad/s) for the step of a sampled loop."""
+    """Return the alias of ``motion`` (rad/s) below the Nyquist frequency of a sampled loop."""
     if not loop.sampled:
         return motion
     turn = 2.0 * loop.highest
@@ -102,8 +100,8 @@ def folded(loop: Loop, motion: complex) -> complex:
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
     """Return the number of growing roots, with conjugates, in continuous time up to the servo's Nyquist frequency.
 
-    ``frequencies`` (rad/s) are closely resolved; ``state``: gain, delay, ratio. Raises ConfigError if the turns
-    cannot be resolved.
+    ``frequencies`` (rad/s) are closely resolved; ``state`` is gain, delay and ratio. Raises ConfigError if the
+    turns cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -124,7 +122,9 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 
 
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Return a logarithmic sweep (rad/s) up to ``top`` with ``frequencies`` added: poles, if undamped."""
+    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` and the neighbours of undamped poles
+    added.
+    """
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
     places = [*frequencies, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]
@@ -137,7 +137,8 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
     """Return further delays (s), from ``-shorter``, at which an eigenvalue of the open loop is -1.
 
-    In discrete time this is a force delayed by e^{-s delay}; the values are corrected by following the motion.
+    In discrete time, a delayed force e^{-s delay} is only an approximation. The values are then corrected by
+    following the motion.
     """
     crossings = []
     for omega, value, slope in _zeros(_open(loop), lambda values: np.abs(values) - 1.0, grid):
@@ -171,7 +172,6 @@ def gains(loop: Loop, grid: Array) -> list[Crossing]:
 
 
 def _gains_at_ends(loop: SampledLoop) -> Iterator[Crossing]:
-    """Yield factors at which a motion at rest, or at the highest frequency, neither grows nor decays."""
     slow = ASIDE * loop.scale  # a structure without stiffness has a pole at rest
     for omega in (0.0, loop.highest):
         values = np.linalg.eigvals(loop.open_loop(np.array([slow + 1j * omega])))[0]
@@ -192,7 +192,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 
     crossings = []
     for omega, motion, slope in _zeros(lambda w: loop.states(loop.rig(w / loop.time_ratio)), damping, grid):
-        rounding = abs(slope.real) * omega < MARGINAL * abs(motion)  # its sign changes by rounding only
+        rounding = abs(slope.real) * omega < MARGINAL * abs(motion)  # the sign changes only due to rounding
         if abs(motion.real) < MARGINAL * motion.imag and not rounding:
             ratio = omega / motion.imag
             growing = (slope / (1.0 + 1j * slope * ratio)).real > 0.0
@@ -228,7 +228,7 @@ def _nearest(values: Complex, wanted: Complex) -> Complex:
 
 
 def _tracked(values: Complex) -> Complex:
-    """Permute the entries of the rows ``(n, m)`` so that columns are continuous."""
+    """Permute the entries of each row ``(n, m)`` so that columns are continuous."""
     tracked = values.copy()
     if values.shape[1] == 1:
         return tracked
@@ -263,7 +263,9 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return the factor on all natural frequencies at which the loop becomes unstable or, if unstable, stable."""
+    """Return the factor on all natural frequencies at which a stable loop becomes unstable, or an unstable loop
+    stable.
+    """
 
     def stable(ratio: float) -> bool:
         return loop.reaches(ratio) and growing_motions(loop, frequencies, ratio=ratio) == 0
@@ -277,7 +279,7 @@ def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> li
 
 
 def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: float) -> Crossing | None:
-    """Return ``limit`` of a stable loop, or an earlier limit that was missed."""
+    """Return ``limit`` of a stable loop, or an earlier limit that the search missed."""
     if limit is None:
         return None
 
@@ -292,7 +294,7 @@ def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: flo
 
 
 def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0) -> float:
-    """Return the angular frequency (rad/s) near a marginal motion, i.e. with the shortest Newton step."""
+    """Return the angular frequency (rad/s) nearest to a marginal motion, i.e. with the shortest Newton step."""
     grid = sweep(loop, top=top)
     values = loop.characteristic(loop.border + 1j * grid, **{parameter: value})
     return float(grid[np.argmin(np.abs(values / (np.gradient(values, grid) * grid)))])
@@ -301,7 +303,7 @@ def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0)
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
     """Return the limit between a stable ratio and a higher unstable ratio.
 
-    The motion is followed to the limit; if this leads to another of several close motions, the interval is halved.
+    The motion is followed to the limit. If this leads to another of several close motions, the interval is halved.
     """
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)

@@ -5,14 +5,14 @@
 
 C is the controller's law from measured force to command. G is the response from command to measured force, of
 actuator, specimen and load cell. q is the transport of the Commands, if the nodes close the loop. Both responses
-are to one sample away from rest. A law integrates, so its response does not fade, but C (1 - 1/z) does. The
-growing motions are the zeros outside of the unit circle of
+are measured after one sample away from rest. A law integrates, so its response does not fade, but C (1 - 1/z)
+does. The growing motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
-This function is finite there: the number of growing motions is its number of turns around zero along the circle.
-The limits of a stable loop are its phase and gain margins: a further delay of (pi + arg L) / w at |L| = 1, and a
-factor 1 / |L| on the stiffness at L < 0. With an integral law and only a delay T, both are at k_i T = pi / 2.
+This function is finite there, so the number of growing motions is its number of turns around zero along the
+circle. The limits of a stable loop are a further delay of (pi + arg L) / w at |L| = 1, and a factor 1 / |L| on the
+stiffness at L < 0.
 """
 
 from __future__ import annotations
@@ -39,21 +39,20 @@ from rths_nodes.mechanics.butterworth import Butterworth
 FADED = 1e-9
 """Relative value below which a response counts as ended."""
 PATIENCE = 128
-"""Samples without a response before it counts as faded."""
+"""Number of samples without a response before it counts as ended."""
 LONGEST = 100_000
-"""Largest number of samples of a response until it has faded."""
 SLOWEST = 1e-7
 """Relative frequency at which the search begins."""
 POINTS = 8_000
-"""Number of frequencies in the search for limits."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForceLoop:
-    """The force loop of an axis at its ``load`` (N), closed by the nodes or the controller, samples of ``dt`` (s).
+    """The force loop of an axis at its ``load`` (N), closed by the nodes or the controller, with samples of ``dt``
+    (s).
 
-    ``law`` and ``plant``: responses ``(n,)``; the response of the law includes (1 - 1/z). ``late``: additional
-    samples around the loop.
+    ``law`` and ``plant`` are responses ``(n,)``; the response of the law includes (1 - 1/z). ``late`` is the
+    number of additional samples around the loop.
     """
 
     axis: str
@@ -81,7 +80,9 @@ class ForceLoop:
         return response if self.low is None else response * self.low.frequency_response(omega)
 
     def growing(self, delay: float = 0.0, gain: float = 1.0) -> int:
-        """Return the number of growing motions, with a further ``delay`` (s) and a factor on the stiffness."""
+        """Return the number of growing motions, with a further ``delay`` (s) and a factor ``gain`` on the
+        stiffness.
+        """
 
         def characteristic(s: Complex) -> Complex:
             omega = s.imag
@@ -119,7 +120,7 @@ class ForceLoop:
         return min((float(gain) for gain in gains if gain > 1.0), default=None)
 
     def _crossings(self, function: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
-        """Yield angular frequencies of zeros of ``function`` of L, with the phase of L there, rad."""
+        """Yield the angular frequencies at which ``function`` of L is zero, and the phase of L at each, rad."""
         from scipy.optimize import brentq
 
         def at(omega: float) -> float:
@@ -178,7 +179,6 @@ def _loop(scenario: Scenario, loaded: LoadedRig, index: int) -> ForceLoop:
 
 
 def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt: float) -> Iterator[float]:
-    """Yield changes of the command (m/N) after one sample with a smaller measured force."""
     load, position = loaded.loads[index], float(loaded.places[index])
     laws = [registry.build("force_controller", params, dt) for _ in range(2)]
     for law in laws:
@@ -204,6 +204,6 @@ def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
         if largest > noise and len(response) > 2 * loud + PATIENCE:
             return np.array(response[:loud])
     raise ConfigError(
-        f"axes.{name}: its force loop does not fade within {LONGEST} samples, or answers nothing, so the "
+        f"axes.{name}: the force loop does not fade within {LONGEST} samples, or does not respond, so the "
         "stability cannot be judged before the test"
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Impulse responses from a Target to the forces of the axes, through the parts of the test in the loop's order.
 
-A single Target differs from rest, by so little that every part is linear; the rig's response, sample by sample,
-includes all parts in between. Adaptation is off; sensors are perfect except for the delay of the force.
+A single Target differs from rest, by so little that every part is linear. The rig's response, sample by sample,
+includes all parts in between. Adaptation is off. Sensors are perfect except for the delay of the force.
 """
 
 from __future__ import annotations
@@ -33,33 +33,30 @@ from rths_nodes.mechanics.butterworth import Butterworth
 from rths_nodes.numerical.observation import Observation
 
 SMALL = 1e-9
-"""Displacement (m) of the Target; its velocity and acceleration are this value divided by powers of the step."""
+"""Displacement (m) of the Target. Its velocity and acceleration are this value divided by powers of the step."""
 LARGER = 10.0
-"""Factor of a larger impulse, which must give an equal response per unit."""
+"""Factor of a larger impulse, whose response per unit must be equal."""
 STEEPER = 0.01
-"""Largest relative difference of the two responses."""
+"""Largest relative difference between the two responses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fractions of its largest value below which a response has ended; the second applies to the larger impulse, which
-is only compared."""
+"""Fractions of its largest value below which a response has ended. The second applies to the larger impulse, whose
+response is only compared."""
 QUIET = 1.25
-"""Ratio of the samples after which a response has ended to the samples until it has faded; patience is added."""
+"""Ratio of the recorded samples to the samples until the response has ended; ``PATIENCE`` is added."""
 LONGEST = 200_000
-"""Largest number of samples of a response until it has faded."""
 BLOCK = 64
-"""Samples between two checks of the response."""
 PATIENCE = 64
-"""Samples without a response before it counts as faded, besides the memory of ramp, compensator, transport."""
+"""Number of samples without a response before it counts as ended, in addition to the memory of ramp, compensator
+and transport."""
 MOVED = 2
-"""Step of the Target away from rest."""
 KINDS = 3
-"""Number of quantities of a Target: displacement, velocity and acceleration."""
 
 
 @dataclass(frozen=True, eq=False)
 class Impulses:
     """Responses to unit impulses of the Targets, on the time axis of the rig.
 
-    ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``: columns are
+    ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
     displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. Row 0 is the sample
     ``first``, relative to the due sample of the Target: 1 - samples_per_step, where the ramp begins.
     """
@@ -68,9 +65,9 @@ class Impulses:
     displacements: Array
     first: int
     at_once: Array | None
-    """Forces added by the setup due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
+    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
     asked_for_delay: Callable[[], float]
-    """Computes ``delay``, which the verdict alone does not need."""
+    """Function that computes ``delay``, which the verdict alone does not need."""
 
     @cached_property
     def delay(self) -> float:
@@ -79,7 +76,7 @@ class Impulses:
 
 
 class _Faded:
-    """Detects the end of a response in blocks, as if sample by sample; ``loud``: number of its samples."""
+    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is the number of its samples."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -87,7 +84,9 @@ class _Faded:
         self.loud = 0
 
     def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
-        """Return whether the response ends in ``block`` (samples, 2, n_axes); ``sent``: samples with a command."""
+        """Return whether the response ends in ``block`` (samples, 2, n_axes); ``sent`` is true for samples with a
+        command.
+        """
         samples = self._samples + np.arange(len(block))
         size = np.abs(block).max(axis=2)
         largest = np.maximum(np.maximum.accumulate(size), self._largest)
@@ -102,7 +101,7 @@ class _Faded:
 
 
 class _Felt:
-    """Forces of the axes at the integrator, in blocks: ``late`` samples by axis, filtered, with ``weights``."""
+    """Forces of the axes at the integrator, in blocks: delayed by ``late`` samples, filtered, and weighted."""
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         self._late, self._filters, self._weights = late, filters, weights
@@ -113,7 +112,7 @@ class _Felt:
                 filter_of_axis.start(0.0)
 
     def after(self, forces: Array) -> Array:
-        """Return the integrator's input for the next ``forces`` ``(samples, n_axes)`` N of the axes."""
+        """Return the integrator's input for the next ``forces`` of the axes, ``(samples, n_axes)`` N."""
         n, longest = len(forces), len(self._on_the_way)
         samples = np.concatenate((self._on_the_way, forces))
         self._on_the_way = samples[n:]
@@ -144,11 +143,10 @@ class Way:
         self._late_velocity = assembly.late_velocity
         rig = _rig(scenario)
         self.loaded = LoadedRig(scenario, rig) if scenario.force_axes else None
-        """The rig with its loads; None without force-controlled axes."""
         self._rig = rig if self.loaded is None else self.loaded
         self.transport = scenario.transport_samples
         self.auxiliary = self._inputs(assembly)
-        """Auxiliary inputs of the rig, constant at their values at rest."""
+        """Auxiliary inputs of the rig at rest."""
         spans = sum(sum(part.spans().values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in self.axes.values()]
         self._filters = [low_pass(axis, scenario.dt) for axis in self.axes.values()]
@@ -170,9 +168,9 @@ class Way:
         return np.array(assembly.controller.step(measured, 0.0))
 
     def impulses(self, seen: Observation) -> Impulses:
-        """Return the response to each part of the motion of the model, as ``seen``.
+        """Return the response to each component of the model's motion at the interface ``seen``.
 
-        Raises ConfigError if a response is not linear, or does not fade.
+        Raises ConfigError if a response is nonlinear or does not fade.
         """
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         responses, nothing = [], np.zeros(n_dof)
@@ -207,15 +205,15 @@ class Way:
         units = [self._setup.forces(unit, nothing).copy() for unit in np.eye(len(forces))]
         if any(row.any() for row in units[self.n_axes :]):
             raise ConfigError(
-                "setup: takes the forces of axes that are controlled by force at rest, too, so their loops and "
-                "the others are one, whose stability cannot be judged before the test"
+                "setup: uses the forces of force-controlled axes also at rest, so their loops and the "
+                "other loops are coupled and their stability cannot be judged before the test"
             )
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return damping (N s/m) and stiffness (N/m) that the axes act on, ``(n_axes, n_axes)``.
+        """Return the damping (N s/m) and stiffness (N/m) on which the axes act, ``(n_axes, n_axes)`` each.
 
-        F(s) = (K + C s) X(s), from the sums of both responses and their first moments in time.
+        F(s) = (K + C s) X(s), from the sums of both responses and from their first moments in time.
         """
         moments = []
         for unit in np.eye(self.n_axes):
@@ -237,7 +235,6 @@ class Way:
                 )
 
     def _response(self, n_dof: int, kind: int, dof: int, size: float, share: float = FADED) -> Array:
-        """Return force and displacement in every sample, ``(samples, 2, n_axes)``."""
         rest, nothing, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof)), np.zeros((KINDS, n_dof))
         parts[kind, dof] = size
         ramp, moved, compensator, n = self._ramp, self._setup.moved, self._compensator, self.per_step
@@ -270,9 +267,9 @@ class Way:
     def _record(
         self, commands: Callable[[int, Floats], Floats], felt: _Felt | None = None, share: float = FADED
     ) -> Array:
-        """Return the rig's response to ``commands``, from rest until it has faded, ``(samples, 2, n_axes)``.
+        """Return the rig's response to ``commands``, from rest until it has ended, ``(samples, 2, n_axes)``.
 
-        Its forces are the forces at the integrator, or the forces that ``felt`` returns.
+        The forces are the forces at the integrator or, with ``felt``, its result.
         """
         self._rig.reset()
         follow, auxiliary = self._rig.follow, self.auxiliary
@@ -292,7 +289,7 @@ class Way:
                 if not finite:
                     break
             block, sent = np.array(rows), np.array(moving)
-            with np.errstate(invalid="ignore"):  # diverged forces
+            with np.errstate(invalid="ignore"):  # forces that diverge become infinite
                 block[:, 0] = felt.after(block[:, 0] - self._rest_force)
             blocks.append(block)
             if faded.after(block, sent):

@@ -10,15 +10,12 @@ The damping becomes negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that fre
 appears stiffer, so if the complete spring is tested, the critical *natural* frequencies are w0 delay = 0.7405 and
 0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order.
 
-Three methods are used, all exact for the linear loop with its delays (``sampled_loop.py``,
-``continuous_loop.py``):
+Three methods are used, all exact for the linear loop with its delays:
 
 - the number of growing motions is the number of turns of the loop's determinant around zero along the border
   between growth and decay (argument principle), up to the servo's Nyquist frequency;
-- limits are values of a parameter at which a motion neither grows nor decays (D-subdivision, ``crossings.py``):
-  further delay where an eigenvalue of the open loop has the magnitude one, gain where it is real, frequency where
-  a motion of the structure with the rig's response has no damping;
-- the motions themselves are followed from the motions with a perfect rig.
+- limits are values of a parameter at which a motion neither grows nor decays (D-subdivision, ``crossings.py``);
+- the motions are followed from those with a perfect rig.
 """
 
 from __future__ import annotations
@@ -56,9 +53,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Smallest margin of the delay without a caution: twice the scatter of identified delays of servo-hydraulic
-actuators due to amplitude, load and oil temperature, about 10 %.
-"""
+"""Smallest margin of the delay without a caution. It is twice the scatter of identified delays of servo-hydraulic
+actuators due to amplitude, load and oil temperature, which is about 10 %."""
 
 
 class DelayMargin(NamedTuple):
@@ -73,7 +69,7 @@ class DelayMargin(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """Relative margin: (critical - expected) / critical delay; negative for an unstable loop."""
+        """Relative margin, (critical - expected) / critical delay; negative for an unstable loop."""
         return (self.critical - self.delay) / self.critical if self.critical else None
 
     @property
@@ -102,11 +98,13 @@ class DelayMargin(NamedTuple):
 class Judgement:
     """Stability of the loop of a test, determined before the test.
 
-    ``growing``: number of growing roots, with conjugates; ``motions``: resolved roots without conjugates, rad/s,
-    fastest first; ``delay``: low-frequency delay of the rig's slowest axis, without compensator, s. The limits are
-    the nearest limits beyond the present state of a stable loop, or before the state of an unstable loop, or None:
-    ``further_delay`` (s, equal for all axes), ``frequency_factor``, ``gain`` (factor on the tested forces). Below
-    ``least_gain`` a stable loop also grows (conditional stability).
+    ``growing`` is the number of growing roots, with conjugates. ``motions`` are the resolved roots without
+    conjugates, rad/s, fastest first. ``delay`` is the low-frequency delay of the rig's slowest axis, without
+    compensator, s.
+
+    ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (factor on the tested forces) are
+    the nearest limits: beyond the present state of a stable loop, before the state of an unstable loop, or None. A
+    stable loop also becomes unstable below ``least_gain`` (conditional stability).
     """
 
     loop: Loop
@@ -123,7 +121,7 @@ class Judgement:
     continuous_delay: float | None = None
     """Critical delay with exact integrator and ramp, s, or None."""
     corners: tuple[str, ...] = ()
-    """Texts on corners of the bounds of following copies that have a growing motion."""
+    """Descriptions of the corners of the copies' bounds at which a motion grows."""
 
     @property
     def stable(self) -> bool:
@@ -156,14 +154,14 @@ class Judgement:
         if astray := [force_loop.text() for force_loop in self.force_loops if not force_loop.stable]:
             return f"UNSTABLE: {'; '.join(astray)}"
         if self.corners:
-            return f"UNSTABLE: where the copies that follow have {'; or '.join(self.corners)}"
+            return f"UNSTABLE: if the following copies have {'; or '.join(self.corners)}"
         nothing = f"no delay and no frequency{self._sought()} is critical"
         limits = "; ".join(self._limits("may grow")) or nothing
         return f"stable: {self.margin.in_words()}; {limits}"
 
     @property
     def farthest(self) -> float:
-        """Largest factor on the natural frequencies in the search; below 1 for growing motions."""
+        """Largest factor on the natural frequencies in the search; if motions grow, the smallest factor."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / FARTHEST if self.growing else FARTHEST
@@ -197,7 +195,8 @@ class Judgement:
         return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
 
     def bode(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the compensated rig, displacement over target ``(n, n_axes, n_axes)``, at Hz ``(n,)``.
+        """Return the compensated rig, displacement over target, ``(n, n_axes, n_axes)``, at frequencies ``(n,)``
+        in Hz.
 
         >>> import rths_nodes
         >>> rig = rths_nodes.stability("chen_ricles_2010").bode([0.1, 10.0])
@@ -207,7 +206,8 @@ class Judgement:
         return self._sampled().rig(2.0 * np.pi * np.asarray(frequency, float))
 
     def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the eigenvalues of the open loop ``(n, m)`` at Hz ``(n,)``: unstable around -1.
+        """Return the eigenvalues of the open loop, ``(n, m)``, at frequencies ``(n,)`` in Hz; the loop is unstable
+        around -1.
 
         >>> import rths_nodes
         >>> rths_nodes.stability("chen_ricles_2010").nyquist([0.1, 10.0]).shape
@@ -218,7 +218,7 @@ class Judgement:
 
     def _sampled(self) -> SampledLoop:
         if not isinstance(self.loop, SampledLoop):
-            raise ConfigError("stability: only of a loop as it is stepped")
+            raise ConfigError("stability: available only for a loop in discrete time")
         return self.loop
 
     def margins(self) -> list[str]:
@@ -239,11 +239,13 @@ class Judgement:
                 f"one (motion of {factor.frequency:.4g} Hz)"
             )
         elif not factor and self.modes and self._sought():
-            lines.append(f"no critical {self._noun()}{self._sought()}; beyond it was not looked for")
+            lines.append(f"no critical {self._noun()}{self._sought()}; the search ended there")
         if self.gain:
             lines.append(f"critical factor on the tested forces {self.gain.value:.3g}")
         if self.least_gain:
-            lines.append(f"conditionally stable: grows when the tested forces fall to {self.least_gain.value:.3g}")
+            lines.append(
+                f"conditionally stable: unstable if the tested forces fall to {self.least_gain.value:.3g}"
+            )
         lines += [force_loop.text() for force_loop in self.force_loops]
         return lines
 
@@ -292,7 +294,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
-    """Return only the verdict of :func:`judge`, much faster; ``impulses``: see :func:`sampled_loop`."""
+    """Return only the verdict of :func:`judge`, much faster; ``impulses`` is the cache of :func:`sampled_loop`."""
     loop = sampled_loop(scenario, impulses)
     if not all(force_loop.stable for force_loop in loop.force_loops):
         return False
@@ -302,7 +304,6 @@ def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -
 
 
 def delay_margin(scenario: Scenario) -> DelayMargin:
-    """Return only the margin of the delay, without the other limits. Raises ConfigError if :func:`judge` does."""
     loop = sampled_loop(scenario)
     places = places_of(modes_of(loop))
     growing = growing_motions(loop, places)
@@ -312,7 +313,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None if there is none, or for a part without response."""
+    """Return the critical delay (s) in continuous time; None if there is none, or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
     except ConfigError:

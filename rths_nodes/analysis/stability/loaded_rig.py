@@ -19,17 +19,14 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 GLIDE = 256
-"""Samples of a glide between positions: a step would overshoot and might crush a specimen."""
+"""Number of samples of a glide between positions; a step would overshoot and might crush a specimen."""
 STILL = 1e-12
-"""Largest relative change of a force over a glide, for a rig at rest."""
+"""Largest relative change of a force over a glide while the rig is at rest."""
 EXACT = 1e-7
-"""Relative tolerance of a load."""
 TRIES = 40
-"""Largest number of positions in the search for a load."""
 LONGEST = 1_000
-"""Largest number of glides until the rig is at rest."""
 SMALL = 1e-7
-"""Displacement (m) of a force axis to find its effect on itself and on the other axes."""
+"""Displacement (m) of a force axis that shows its effect on its own force and on the other axes."""
 ROUGH = 1e-8
 """``STILL`` for an axis without load, relative to the force."""
 APART = 1e-6
@@ -39,8 +36,8 @@ APART = 1e-6
 class LoadedRig:
     """A ``rig`` of all axes of ``scenario``, driven at the axes that follow displacements.
 
-    The other axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError for a load that a
-    specimen cannot bear, and for coupled force axes.
+    The other axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen cannot
+    bear a load, or if force axes are coupled.
     """
 
     def __init__(self, scenario: Scenario, rig: Rig) -> None:
@@ -101,7 +98,7 @@ class LoadedRig:
         self._glide(index, 0.0)
         if not slope > 0.0:
             raise ConfigError(
-                f"axes.{self.names[index]}: its specimen has no stiffness against a force, so the stability "
+                f"axes.{self.names[index]}: the specimen has no stiffness against a force, so the stability "
                 "cannot be judged before the test"
             )
         return slope
@@ -133,6 +130,6 @@ class LoadedRig:
         self.reset()
         if (other_changes > APART * own_change).any():
             raise ConfigError(
-                f"axes.{self.names[index]}: its force loop changes the forces of other axes at small motion, so "
-                "the loops are one, whose stability cannot be judged before the test"
+                f"axes.{self.names[index]}: the force loop changes the forces of other axes at small motion, so "
+                "the loops are coupled and their stability cannot be judged before the test"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Respon
 from rths_nodes.analysis.stability.force_loops import force_loops
 from rths_nodes.analysis.stability.impulses import Impulses, Way
 from rths_nodes.analysis.stability.sampled_loop import SampledLoop
+from rths_nodes.analysis.stability.turns import HZ
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -31,11 +33,9 @@ from rths_nodes.mechanics.sparse import is_sparse
 from rths_nodes.mechanics.structure import massless, numbered
 from rths_nodes.numerical.structures.restoring_forces.linear import LinearRestoringForce
 
-HZ = 2.0 * np.pi
 SAME = 0.01
-"""Accepted relative difference of the stiffness under test from the declaration of the structure."""
+"""Accepted relative difference between the tested stiffness and the stiffness that the structure declares."""
 MOST_STEPS = 100
-"""Largest number of steps in a period of an integrator."""
 FASTEST = 1e6
 """Largest angle of a mode in one step, rad."""
 
@@ -52,9 +52,9 @@ def sampled_loop(
 ) -> SampledLoop:
     """Return the loop of ``scenario`` with its steps. Raises ConfigError if it cannot be judged.
 
-    ``cache`` keeps the responses from Targets to forces, which take most of the time; scenarios that differ only
+    ``cache`` keeps the responses from Targets to forces, which take most of the time. Scenarios that differ only
     in their structure share them. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the restoring
-    force without the integrator's knowledge.
+    force, but not in the constants of the integrator.
     """
     assembly = Assembly(scenario)
     structure = assembly.structure
@@ -96,8 +96,10 @@ def _impulses(assembly: Assembly, way: Way, computed: dict[str, Impulses]) -> Im
 def _without(scenario: Scenario) -> ConfigError:
     kind = type(scenario.integrator).type_name
     if registry.load("integrator", kind).external:
-        return ConfigError(f"integrator.type = {kind!r}: has the structure; its loop cannot be judged here")
-    return ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
+        return ConfigError(f"integrator.type = {kind!r}: has the structure, so its loop cannot be judged")
+    return ConfigError(
+        "structure: missing; a test with prescribed displacements has no loop that could be unstable"
+    )
 
 
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
@@ -109,17 +111,15 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
     if scenario.rig is not None:
         raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
     if assembly.setup.takes_loads:
-        raise ConfigError("setup: adds what loads push at once, which has no response per axis in continuous time")
+        raise ConfigError("setup: adds forces of the loads, which have no response per axis in continuous time")
     matrices = _whole(assembly, structure)
     return ContinuousLoop(
-        *(
-            matrices.mass,
-            matrices.damping,
-            matrices.stiffness,
-            matrices.axes_of,
-            matrices.forces_of,
-            matrices.specimens,
-        ),
+        matrices.mass,
+        matrices.damping,
+        matrices.stiffness,
+        matrices.axes_of,
+        matrices.forces_of,
+        matrices.specimens,
         _response(assembly.compensator, "compensator", "compensator", scenario.compensator),
         _actuators(scenario),
         scenario.dt,
@@ -131,22 +131,22 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
 def _integrator(
     scenario: Scenario, structure: Structure, stiffness: Array | None
 ) -> Callable[[float], Sequence[StepMatrices]]:
-    """Return the integrator's steps for the structure linearised at rest, by factor on its frequencies."""
+    """Return the function from a factor on the frequencies to the integrator's steps, linearised at rest."""
     name = type(scenario.integrator).type_name
 
     def steps(ratio: float) -> Sequence[StepMatrices]:
-        scaled = _Scaled(structure, ratio, stiffness)
+        scaled = _scaled(structure, ratio, stiffness)
         nothing = np.zeros((2 * MOST_STEPS + 1, len(structure.influence)))
         integrator = registry.build("integrator", scenario.integrator, scaled, nothing, scenario.step)
         if integrator.period > MOST_STEPS:
             raise ConfigError(
-                f"integrator.type = {name!r}: does the same again after {integrator.period} steps only, so the "
-                f"stability cannot be judged before the test; must be <= {MOST_STEPS} steps"
+                f"integrator.type = {name!r}: does not repeat within {MOST_STEPS} steps, but after "
+                f"{integrator.period}, so the stability cannot be judged before the test"
             )
         matrices: Sequence[StepMatrices] = integrator.linearised()
         if not matrices:
             raise ConfigError(
-                f"integrator.type = {name!r}: does not say how it steps at small motion (linearised), so the "
+                f"integrator.type = {name!r}: does not provide its steps at small motion (linearised), so the "
                 "stability cannot be judged before the test"
             )
         return matrices
@@ -154,36 +154,35 @@ def _integrator(
     return steps
 
 
-class _Scaled:
-    """A structure at small motion with all natural frequencies multiplied by ``ratio``, through its mass."""
-
-    def __init__(self, structure: Structure, ratio: float, stiffness: Array | None) -> None:
-        self.names, self.influence = structure.names, structure.influence
-        self.elastic_energy = structure.elastic_energy
-        self.mass, self.experimental_mass = structure.mass / ratio**2, structure.experimental_mass / ratio**2
-        self.damping, self.stiffness = structure.damping / ratio, structure.stiffness
-        self.experimental_damping = structure.experimental_damping
-        self.experimental_stiffness = structure.experimental_stiffness
-        self.restoring_force = LinearRestoringForce(self.stiffness if stiffness is None else stiffness)
+def _scaled(structure: Structure, ratio: float, stiffness: Array | None) -> SimpleNamespace:
+    """Return ``structure`` at small motion; its mass multiplies all natural frequencies by ``ratio``."""
+    names = ("names", "influence", "elastic_energy", "experimental_damping", "experimental_stiffness", "stiffness")
+    return SimpleNamespace(
+        **{name: getattr(structure, name) for name in names},
+        mass=structure.mass / ratio**2,
+        experimental_mass=structure.experimental_mass / ratio**2,
+        damping=structure.damping / ratio,
+        restoring_force=LinearRestoringForce(structure.stiffness if stiffness is None else stiffness),
+    )
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
-    """Return both substructures; ``way`` is the coupled rig. Raises ConfigError if nonlinear or too large."""
+    """Return both substructures. Raises ConfigError if they are nonlinear or too large."""
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(
             f"structure: its {len(structure.influence)} degrees of freedom are too many to judge the stability "
-            "before the test; give reduction, also for rths stability alone (--set)"
+            "before the test; set reduction, if only for rths stability (--set)"
         )
     if massless(structure.mass).any():
         raise ConfigError(
-            f"structure: its degrees of freedom {numbered(massless(structure.mass))} have no mass: the stability "
-            "of such a test cannot be judged before it"
+            f"structure: degrees of freedom {numbered(massless(structure.mass))} have no mass, so the stability "
+            "cannot be judged before the test"
         )
     loaded = None if way is None else way.loaded
     if scenario.rig is not None and loaded is None and not hasattr(scenario.rig, "model"):
         raise ConfigError(
-            f"rig.type = {type(scenario.rig).type_name!r}: does not say what the specimen is without its "
+            f"rig.type = {type(scenario.rig).type_name!r}: does not describe the specimen without its "
             "actuators, so the stability cannot be judged before the test"
         )
     axes_of, forces_of = transformation(assembly)
@@ -213,7 +212,7 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
     if not matrices.scale * scenario.step < FASTEST:
         raise ConfigError(
             f"structure with its specimens: highest natural frequency {matrices.scale / HZ:.3g} Hz; must be < "
-            f"{FASTEST / HZ / scenario.step:.3g} Hz at this step: look at the masses, the specimens and the setup"
+            f"{FASTEST / HZ / scenario.step:.3g} Hz at this step. Check the masses, the specimens and the setup"
         )
     return matrices
 
@@ -230,7 +229,7 @@ def _small(specimen: Specimen, path: str, params: object) -> SmallSpecimen:
         return SmallSpecimen.of(specimen)
     except ValueError as error:
         raise ConfigError(
-            f"{path}.type = {type_of(params)!r}: is not linear at small motion ({error}), so its stability "
+            f"{path}.type = {type_of(params)!r}: is not linear at small motion ({error}), so the stability "
             "cannot be judged before the test"
         ) from None
 
@@ -277,7 +276,6 @@ def _actuators(scenario: Scenario) -> tuple[Response, ...]:
 
 
 def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceLead | None, dt: float) -> Response:
-    """Return ``unfiltered``, ``late`` samples of ``dt`` (s) later, filtered by ``low``, read ahead by ``lead``."""
     weights = np.ones(1) if lead is None else lead.weights
 
     def response(omega: Frequencies) -> Complex:
@@ -291,8 +289,8 @@ def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStruct
     scenario, compensator = assembly.scenario, assembly.compensator
     yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
     if scenario.force_axes:
-        yield f"{', '.join(scenario.force_axes)}: at the largest load; its force does not change with the others"
-    yield "integrator, ramp, compensator, transport and rig as they are stepped, sensors without error"
+        yield f"{', '.join(scenario.force_axes)}: at the largest load; the force does not depend on the other axes"
+    yield "integrator, ramp, compensator, transport and rig in discrete time, sensors without error"
     if compensator.state_names:
         name = type(scenario.compensator).type_name
         yield f"{name}: judged with its initial parameters, without learning"
@@ -302,7 +300,7 @@ def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStruct
     slopes = np.diag([specimen.slope for specimen in matrices.specimens])
     tested = matrices.stiffness - structure.stiffness + matrices.forces_of @ slopes @ matrices.axes_of
     if stated.any() and not np.allclose(tested, stated, rtol=SAME, atol=SAME * np.abs(stated).max()):
-        yield "the specimens' stiffness counts; the structure's experimental stiffness is another one"
+        yield "the specimens' stiffness is used; the structure declares a different experimental stiffness"
     weightless = not any(specimen.mass for specimen in matrices.specimens)
     if structure.experimental_mass.any() and scenario.rig is None and weightless:
-        yield "the mass under test is left out: the simulated specimens have no inertia"
+        yield "the tested mass is omitted, because the simulated specimens have no inertia"

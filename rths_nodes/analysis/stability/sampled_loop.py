@@ -16,13 +16,9 @@ With z = e^{s h} the motions of the closed loop are the zeros of
     det     |                                            | / z^m,      P(z) = sum_l P_l z^{-l}
             | -P(z)/z C                I - P(z)/z D      |
 
-The determinant has no pole outside of the unit circle and is 1 at infinity: the number of growing motions is the
-number of its turns around zero along the unit circle. An integrator that repeats only every q steps is treated in
-groups of q steps, with all their forces and Targets next to each other and z^q for z.
-
-Parameters: a gain of the forces; a further delay, i.e. the forces are read earlier, linearly between samples, as
-in the actuator ``pure_delay``; a factor r on all natural frequencies, by the numerical substructure: mass M / r^2,
-damping C / r; a share between specimens in place and the rig.
+The determinant has no pole outside of the unit circle and is 1 at infinity, so the number of growing motions is
+the number of its turns around zero along the unit circle. An integrator that repeats only every q steps is treated
+in groups of q steps, with all their forces and Targets next to each other and z^q for z.
 """
 
 from __future__ import annotations
@@ -44,13 +40,14 @@ from rths_nodes.core.protocols import StepMatrices
 from rths_nodes.core.samples import ROUNDING, Array
 
 CHANGED = 0.1
-"""Relative change of a sum from one angle of its grid to the next angle."""
+"""Relative change of a sum between adjacent angles of its grid."""
 
 
 class Lines(NamedTuple):
-    """A sum over consecutive powers of e^{-angle power} times a row, with the rows in blocks.
+    """A sum over consecutive powers of e^{-angle power}, each times a row. The rows are in blocks.
 
-    ``first`` power; ``blocks`` ``(few, few * columns)``: position in its block, then block and column.
+    ``first`` is the first power. ``blocks`` ``(few, few * columns)`` has the position in a block, then block and
+    column.
     """
 
     first: float
@@ -76,7 +73,7 @@ class Lines(NamedTuple):
         return np.asarray(values.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Return angles (rad) from 0 to pi, between which the sum changes by the fraction ``CHANGED``.
+        """Return angles (rad) from 0 to pi between which the sum changes by the fraction ``CHANGED``.
 
         Every column has equal weight, whatever its unit. A resonance whose terms have faded to 1e-10 at the last
         power is several times as wide as the distance between angles.
@@ -99,22 +96,18 @@ class Lines(NamedTuple):
 
 
 CHUNK = 256
-"""Frequencies per evaluation."""
 MARGINAL = 1e-7
-"""Ratio of growth to frequency of a marginal motion."""
+"""Largest ratio of growth to frequency of a marginal motion."""
 HALVINGS = 20
-"""Largest number of halvings towards a factor that the integrator allows."""
 KEPT = 8
-"""Number of delays with cached responses of the rig."""
 PERIODS = 256
-"""Number of factors on the natural frequencies with cached small matrices."""
 
 
 class Period(NamedTuple):
-    """A whole period of ``q`` steps of an integrator, with forces and Targets of its steps next to each other.
+    """A period of ``q`` steps of an integrator, with the forces and Targets of its steps next to each other.
 
-    ``onward`` ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``, ``through`` ``(q 3 n_dof, q
-    n_axes)``.
+    ``onward`` is ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``, and ``through`` ``(q 3
+    n_dof, q n_axes)``.
     """
 
     onward: Array
@@ -124,7 +117,6 @@ class Period(NamedTuple):
 
     @classmethod
     def of(cls, steps: Sequence[StepMatrices], forces_of: Array, time_ratio: float) -> Period:
-        """Join consecutive steps; the rig moves ``time_ratio`` times slower, and its forces act on the axes."""
         onward, n_axes = np.eye(len(steps[0].onward)), forces_of.shape[1]
         force = np.zeros((len(onward), 0))
         targets, through = [], []
@@ -140,12 +132,12 @@ class Period(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampledLoop:
-    """A closed loop at small motion in discrete time; see the module.
+    """A closed loop at small motion in discrete time (see the module).
 
-    ``integrator`` returns steps (of ``step`` s, in the time of the structure) for a factor on the natural
-    frequencies; it raises ConfigError beyond its range. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T'
-    ``(n_dof, n_axes)`` belong to the setup. ``per_step``: servo samples of a step; ``separate``: every axis has
-    its own specimen; ``force_loops`` are judged separately.
+    ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a factor on the natural
+    frequencies. It raises ConfigError outside its range. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T'
+    ``(n_dof, n_axes)`` belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is
+    true if every axis has its own specimen. ``force_loops`` are judged separately.
     """
 
     whole: WholeStructure
@@ -164,7 +156,7 @@ class SampledLoop:
 
     sampled = True
     finest = 1e-10
-    """Relative move at which a root has converged, because a slow motion turns little in a step."""
+    """Relative change at which a root has converged; a slow motion turns little in a step."""
 
     def __post_init__(self) -> None:
         def period(ratio: float) -> Period:
@@ -176,7 +168,6 @@ class SampledLoop:
 
     @property
     def period(self) -> int:
-        """Steps after which the integrator repeats."""
         return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
 
     def reach(self, ratio: float) -> float:
@@ -207,7 +198,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) beyond which a motion counts as growing."""
+        """Growth (rad/s) above which a motion counts as growing."""
         return MARGINAL * self.scale
 
     @property
@@ -221,7 +212,6 @@ class SampledLoop:
 
     @property
     def delay(self) -> float:
-        """Low-frequency delay of the slowest axis, without compensator, s."""
         return self.impulses.delay
 
     @property
@@ -234,7 +224,7 @@ class SampledLoop:
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
-        """Return the ratio of displacement to target ``(n, n_axes, n_axes)``, without images due to the ramp."""
+        """Return the ratio of displacement to target, ``(n, n_axes, n_axes)``, without images due to the ramp."""
         responses, first = self.impulses.displacements, self.impulses.first
         times = self.dt * (first + np.arange(len(responses)))
         waves = np.exp(-1j * np.multiply.outer(omega, times)) / self.per_step
@@ -275,7 +265,7 @@ class SampledLoop:
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
         """Return forces of the axes per Target at ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
 
-        For a ``share`` below 1, the specimens in place are as fast as the structure.
+        For a ``share`` below 1, the rig is partly replaced by a perfect rig.
         """
         q = self.period
         values = self._lines(delay).at(s * (q * self.step))
@@ -290,7 +280,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``: unstable around -1."""
+        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``; the loop is unstable around -1."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]
@@ -301,10 +291,11 @@ class SampledLoop:
     def characteristic(
         self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0, share: float = 1.0
     ) -> Complex:
-        """Return the determinant ``(n,)`` of the module, whose zeros are the motions (rad/s) of the closed loop.
+        """Return the determinant of the module, ``(n,)``, whose zeros are the motions (rad/s) of the closed loop.
 
-        ``gain``: factor on the forces; ``delay``: further delay of every axis, s; ``ratio``: factor on the natural
-        frequencies, while ``s`` refers to the unscaled structure; ``share``: 0 for specimens in place.
+        ``gain`` is a factor on the forces. ``delay`` is a further delay of every axis (s), linear between samples
+        as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, by the numerical mass
+        and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
         """
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]

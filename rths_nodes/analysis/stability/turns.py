@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Angle by which a function of a complex frequency turns around zero along a path, which counts zeros."""
+"""Angle by which a function of a complex frequency turns around zero along a path. The angle counts zeros."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ CHANGE = 0.5
 """Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
 
 Two roots close to one interval turn the determinant by 2 pi in it, which is invisible at its ends. In the adjacent
-intervals the magnitude then changes 9-fold (e^2.2, geometric mean): the bound is less than a quarter of this
-exponent.
-"""
+intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The bound is less than a quarter of this
+exponent."""
 MOST = 50_000
 """Largest number of frequencies at which the determinant is evaluated."""
 ROUNDS = 60
-"""Halvings of an interval, down to the last digit."""
+"""Number of halvings of an interval, down to the last digit."""
 
 
 def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
     """Return the angle by which ``function`` turns around zero along ``path``, rad.
 
     Intervals in which its logarithm changes by more than ``CHANGE``, and adjacent intervals, are halved
-    repeatedly. Raises ConfigError if this does not end: a root on the path, or values that are only rounding.
+    repeatedly. Raises ConfigError if the halving does not end: a root is on the path, or the values are only
+    rounding.
     """
     values = function(path)
     for _ in range(ROUNDS):
@@ -47,6 +47,6 @@ def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float
         path = np.insert(path, halved + 1, between)
         values = np.insert(values, halved + 1, function(between))
     raise ConfigError(
-        f"stability: cannot be judged: {len(path)} frequencies do not resolve how many motions grow near "
-        f"{float(np.median(where.imag)) / HZ:.4g} Hz; one of them neither grows nor decays, or rounding hides it"
+        f"stability: cannot be judged; {len(path)} frequencies do not resolve the number of growing motions near "
+        f"{float(np.median(where.imag)) / HZ:.4g} Hz. One of them neither grows nor decays, or rounding hides it"
     )

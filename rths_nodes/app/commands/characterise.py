@@ -323,7 +323,7 @@ def _section_of(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> dict[s
         for test in tests
     ]
     return {
-        **{name: _rounded(value) for name, value in small._asdict().items()},
+        **{name: _rounded(value) for name, value in small.items()},
         "equivalent_stiffness": _rounded(alike.stiffness),
         "equivalent_damping": _rounded(alike.damping),
         "tests": [[_rounded(value) for value in row] for row in rows],

@@ -13,7 +13,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError, Problems
 
 if TYPE_CHECKING:
-    from rths_nodes.analysis.figures.view import View
+    from rths_nodes.analysis.figures.sheet import View
     from rths_nodes.loop.procedure_record import ProcedureRecord
     from rths_nodes.recording.procedure import OfProcedure
     from rths_nodes.recording.run import Run
@@ -116,7 +116,7 @@ def _check(options: argparse.Namespace, out: Path) -> None:
 
 
 def _view(run: Run) -> View:
-    from rths_nodes.analysis.figures.view import View
+    from rths_nodes.analysis.figures.sheet import View
     from rths_nodes.analysis.histories import Evaluation
 
     return View.one(Evaluation(run))

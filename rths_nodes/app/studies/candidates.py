@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compensators of a comparison, with settings from one identification with periodic noise (``doc/studies.md``).
 
-Compensators of other packages get the results as parameters of these names: ``delay``, ``alpha``, ``alpha_es``,
+Compensators of other packages get the results as parameters with these names: ``delay``, ``alpha``, ``alpha_es``,
 ``inverse``, ``model`` (without the transport if they declare ``transport_in_lead``).
 """
 
@@ -33,7 +33,7 @@ from rths_nodes.mechanics.models.inverse import DERIVATIVES
 SLOW = 5.0
 """Upper frequency of slow motions, Hz. Their delay is the initial value of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Parameters of a compensator that describe the rig; a compensator with such parameters needs one of them."""
+"""Parameters of a compensator that describe the rig. A compensator with such parameters needs one of them."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
@@ -42,9 +42,9 @@ RESOLUTION = identification.LINES / PERIODIC.period
 class Identified:
     """Results of one identification for all compensators.
 
-    ``delay``: mean of the axes (s); ``rms`` of the noise (m). ``model`` is a model file without the transport;
-    ``whole_model`` contains all delay, and ``inverse`` its coefficients by derivative. Missing results are empty.
-    ``suggested``: parameters by compensator and name.
+    ``delay`` is the mean of the axes (s), ``rms`` belongs to the noise (m). ``model`` is a model file without the
+    transport. ``whole_model`` contains all delay, and ``inverse`` its coefficients by derivative. Missing results
+    are empty. ``suggested`` has parameters by compensator and name.
     """
 
     delay: float
@@ -64,7 +64,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Compensator with settings and type as plain data. ``reason``: why it cannot take part, or empty."""
+    """Compensator with settings and type as plain data. ``reason`` says why it cannot take part."""
 
     name: str
     settings: Data
@@ -72,7 +72,7 @@ class Candidate:
 
 
 def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
-    """Identify the rig of ``scenario`` and write models to ``folder``. Raises ConfigError, Stopped, OSError."""
+    """Identify the rig of ``scenario`` and write models to ``folder``. Raises ConfigError, Stopped and OSError."""
     noise = identification.periodic_noise(scenario, {"rms": _rms(scenario)})
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")
     estimates, experiments = [], []
@@ -130,7 +130,8 @@ def chosen(
 ) -> list[Candidate]:
     """Return the compensators ``names``, checked with the scenario.
 
-    Their settings come from ``settings``, the identification, or the scenario's own compensator.
+    Settings come from ``settings``, from the identification, or from the scenario's own compensator, in this order
+    of precedence.
     """
     return [_candidate(scenario, identified, name, settings.get(name, {})) for name in dict.fromkeys(names)]
 
@@ -164,9 +165,11 @@ def _settings(scenario: Scenario, identified: Identified, settings: Data) -> dic
     merged = current | taken | dict(settings)
     if MODELS & parameters.keys() and not any(merged.get(key) is not None for key in MODELS):
         reason = "; ".join(note for note in identified.notes if note.startswith("no "))
-        raise ConfigError(f"needs a model, which the identification does not give: {reason}")
+        raise ConfigError(f"needs a model, which the identification does not provide: {reason}")
     if missing := needed - merged.keys():
-        raise ConfigError(f"needs {', '.join(sorted(missing))}, which no identification finds; give its settings")
+        raise ConfigError(
+            f"needs {', '.join(sorted(missing))}, which the identification does not provide; add settings"
+        )
     return merged
 
 

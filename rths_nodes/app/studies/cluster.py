@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on a dask.distributed cluster with this package on its workers, by the address of its scheduler.
+"""Work on a dask.distributed cluster whose workers have this package, by the address of its scheduler.
 
 dask reassigns the work of a dead worker. A piece that has killed several workers is lost.
 """
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 PATIENCE_S = 10.0
-"""Timeout for the scheduler to respond and to have a worker, s."""
+"""Timeout until the scheduler responds and has a worker, s."""
 AHEAD = 4
-"""Number of pieces queued per thread of the cluster."""
 AT_LEAST = 16
 """Number of pieces submitted while the number of workers is unknown."""
 
@@ -59,7 +58,7 @@ def as_completed(
 
 def _work(work: Callable[..., R], version: str, arguments: tuple[object, ...]) -> R:
     if version != __version__:
-        raise ConfigError(f"a worker has rths_nodes {__version__}, the study {version}: their results may differ")
+        raise ConfigError(f"a worker has rths_nodes {__version__}, the study {version}: results may differ")
     return work(*arguments, lambda share: None)
 
 
@@ -69,11 +68,11 @@ def _result(future: Future, scheduler: str) -> Any:
     try:
         return future.result()
     except KilledWorker as error:
-        return Lost(f"the workers that ran it have ended: {error}".partition("\n")[0])
+        return Lost(f"the workers that executed it have ended: {error}".partition("\n")[0])
     except CancelledError as error:
-        raise ConnectionError(f"scheduler {scheduler}: lost while the study was under way") from error
+        raise ConnectionError(f"scheduler {scheduler}: connection lost during the study") from error
     except ModuleNotFoundError as error:
-        raise ConfigError(f"scheduler {scheduler}: a worker lacks what a run needs ({error})") from error
+        raise ConfigError(f"scheduler {scheduler}: a worker lacks a module that a run needs ({error})") from error
     except ConfigError as error:
         raise error.within(f"scheduler {scheduler}") from None
 
@@ -87,7 +86,7 @@ def _client(scheduler: str) -> Iterator[Client]:
     try:
         client = Client(scheduler, timeout=PATIENCE_S, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"scheduler {scheduler}: no scheduler of dask answers there ({error})") from None
+        raise ConfigError(f"scheduler {scheduler}: no dask scheduler responds at this address ({error})") from None
     try:
         try:
             client.wait_for_workers(1, timeout=PATIENCE_S)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from pathlib import Path
 
-from rths_nodes.analysis.report import scoreboard as page
+from rths_nodes.analysis.index_definitions import RANGE
+from rths_nodes.analysis.report import studies as page
 from rths_nodes.app.studies import candidates, engine, entries, remaining, runs, scoreboard, study, tuning
 from rths_nodes.app.studies.candidates import Candidate, Identified
 from rths_nodes.app.studies.study import Hooks
@@ -31,9 +32,10 @@ PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.ya
 class Conditions:
     """Conditions of a competition.
 
-    ``laws``: compensators, by default all; ``settings`` by law, or their file. ``plants``: number scored in
-    addition to the nominal plant, by default PLANTS if the scenario has scatter. ``tune``: candidates per law, run
-    on ``training_plants`` with the scenario changed by ``training``. ``entry``: file to write.
+    ``laws`` are the compensators, by default all. ``settings`` are by law, or the path of their file. ``plants``
+    is the number of plants scored in addition to the nominal plant, by default PLANTS if the scenario has scatter.
+    ``tune`` is the number of candidates per law; they run on ``training_plants`` with the scenario changed by
+    ``training``. ``entry`` is the file to write.
     """
 
     laws: Sequence[object] = ()
@@ -63,7 +65,7 @@ class Conditions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome(page.Scoreboard):
-    """Scoreboard with facts, settings and searches by law, and the identification of the rig."""
+    """Scoreboard with facts, with settings and searches by law, and with the identification of the rig."""
 
     identified: Identified
     settings: Mapping[str, Mapping[str, object]]
@@ -74,16 +76,17 @@ class Outcome(page.Scoreboard):
 def compete(
     scenario: Scenario, conditions: Conditions, folder: Path, where: engine.Where, hooks: Hooks
 ) -> Outcome:
-    """Identify, tune if requested, execute all runs, and write a scoreboard to ``folder``. Raises ConfigError
-    before any run; OSError.
+    """Identify the rig, tune if requested, execute all runs, and write a scoreboard to ``folder``.
+
+    Raises ConfigError before any run, and OSError.
     """
     rank = conditions.rank or runs.ranking_index(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]
     stored = files.settings_of(conditions.settings)
     scored = _scored(conditions, scenario, rank)
-    # refuse before any motion; only the compensator knows its inner quantities
+    # refuse before any motion; ranges are checked later, because only a compensator knows its states
     nominal = Candidate(type(scenario.compensator).type_name, to_data(scenario.compensator))
-    indices = tuple(index for index in scored.indices if not index.endswith(runs.RANGE))
+    indices = tuple(index for index in scored.indices if not index.endswith(RANGE))
     scoreboard.design(scenario, [nominal], replace_fields(scored, indices=indices))
     names = names or [*registry.names(FAMILY), *stored]
     for name in names:
@@ -159,7 +162,7 @@ def _facts(
     conditions: Conditions, scored: scoreboard.Scored, scenario: str, identified: Identified
 ) -> dict[str, str]:
     source = conditions.settings if isinstance(conditions.settings, (str, os.PathLike)) else "given"
-    begin = f"{source}, else as identified" if conditions.settings else "as identified"
+    begin = f"{source}, otherwise as identified" if conditions.settings else "as identified"
     return {
         "Scenario": scenario,
         "Plants": f"nominal and {scored.plants} of seed {scored.seed}" if scored.plants else "nominal",

@@ -38,33 +38,30 @@ MOST_RUNS = 100_000
 CASE = "case"
 """Factor whose levels are cases of the scenario."""
 LEVELS = ("list", "grid", "log_grid", "settings")
-"""Kinds of levels."""
 
 
 @params
 class StudyFile:
-    """Contents of a study file."""
-
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the study")
     description: str = text("purpose of the study", "")
     scenario: str = text("name of a shipped scenario, or path of a YAML file, relative to the study file")
     case: str = text("case of the scenario", "")
-    set: dict[str, object] = mapping("what differs from the scenario in all runs: section.key: value")
+    set: dict[str, object] = mapping("changes of the scenario in all runs: section.key: value")
     factors: dict[str, object] = mapping("varied keys: section.key: {list: [...]}, or another kind of levels")
     plants: int = integer("plants drawn for each combination of the factors", "", 0, at_least=0)
-    nominal: bool = flag("also the plant of the scenario itself, in addition to the drawn plants", False)
+    nominal: bool = flag("run also the plant of the scenario itself, in addition to the drawn plants", False)
     seed: int = integer("seed of the plants", "", 1, at_least=0)
     indices: tuple[str, ...] = texts("indices that are shown, by the names of rths compare")
 
     def validate(self, path: str) -> None:
         if not self.name or os.sep in self.name or self.name.startswith("."):
-            raise ConfigError(f"name = {show(self.name)}: must be a name for a folder")
+            raise ConfigError(f"name = {show(self.name)}: must be a valid name of a folder")
 
 
 @dataclass(frozen=True)
 class Level:
-    """Level of a factor: label, changes, and ``case`` if the level is a case of the scenario."""
+    """Level of a factor: label and changes; ``case`` is set if the level is a case of the scenario."""
 
     label: float | str
     changes: tuple[tuple[str, object], ...] = ()
@@ -75,8 +72,8 @@ class Level:
 class Row:
     """Run of a study: number and name, level of each factor, plant, scenario as text.
 
-    For an invalid scenario, ``reason`` says why and ``scenario`` is empty. ``key`` identifies the scenario and the
-    version of this package, and the process if a component is not in a package.
+    For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies the scenario and the
+    version of this package, and also the process if a component is not part of a package.
     """
 
     number: int
@@ -89,8 +86,9 @@ class Row:
 
 
 class Design:
-    """Checked study of ``scenario``, or of the scenario in the study file, relative to ``folder``. Raises
-    ConfigError with all problems.
+    """Checked study of ``scenario``, or of the scenario named in the study file, relative to ``folder``.
+
+    Raises ConfigError with all problems.
     """
 
     def __init__(self, study: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
@@ -110,7 +108,7 @@ class Design:
         problems.refuse()
         if both := scatter.keys() & self.factors.keys():
             raise ConfigError(
-                f"factors: {', '.join(sorted(both))}: scattered in the scenario, too; set scatter: {{}}"
+                f"factors: {', '.join(sorted(both))}: also scattered in the scenario; set scatter: {{}}"
             )
         if scatter and not study.plants:
             raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
@@ -181,8 +179,9 @@ class Design:
         return _changed(scenario, changes, "factors")
 
     def _check(self) -> None:
-        """Check each level once, with all other factors at their first level; check the indices. The first levels
-        must be compatible.
+        """Check each level once, with all other factors at their first level, and check the indices.
+
+        The first levels must be compatible.
         """
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))

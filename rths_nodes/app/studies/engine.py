@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Independent pieces of work in parallel: on this machine with joblib, on several with dask.distributed.
+"""Independent pieces of work in parallel: on this machine with joblib, on several machines with dask.distributed.
 
 Results do not depend on the machine or the order.
 """
@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rths_nodes.app.studies import tasks
-from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, Tell
+from rths_nodes.app.studies.tasks import Job, Lost, Progress, R, Tell, with_components
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.compiled.native import loop_over_kernels
 from rths_nodes.loop.embedded import Loop
@@ -24,11 +23,9 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 WORTH_S = 15.0
-"""Total time of all runs in Python above which compiling pays off, s."""
+"""Total time of all runs in Python above which compiling saves time, s."""
 TRIED_S = 0.2
-"""Duration of a trial, s."""
 WORTH = 100_000
-"""Number of samples above which a trial pays off."""
 
 BUILT_S, FASTER = 1.0, 30.0
 """Approximate time to build a compiled loop, s, and its speed relative to a loop over kernels in Python."""
@@ -39,7 +36,7 @@ class Where:
     """Place of the work: a dask cluster by its ``scheduler`` (``tcp://host:8786``), or ``processes`` on this
     machine.
 
-    With one process, the work runs in the current process.
+    A single process is the current process.
     """
 
     processes: int = 1
@@ -51,7 +48,9 @@ class Where:
         return not self.scheduler and self.processes > 1
 
     def engine_of(self, scenario: Scenario, samples: float) -> str:
-        """Return the engine for ``samples`` of runs like ``scenario``; auto compiles if that pays off."""
+        """Return the engine for ``samples`` of runs like ``scenario``. ``auto`` selects compiling if that saves
+        time.
+        """
         if self.engine != AUTO:
             return self.engine
         return COMPILED if (expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
@@ -62,7 +61,7 @@ class Where:
 
 def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> Where:
     if jobs is not None and scheduler:
-        raise ConfigError("jobs: the scheduler knows how many runs its workers do at a time; leave it out")
+        raise ConfigError("jobs: the scheduler knows the number of runs per worker; leave jobs out")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs = {jobs}: must be >= 1")
     if engine not in STUDY_ENGINES:
@@ -71,8 +70,8 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Estimate the time of ``samples`` of tests, s; None if it is short or unknown. External parts are never
-    tried.
+    """Estimate the time of ``samples`` of tests, s; None if it is short or unknown. External parts are not
+    started.
     """
     if samples < WORTH:
         return None
@@ -94,8 +93,8 @@ def as_completed(
     """Yield the number of each job (below ``count``) and the result of ``work(*arguments, report)``, as completed.
 
     ``work`` is a module-level function and may ``report`` its completed fraction. Jobs and results must be
-    picklable. The result is ``Lost`` if its processes died. Raises errors of ``work``, and ConfigError for an
-    unusable scheduler. All work ends after an error, or if the caller stops. A stop request raises
+    picklable. The result is ``Lost`` if the processes of a job died. Raises errors of ``work``, and ConfigError
+    for an unusable scheduler. All work ends after an error, or if the caller stops. A stop request raises
     KeyboardInterrupt.
     """
     with raised_at_once() as check:
@@ -105,11 +104,11 @@ def as_completed(
 
 
 def start(where: Where, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start the processes on this machine early, and call ``prepare`` in them. Errors appear in the runs."""
+    """Start the processes on this machine early, and call ``prepare`` in them. Its errors appear in the runs."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 
-        local.start(where.processes, tasks.with_components(prepare), *arguments)
+        local.start(where.processes, with_components(prepare), *arguments)
 
 
 def release(where: Where) -> None:
@@ -124,7 +123,7 @@ def _finished(
     work: Callable[..., R], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
     if where.scheduler or where.processes > 1:
-        work = tasks.with_components(work)
+        work = with_components(work)
     if where.scheduler:
         from rths_nodes.app.studies import cluster
 

@@ -20,15 +20,16 @@ NOMINAL = 0
 
 @dataclass(frozen=True)
 class Plant:
-    """Plant: ``number``, ``seed``, and drawn ``values`` by key of the scenario."""
+    """A plant; ``values`` are drawn, by key of the scenario."""
 
     number: int
     seed: int
     values: Data
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with this plant, without scatter; the name contains a drawn plant's number. Raises
-        ConfigError.
+        """Return ``scenario`` with this plant, without scatter. The name contains the number of a drawn plant.
+
+        Raises ConfigError.
         """
         pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
@@ -47,11 +48,12 @@ def plant(scenario: Scenario, number: int, seed: int) -> Plant:
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Return plants 1 to ``count`` of ``seed``, after the nominal plant if ``nominal``. Raises ConfigError without
-    scatter.
+    """Return plants 1 to ``count`` of ``seed``, after the nominal plant if ``nominal``.
+
+    Raises ConfigError without scatter.
     """
     if count and not scenario.scatter:
-        raise ConfigError(f"{scenario.name}: has no scatter to draw {count} plants from")
+        raise ConfigError(f"{scenario.name}: has no scatter from which to draw {count} plants")
     return _drawn(scenario, range(0 if nominal or not count else 1, count + 1), seed)
 
 
@@ -71,7 +73,7 @@ def _values(data: Data, scatter: Mapping[str, Distribution], number: int, seed: 
     for key, distribution_of_key in scatter.items():
         with problems.gathered():
             nominal = _at(data, key)
-            # one stream per key, so that a further key does not change other draws
+            # one random stream per key, so that a further key does not change other values
             generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
             try:
                 if not (leader := distribution_of_key.leader):

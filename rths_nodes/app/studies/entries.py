@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scoreboard entries: results of one research group that another can repeat (``doc/studies.md``).
+"""Scoreboard entries: results of one research group that another group can repeat (``doc/studies.md``).
 
 The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that its numbers are right. Rounding
 depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files, such as FMUs, are in
@@ -22,7 +22,7 @@ from functools import partial
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-from rths_nodes.analysis.report.scoreboard import Score
+from rths_nodes.analysis.report.studies import Score
 from rths_nodes.app.studies import engine, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.scoreboard import Scored
@@ -41,11 +41,10 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 2
 FIRST = 1
-"""Entry version whose statistics exclude failed runs; rows with failures are not compared."""
+"""Entry version whose statistics exclude failed runs. Its rows with failures are not compared."""
 TOLERANCE = 1e-6
-"""Relative tolerance within which numbers are equal."""
 LARGEST_FILE = 1 << 24
-"""Largest file in an entry, bytes."""
+"""Largest size of a file in an entry, bytes."""
 BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
 """Packages on which numbers depend, in addition to this package and Python."""
@@ -92,7 +91,7 @@ def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
     try:
         content = read_bytes(file, LARGEST_FILE)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{law}.{named.place} = {file}: cannot be carried ({reason(error)})") from None
+        raise ConfigError(f"{law}.{named.place} = {file}: cannot be included ({reason(error)})") from None
     try:
         carried[f"{law}_{file.name}"] = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -110,11 +109,11 @@ def _put(carried: Data, folder: Path) -> None:
         try:
             (folder / name).write_bytes(base64.b64decode(content[BASE64], validate=True))
         except (TypeError, KeyError, binascii.Error):
-            raise ConfigError(f"files.{name}: must be a text, or {BASE64}: ...") from None
+            raise ConfigError(f"files.{name}: must be text, or {BASE64}: ...") from None
 
 
 def programs(content: Data) -> list[str]:
-    """Return the paths and files that a verification would execute as programs, as text. Raises ConfigError."""
+    """Return the paths and files, as text, that a verification would execute as programs. Raises ConfigError."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():
@@ -148,9 +147,9 @@ def read(path: Path) -> Data:
             raise
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
     if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] not in (FIRST, VERSION):
-        raise ConfigError(f"{path}: is no entry of a scoreboard (version {FIRST} or {VERSION})")
+        raise ConfigError(f"{path}: is not a scoreboard entry (version {FIRST} or {VERSION})")
     if content["digest"] != digest(content):
-        raise ConfigError(f"{path}: was altered after it was written: its digest is another")
+        raise ConfigError(f"{path}: was altered after it was written: the digest does not match")
     return content
 
 
@@ -160,16 +159,15 @@ def write(content: Data, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on a repeated law; it is confirmed if there are no ``problems``."""
-
     law: str
     block: str
     problems: tuple[str, ...]
 
 
 def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
-    """Repeat an entry in ``folder``; return a verdict for each row, and differences in the code. Raises
-    ConfigError.
+    """Repeat an entry in ``folder``; return a verdict for each row, and the differences in the code.
+
+    Raises ConfigError.
     """
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
@@ -198,7 +196,7 @@ def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int
     law, block = stated["law"], stated["block"]
     score = by_law.get((law, block))
     if score is None:
-        return Verdict(law, block, ("was not run: the entry has no settings of it",))
+        return Verdict(law, block, ("was not run, because the entry has no settings for it",))
     problems = [
         f"{name}: {stated[name]} stated, {getattr(score, name)} computed"
         for name in ("runs", "failures")
@@ -218,14 +216,15 @@ def _equal(stated: float, computed: float) -> bool:
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
-    """Merge entries of equal conditions; return the rows, best first by the first index, and the indices. Raises
-    ConfigError.
+    """Merge entries with equal conditions; return the rows, best first by the first index, and the indices.
+
+    Raises ConfigError for different conditions.
     """
     (first_name, first), *further = contents.items()
     for name, content in further:
         for part in ("scenario", "scored"):
             if content[part] != first[part]:
-                raise ConfigError(f"{name}: another {part} than in {first_name}: they cannot be in one table")
+                raise ConfigError(f"{name}: {part} differs from {first_name}: the entries cannot be in one table")
     indices = tuple(first["scored"]["indices"])
     rows = [
         (name, Score(**{key: value for key, value in row.items() if key in _FIELDS}, what=""))

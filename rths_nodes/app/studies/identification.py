@@ -2,8 +2,8 @@
 """Identification of a loading system: tests with noise on one axis at a time, frequency responses, fit.
 
 The other axes are at rest (Phillips & Spencer 2012, section 3.1). For ``identified_inverse`` the noise is
-periodic, and the fit ends just above the frequencies of the structure's motion. Higher frequencies would degrade
-the polynomial fit.
+periodic, and the fit ends just above the frequencies of the structure's motion, because higher frequencies would
+degrade the polynomial fit.
 """
 
 from __future__ import annotations
@@ -40,17 +40,14 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
-"""Compensators that use a model of the rig."""
 DECLARED, MEASURED = "declared", "measured"
-"""Sources of the command delay that is removed from the responses: the port's declaration or a measurement."""
+"""Sources of the command delay that is removed from the responses: declaration of the port, or measurement."""
 
 FINEST, LINES = 0.1, 6
-"""Default resolution: the larger of ``FINEST`` (Hz) and ``LINES`` spectral lines of the recording."""
+"""Default resolution: ``FINEST`` (Hz) or ``LINES`` spectral lines of the recording, whichever is larger."""
 
 
 class Periodic(NamedTuple):
-    """Defaults of the periodic identification: noise, and upper frequency of the fit."""
-
     period: float = 10.0
     """Period of the noise, s."""
     periods: int = 4
@@ -67,7 +64,7 @@ PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test with ``noise`` on each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
+    """Run a test with ``noise`` on each axis, recorded in ``record``/<axis>. Raises Stopped and ConfigError."""
     result = histories(scenario, noise, record, progress, "a smaller --rms or --band")
     return [_experiment(experiment) for experiment in result]
 
@@ -86,19 +83,20 @@ def histories(
 
 
 def finished(test: Scenario, name: str, record: Path | None, progress: Shown, smaller: str) -> Run:
-    """Run ``test``, shown as ``name``. Raises Stopped if the test does not finish; after a trip, the message
-    advises ``smaller``.
+    """Run ``test``, shown as ``name``. Raises Stopped if the test does not finish.
+
+    After a trip, the message advises ``smaller``.
     """
     with progress(name) as report:
         result = hosts.run(test, record=record, progress=report)
     if result.outcome != "finished":
-        hint = f"; take {smaller}" if result.outcome == "tripped" else ""
+        hint = f"; use {smaller}" if result.outcome == "tripped" else ""
         raise Stopped(f"{name}: {result.outcome}: {result.reason}{hint}", result.exit_code)
     return result.read()
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
-    """Read ``recordings``, one per axis, and return experiments in the order of the axes. Raises ConfigError."""
+    """Return the experiments in ``recordings``, one per axis, in the order of the axes. Raises ConfigError."""
     return _in_order([_read(recording, scenario) for recording in recordings], scenario)
 
 
@@ -108,19 +106,23 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
         raise ConfigError(*run_read.notes)
     if run_read.axes != scenario.moved_axes:
         names, moved = ", ".join(run_read.axes), ", ".join(scenario.moved_axes)
-        raise ConfigError(f"{recording}: is of the axes {names}; the scenario has {moved}")
+        raise ConfigError(f"{recording}: has the axes {names}; must have the axes of the scenario, {moved}")
     rate = run_read.scenario.servo_rate
     if rate != scenario.servo_rate:
-        raise ConfigError(f"{recording}: was taken at {rate:g} Hz; the scenario has {scenario.servo_rate:g} Hz")
+        raise ConfigError(
+            f"{recording}: servo_rate = {rate:g} Hz; must be as in the scenario, {scenario.servo_rate:g} Hz"
+        )
     return _experiment(run_read)
 
 
 def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
-    """Sort experiments by driven axis: the axis with the largest variance."""
+    """Sort experiments by driven axis, whose commands have the largest variance."""
     axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
-        raise ConfigError(f"--from: recordings in which {', '.join(names)} is driven; must be one for each axis")
+        raise ConfigError(
+            f"--from: {', '.join(names)} driven in the recordings; must be one recording for each axis"
+        )
     return [experiments[axes.index(axis)] for axis in range(len(scenario.moved_axes))]
 
 
@@ -135,8 +137,8 @@ def fit(
 ) -> tuple[Identified, LoadingModel]:
     """Fit the loading system of ``scenario`` to one experiment per axis.
 
-    ``band`` and ``resolution`` (None: default) of the responses are in Hz; ``orders``: of the inverse (None:
-    chosen). ``how`` is DECLARED, MEASURED or None: declared, unless the responses contradict it. ``source``
+    ``band`` and ``resolution`` (None: default) of the responses are in Hz. ``orders`` of the inverse are chosen if
+    they are None. ``how`` is DECLARED, MEASURED or None: declared, unless the responses contradict it. ``source``
     describes the experiments in the file. Raises ConfigError if no model fits.
     """
     responses = _responses(scenario, experiments, band, resolution)
@@ -167,9 +169,7 @@ def fit(
 
 
 def _on_ramps(scenario: Scenario) -> bool:
-    """Return whether the rig interpolates linearly between commands; otherwise it holds each command
-    for a sample.
-    """
+    """Return whether the rig interpolates linearly between commands; otherwise each is held for a sample."""
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
@@ -190,7 +190,7 @@ def expected_rms(scenario: Scenario) -> float:
     """Return the expected rms (m) of the axis that moves least. Raises ConfigError without a structure."""
     assembly = Assembly(scenario)
     if assembly.structure is None:
-        raise ConfigError("structure: missing, so that no motion can be expected; give --rms in m")
+        raise ConfigError("structure: missing, so the expected motion is unknown; set --rms in m")
     return float(np.std(axes_of(assembly, reference_displacement(assembly)), axis=0).min())
 
 
@@ -198,16 +198,13 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
     """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError without a structure."""
     structure = Assembly(scenario).structure
     if structure is None:
-        raise ConfigError("structure: missing, so that no frequency of it is known; give --fit-up-to in Hz")
+        raise ConfigError("structure: missing, so its frequency is unknown; set --fit-up-to in Hz")
     mass, _, stiffness = combined(structure)
     frequency = float(modes(mass, stiffness)[0][0]) / (2.0 * np.pi)
     return min(band[1], PERIODIC.beyond_mode * frequency)
 
 
 def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | None) -> float:
-    """Return the upper frequency of the periodic fit, Hz. The default is derived from the structure. Raises
-    ConfigError.
-    """
     end = fitted_up_to(scenario, band) if up_to is None else up_to
     if not band[0] < end <= band[1]:
         raise ConfigError(
@@ -217,15 +214,14 @@ def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | Non
 
 
 def description(noise: Noise) -> str:
-    """Describe experiments with ``noise``, for a model file."""
     rms = f"periodic noise, {MM * noise.rms:.3g} mm" if noise.period else f"noise, {noise.rms:g} m"
     return f"{noise.duration:g} s of {rms} rms, on each axis"
 
 
 def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
-    """Return periodic noise with the ``wanted`` parameters; the time to fade out is added to the duration.
+    """Return periodic noise with the ``wanted`` parameters. The time to fade out is added to the duration.
 
-    The default amplitude is derived from the expected motion of the test. Raises ConfigError.
+    The default amplitude follows from the expected motion of the test. Raises ConfigError.
     """
     whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:
@@ -242,10 +238,10 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
 def fit_periodic(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
-    """Fit the inverse, including transport, to spectral lines of ``band`` up to ``up_to`` (Hz).
+    """Fit the inverse, including transport, to the spectral lines of ``band`` up to ``up_to`` (Hz).
 
-    An ``identified_inverse`` of the scenario sets the order. ``source`` describes the experiments. Raises
-    ConfigError.
+    An ``identified_inverse`` of the scenario sets the order. ``source`` describes the
+    experiments. Raises ConfigError.
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE

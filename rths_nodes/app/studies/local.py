@@ -24,17 +24,15 @@ from rths_nodes.app.studies.tasks import Job, Lost, Progress, R
 from rths_nodes.core.samples import Array
 
 TOLD_S = 0.1
-"""Polling interval of progress, s."""
 ORPHANED_S = 0.5
 """Time until a process notices the death of its parent, s."""
 IDLE_S = 10
-"""Time after which a process without work ends, s."""
 MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.malloc.hugetlb=1"
-"""glibc settings that keep the memory of freed arrays, in huge pages; otherwise each run clears 8000 pages."""
+"""glibc settings that keep the memory of freed arrays, in huge pages. Otherwise each run clears 8000 pages."""
 
 
 class _Processes(LokyBackend):  # type: ignore[misc]
-    """Processes that begin with ``_begin`` (joblib passes the initializer from version 1.4)."""
+    """Processes that begin with ``_begin``; joblib passes an initializer from version 1.4."""
 
     def configure(self, *places: object, **names: object) -> int:
         """Reuse the processes of an earlier call, unless the module path has changed."""
@@ -50,7 +48,7 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield as ``engine.as_completed``; if the process of a piece dies, the piece is retried once, alone."""
+    """Yield as ``engine.as_completed``. If the process of a piece dies, the piece is retried once, alone."""
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 
@@ -103,7 +101,6 @@ def _parallel(
 
 
 def start(processes: int, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start processes and call ``prepare`` in each, without waiting; the next call uses these processes."""
     with joblib.Parallel(processes, _Processes(inner_max_num_threads=1)):
         for _ in range(processes):
             get_reusable_executor(reuse=True).submit(prepare, *arguments)

@@ -3,7 +3,7 @@
 
 Without changes, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
 for bit up to the first bridged or lost sample. With other settings, the whole test is predicted on the rig
-identified from the recording. Force-controlled axes keep their recorded loads; the identified forces contain the
+identified from the recording. Force-controlled axes keep their recorded loads. The identified forces contain the
 effect of these axes on others, such as P-Delta.
 """
 
@@ -36,17 +36,17 @@ AGREEING = 0.3
 """Difference up to which they also agree, relative to the larger index."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
-"""Rows of a prediction: the recording, the identified rig unchanged, and with changes."""
+"""Rows of a prediction: the recording, the identified rig without changes, and with changes."""
 IDENTIFIED = ("actuator", "specimen")
 """Sections of an axis that are identified from the recording."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Agreement of recorded and recomputed Commands.
+    """Agreement between recorded and recomputed Commands.
 
-    The first ``compared`` of ``samples`` Commands are compared. ``first_difference``: number of the first Command
-    that differs in any bit, or None; ``largest``: largest difference (m).
+    The first ``compared`` of ``samples`` Commands are compared. ``first_difference`` is the number of the first
+    Command that differs in any bit, or None; ``largest`` is the largest difference (m).
     """
 
     compared: int
@@ -59,7 +59,7 @@ def reproduced(run: Run) -> Reproduction:
     """Recompute the Commands of ``run`` from its Measurements. Raises ConfigError if the loop cannot be built
     here.
 
-    Controllers of auxiliary inputs are omitted: no Command of an axis depends on them.
+    Controllers of auxiliary inputs are omitted, because no Command of an axis depends on them.
     """
     assembly = Assembly(run.scenario)
     numerical = NumericalStage(assembly, controlled=False)
@@ -69,7 +69,7 @@ def reproduced(run: Run) -> Reproduction:
     try:
         commands.open()
         if missing := numerical.missing():
-            raise ConfigError(f"integrator: needs {missing}: its part of a test is not computed here")
+            raise ConfigError(f"integrator: needs {missing}, which cannot be computed from a recording")
         commands.target(numerical.first())
         first, largest, compared = None, 0.0, 0
         for sample in range(count - 1):
@@ -101,8 +101,8 @@ def reproduced(run: Run) -> Reproduction:
 class Prediction:
     """Result of a prediction.
 
-    ``runs`` by row name; ``indices`` of the measured displacement by row, axis and name; ``outcomes`` with reasons
-    by row; identified ``models`` by axis.
+    ``runs`` are by row name. ``indices`` of the measured displacement are by row, axis and name, ``outcomes`` with
+    reasons by row, and identified ``models`` by axis.
     """
 
     models: Mapping[str, AxisModel]
@@ -124,7 +124,7 @@ class Prediction:
         """Difference between the recording and its repetition on the identified rig; empty if they agree."""
         before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
         if before != after:
-            return f"the test was {before}; repeated on the identified rig it is {after}"
+            return f"the test was {before}; repeated on the identified rig, it is {after}"
         for axis, measured in self.indices[MEASURED].items():
             again = self.indices[AGAIN].get(axis, {})
             for name, bound in DISCREPANCY.items():
@@ -152,9 +152,6 @@ def check(changes: Overrides, scenario: Scenario) -> None:
 
 
 def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
-    """Return overrides that keep the load of a force axis. Raises ConfigError if the axis's law has no
-    stiffness.
-    """
     assert axis.force_control is not None
     stiffness = axis.force_control.law.stiffness
     if stiffness is None:
@@ -165,14 +162,13 @@ def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
         (
             ["load", "vertical"],
             False,
-        ),  # 0.1 % of a load at 0.1 m below 2 m: not visible in a recording
+        ),  # changes a load by 0.1 % at 0.1 m and a height of 2 m
         (["force_control", "closed_by"], NODES),
         (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
     ]
 
 
 def simulated_rig(scenario: Scenario, models: Mapping[str, AxisModel]) -> Scenario:
-    """Return ``scenario`` with a simulator of the identified rig; the declared transport of the port is kept."""
     port = {"type": "simulator", "transport_samples": int(scenario.port.transport_samples)}
     pairs: list[tuple[list[str], object]] = [(["port"], port)]
     pairs += [(["rig"], None)] if scenario.force_axes else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remaining work of many pieces, with costs learned from pieces of the same or the most similar kinds."""
+"""Remaining work of many pieces, with costs learned from pieces of the same or the most similar kind."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from rths_nodes.app.studies.tasks import Progress
 from rths_nodes.core.samples import Array
 
 EVERY_S = 0.5
-"""Interval of cost updates, s."""
 Kind = tuple[Hashable, ...]
-"""Keys of a kind of pieces with equal cost, most important key first; all kinds have the same length."""
+"""Keys of a kind of pieces with equal cost, most important key first. All kinds have the same length."""
 
 
 class Remaining:
     """Estimates completed and total work (s) from the completed fractions of the pieces.
 
-    The pieces have ``kinds`` and ``sizes`` (None: equal); at most ``at_once`` run in parallel (0: unknown).
+    The pieces have ``kinds`` and ``sizes`` (None: equal). At most ``at_once`` run in parallel (0: unknown).
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Remaining:
         self._told = 0.0, float(self._sizes.sum())
 
     def __call__(self, shares: Sequence[float]) -> tuple[float, float]:
-        """Return completed and total work, s, for completed fractions ``shares``; (0, sum of sizes) until a cost
+        """Return completed and total work (s) for completed fractions ``shares``; (0, sum of sizes) until a cost
         is known.
         """
         now, new = self._clock(), np.asarray(shares, dtype=float)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rths_nodes.analysis import index_definitions
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.index_definitions import RANGE
 from rths_nodes.analysis.published_indices import BESIDE, ORDERS, TRUE, published_indices
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.study_table import REFUSED
-from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.tasks import Lost, Progress, Say, Tell
@@ -24,35 +25,22 @@ from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.compiled.native import remarks
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.indices.tracking import PUBLISHED
 from rths_nodes.loop.options import AUTO, COMPILED
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
 
-AXIS_INDICES: dict[str, tuple[str, float]] = {
-    "J1": (PUBLISHED["J1"], MS),
-    "J2": (PUBLISHED["J2"], 1.0),
-    "J3": (PUBLISHED["J3"], 1.0),
-    "max_error_mm": ("max_error_m", MM),
-    "fei_amplitude": ("fei_amplitude", 1.0),
-    "fei_delay_ms": ("fei_delay_s", MS),
-}
-"""Indices of an axis: key in the metrics, and factor to the unit of the index (J1 ms, J2 and J3 %)."""
-TEST_INDICES: dict[str, tuple[str, float]] = {
-    "hsem_percent": ("hsem_percent", 1.0),
-    "max_displacement_mm": ("max_displacement_m", MM),
-    "min_displacement_mm": ("min_displacement_m", MM),
-    "end_displacement_mm": ("end_displacement_m", MM),
-}
-RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
-"""Prefixes of indices and their keys; ``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom
-x.
-"""
-RANGE = "_range"
-"""Suffix of range indices: ``alpha_range`` is the range of the compensator's alpha during the test."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
+_OF_AXIS, _OF_TEST = (
+    {kind.name: (kind.key, kind.factor) for kind in kinds if kind.name}
+    for kinds in (index_definitions.AXIS_INDICES, index_definitions.TEST_INDICES)
+)
+AXIS_INDICES: dict[str, tuple[str, float]] = {name: _OF_AXIS[name] for name in dict.fromkeys((*SHOWN, *_OF_AXIS))}
+"""Indices of an axis: key in the metrics, and factor to the unit of the index."""
+TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
+RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
+"""Keys by prefix: ``response_x`` and ``acceleration_x`` are rms errors (%) of the degree of freedom x."""
 FAILED = "failed"
 """Outcome of a run with an unexpected error."""
 
@@ -61,29 +49,28 @@ FAILED = "failed"
 class Findings:
     """Findings of one run.
 
-    ``axes``: indices of the true displacement by axis; ``parameters``: smallest and largest value by quantity and
-    axis; ``response``: errors (%) relative to the whole structure by degree of freedom.
+    ``axes`` has indices of the true displacement by axis. ``parameters`` has the smallest and largest value by
+    quantity and axis. ``response`` has errors (%) relative to the whole structure by degree of freedom.
     """
 
     outcome: str
     reason: str
-    axes: dict[str, dict[str, float]]
-    metrics: Data
-    parameters: dict[str, dict[str, tuple[float, float]]]
-    wall_s: float
+    axes: dict[str, dict[str, float]] = field(default_factory=dict)
+    metrics: Data = field(default_factory=dict)
+    parameters: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    wall_s: float = 0.0
     response: dict[str, dict[str, float]] = field(default_factory=dict)
     run: Run | None = None
     samples: int = 0
     published: dict[str, float] = field(default_factory=dict)
-    """Indices in the scenario's set, from the measured displacement; names with ``_true``: from the true
-    displacement.
-    """
+    """Indices in the scenario's set, from the measured displacement or (names with ``_true``) from the true
+    displacement."""
     measured: dict[str, dict[str, float]] = field(default_factory=dict)
     """Indices as in ``axes``, from the measured displacement, if they differ."""
 
     @property
     def values(self) -> dict[str, float]:
-        """Indices in the units of their names. Names without an axis are for the worst axis."""
+        """Indices in the units of their names. A name without an axis is for the worst axis."""
         values = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
         for axis, row in self.axes.items():
             values |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
@@ -118,7 +105,7 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """Return the names of the indices in ``scenario``'s set, in the order of the benchmark's code."""
+    """Return the names of the indices in the set of ``scenario``, in the order of the benchmark's code."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 
@@ -128,7 +115,7 @@ def shown_indices(scenario: Scenario) -> tuple[str, ...]:
 
 
 def ranking_index(scenario: Scenario) -> str:
-    """Return the default ranking index: tracking error of the true displacement, free of sensor noise."""
+    """Return the default ranking index: tracking error of the true displacement, which has no sensor noise."""
     tracking = "tracking_rms_percent"
     return tracking + TRUE if tracking in of_set(scenario) else "J2"
 
@@ -187,9 +174,7 @@ def from_json(text: str, origin: str) -> Scenario:
 
 
 def decided(where: engine.Where, samples: float, scenarios: Sequence[Scenario], say: Say) -> engine.Where:
-    """Start the processes and choose the engine for all ``samples``. Report through ``say`` why runs cannot be
-    compiled.
-    """
+    """Start the processes and choose the engine for all ``samples``. ``say`` reports why runs are not compiled."""
     if samples:
         engine.start(where, prepare, to_json(scenarios[0].data()))
     where = where.decided(scenarios[0], samples)
@@ -206,7 +191,7 @@ def prepare(text: str) -> None:
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
 ) -> dict[str, object]:
-    """Run in another process, from the scenario as text: that process looks up the classes of components."""
+    """Run in another process, from the scenario as text, because that process looks up component classes."""
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
     )
@@ -226,21 +211,9 @@ def run_safely(scenario_or_text: str | Scenario, response: bool, preferred: str,
     try:
         return run_remote(scenario_or_text, False, response, preferred, tell)
     except ConfigError as error:
-        return no_findings(REFUSED, "; ".join(error.problems))
+        return {"outcome": REFUSED, "reason": "; ".join(error.problems)}
     except Exception as error:  # an error in one run must not end the others
-        return no_findings(FAILED, f"{type(error).__name__}: {error}")
-
-
-def no_findings(outcome: str, reason: str) -> dict[str, object]:
-    return {
-        "outcome": outcome,
-        "reason": reason,
-        "axes": {},
-        "metrics": {},
-        "parameters": {},
-        "wall_s": 0.0,
-        "response": {},
-    }
+        return {"outcome": FAILED, "reason": f"{type(error).__name__}: {error}"}
 
 
 def all_of(

@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rths_nodes.analysis.report.scoreboard import Published, Score
+from rths_nodes.analysis.report.studies import Published, Score
 from rths_nodes.analysis.study_table import HIGH, StudyTable, percentile
 from rths_nodes.app.studies import engine, study, tuning
 from rths_nodes.app.studies.candidates import Candidate
 from rths_nodes.app.studies.design import CASE, Design, StudyFile
 from rths_nodes.app.studies.ensembles import plants
-from rths_nodes.app.studies.journal import Journal
+from rths_nodes.app.studies.study import Journal
 from rths_nodes.app.studies.tasks import Shown
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError
@@ -82,8 +82,8 @@ def tuned(
 ) -> tuple[list[Candidate], dict[str, tuning.Tuned]]:
     """Return each law with the best of ``budget`` settings, and the results of the searches.
 
-    Training uses the nominal plant and ``count`` others, the first block and all cases, with separate seeds. Laws
-    without a tunable number or stable settings are unchanged. Raises ConfigError before any run.
+    Training uses the nominal plant and ``count`` others, the first block and all cases, with separate seeds. A law
+    without a tunable number or without stable settings is unchanged. Raises ConfigError before any run.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     bases = [with_case(base, name) for name in cases(scenario)] or [base]
@@ -127,14 +127,12 @@ class Scored:
     plants: int
     seed: int
     indices: tuple[str, ...]
-    """Names of indices; the first one ranks."""
+    """Names of indices; the first one determines the rank."""
     records: tuple[str, ...] = ()
 
 
 def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
-    """Return the study of all laws that can take part. Raises ConfigError if there are none, or for
-    unknown names.
-    """
+    """Return the study of all laws that can take part. Raises ConfigError without laws and for unknown names."""
     able = [law for law in chosen if not law.reason]
     if not able:
         raise ConfigError(*(f"{law.name}: {law.reason}" for law in chosen))
@@ -171,7 +169,7 @@ def run(design: Design, folder: Path, where: engine.Where, progress: Shown) -> S
 
 
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
-    """Return the rows of the scoreboard, best first: by the fraction of failed runs, then by the high value of
+    """Return the rows of the scoreboard, best first: by fraction of failed runs, then by the high value of
     ``index``.
 
     Rows with equal fractions tie if their ranges over the noise seeds overlap.
@@ -196,9 +194,7 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 
 
 def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Return the smallest and the largest high value of ``size`` over the seeds; nan for a single seed or failed
-    runs.
-    """
+    """Return smallest and largest high value of ``size`` over the seeds; nan for one seed or failed runs."""
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
     highs = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
     return (min(highs), max(highs)) if len(highs) > 1 and np.isfinite(highs).all() else (math.nan, math.nan)

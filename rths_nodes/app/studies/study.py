@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Study: all runs of a design, resumable, with tables as CSV and Parquet."""
+"""Study: all runs of a design, resumable by a journal, with tables as CSV and Parquet."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
+import os
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
@@ -16,19 +19,99 @@ import numpy as np
 from rths_nodes.analysis.study_table import LOST, REFUSED, StudyTable
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.design import CASE, Design, Row
-from rths_nodes.app.studies.journal import Journal
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.app.studies.tasks import Lost, Progress, Say, Shown, silent, warn
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.text_files import write_columns
 from rths_nodes.loop.scenario.schema import Scenario
+
+NAME = "runs.jsonl"
+_SUM = b',"crc32":"'
+"""Text between a line and its checksum of eight hexadecimal digits."""
+
+
+class Journal:
+    """Results in ``folder`` by key, one line per finished run, written at once.
+
+    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32);
+    a damaged line is refused, because the table would not show the damage. Lines without checksums, from earlier
+    versions, are accepted. Raises ConfigError and OSError.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / NAME
+        self._file = self.path.open("a+b")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise ConfigError(f"{folder}: another study writes to this folder") from None
+        self.results: dict[str, Data] = {}
+        self._read()
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        complete, ours, problems = 0, False, Problems()
+        for number, line in enumerate(self._file, 1):
+            if not line.endswith(b"\n"):
+                break
+            ours = ours or _SUM in line
+            try:
+                key, result = _entry(line)
+                self.results[key] = result
+            except ConfigError as error:
+                problems += error.within(f"{self.path}, line {number}").problems
+            complete += len(line)
+        if problems:
+            self._file.close()
+            if not (ours or self.results):
+                raise ConfigError(f"{self.path}: is not the journal of a study; use another folder")
+            problems.refuse()
+        self._file.truncate(complete)
+        self._file.seek(0, os.SEEK_END)
+
+    def add(self, key: str, result: dict[str, object]) -> None:
+        body = json.dumps({"key": key, "result": result}, separators=(",", ":")).encode()[:-1]
+        self._file.write(body + _SUM + _crc(body) + b'"}\n')
+        self._file.flush()
+        self.results[key] = result
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _crc(body: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(body)
+
+
+def _entry(line: bytes) -> tuple[str, dict[str, object]]:
+    body, sign, digest = line.rpartition(_SUM)
+    if sign and digest != _crc(body) + b'"}\n':
+        raise _damaged("the check sum does not match")
+    try:
+        entry = json.loads(body + b"}" if sign else line)
+        if set(entry) != {"key", "result"}:
+            raise ValueError("not these two")
+        Findings(**entry["result"])
+        return str(entry["key"]), entry["result"]
+    except (ValueError, TypeError):
+        raise _damaged("the line is not the result of a run") from None
+
+
+def _damaged(why: str) -> ConfigError:
+    return ConfigError(f"is damaged: {why}; delete the line to repeat its run")
+
 
 CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """Return the remaining runs, first one of each kind, so that costs are known early."""
+    """Return the remaining runs, with the first of each kind at the beginning, so that costs are known early."""
     rows_left, seen = [], set(journal.results)
     for row in design.rows:
         if row.key not in seen and row.scenario:
@@ -43,7 +126,7 @@ def undone(design: Design, journal: Journal) -> list[Row]:
 
 
 def kind(row: Row) -> tuple[Hashable, ...]:
-    """Return the kind of a run; runs of a kind have equal cost. Keys: named settings, then the case."""
+    """Return the keys of a kind of runs with equal cost: named settings, then the case."""
     named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
     return named, row.levels.get(CASE)
 
@@ -62,8 +145,8 @@ def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: 
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Execute the remaining runs and write each result at once; return lost runs by key. A restart
-    repeats them.
+    """Execute the remaining runs and write each result at once; return lost runs by key. A restart repeats lost
+    runs.
     """
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
@@ -71,7 +154,7 @@ def run(
     jobs = ((number, (row.scenario, response, chosen)) for number, row in enumerate(rows))
     for number, plain in engine.as_completed(runs.run_safely, jobs, len(rows), where, progress):
         if isinstance(plain, Lost):
-            lost[rows[number].key] = runs.no_findings(LOST, plain.reason)
+            lost[rows[number].key] = {"outcome": LOST, "reason": plain.reason}
         else:
             journal.add(rows[number].key, plain)
     return lost
@@ -107,8 +190,8 @@ def _number_or_text(value: object) -> float | str:
 
 def _result(row: Row, results: dict[str, dict[str, object]]) -> Data:
     if row.reason:
-        return runs.no_findings(REFUSED, row.reason)
-    return results.get(row.key) or runs.no_findings(LOST, "was not run")
+        return {"outcome": REFUSED, "reason": row.reason}
+    return results.get(row.key) or {"outcome": LOST, "reason": "was not run"}
 
 
 def write(table: StudyTable, folder: Path) -> None:
@@ -118,8 +201,6 @@ def write(table: StudyTable, folder: Path) -> None:
 
 
 class Hooks(NamedTuple):
-    """Callbacks: progress, remarks, number of remaining runs."""
-
     shown: Shown = silent
     say: Say = warn
     begun: Callable[[int], None] = lambda left: None
@@ -151,7 +232,7 @@ def complete(
 
 def load_writers() -> None:
     """Import the modules for the Parquet file and the page while other processes run; this takes a second."""
-    import rths_nodes.analysis.report.study  # noqa: F401
+    import rths_nodes.analysis.report.studies  # noqa: F401
 
     if not parquet_missing():
         import pyarrow
@@ -160,17 +241,17 @@ def load_writers() -> None:
 
 
 def write_all(table: StudyTable, folder: Path, where: engine.Where) -> None:
-    from rths_nodes.analysis.report import study as page
+    from rths_nodes.analysis.report import studies as page
 
     write(table, folder)
-    page.write(table, folder / PAGE, where.processes if where.parallel_here else 1)
+    page.write_study(table, folder / PAGE, where.processes if where.parallel_here else 1)
 
 
 def parquet_missing() -> str:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        return "without pyarrow there is no Parquet file (pip install pyarrow), only the CSV"
+        return "without pyarrow, only the CSV file is written, no Parquet file (pip install pyarrow)"
     return ""
 
 

@@ -20,11 +20,9 @@ from rths_nodes.core import registry
 
 R = TypeVar("R")
 Tell = Callable[[float], None]
-"""Reports the completed fraction of a piece, 0 to 1."""
 Progress = Callable[[Sequence[float]], None]
-"""Called regularly with the completed fractions of all pieces."""
 Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Function of the name of a piece of work; returns a context manager with its progress ``f(done, total)``."""
+"""Function from the name of a piece of work to a context manager with its progress ``f(done, total)``."""
 Say = Callable[[Iterable[str]], None]
 Job = tuple[int, tuple[object, ...]]
 """Number of a piece of work, and the arguments of its function."""
@@ -42,8 +40,6 @@ def silent(name: str) -> Iterator[Callable[[float, float], None]]:
 
 @dataclass(frozen=True)
 class Lost:
-    """Replaces a result if the processes of a piece have died."""
-
     reason: str
 
 
@@ -67,7 +63,7 @@ def with_components(work: Callable[..., R]) -> Callable[..., R]:
     plain = cloudpickle.CloudPickler.dispatch_table
 
     def located(code: CodeType) -> tuple[object, ...]:
-        """Pickle code with its file name: the translation to C reads the file."""
+        """Pickle code with its file name, because the translation to C reads the file."""
         return _in_file, (code.co_filename, *plain[CodeType](code))
 
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]

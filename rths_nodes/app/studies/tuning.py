@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tuning: parameters of a scenario that optimise the worst case of an ensemble (``doc/studies.md``).
 
-The methods are differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997), then a local
-search (J. Nelder, R. Mead, The Computer Journal 7, 1965). For a single parameter, Brent's method is used.
+The search uses differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997), then a local
+method (J. Nelder, R. Mead, The Computer Journal 7, 1965). For a single parameter, Brent's method is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BY_ITSELF = ("lead",)
 UNSTABLE, BROKEN = 1e9, 1e6
 """Objective values of a scenario that is judged unstable, and of an aborted run."""
 LEAST, EACH = 8, 5
-"""Candidates per generation: minimum, and number for each parameter."""
+"""Minimum number of candidates per generation, and number of candidates per parameter."""
 SETTLED = 1e-3
 """Relative uncertainty of parameters and objective at which a search ends."""
 NEAR = 0.1
@@ -41,7 +41,9 @@ ROUNDED = 1e-4
 
 @dataclass(frozen=True)
 class Parameter:
-    """Parameter to tune: key, range, initial value. ``logarithmic``: the search uses a logarithmic scale."""
+    """Parameter to tune: key, range, initial value. If ``logarithmic`` is true, the search uses a logarithmic
+    scale.
+    """
 
     key: str
     low: float
@@ -51,9 +53,7 @@ class Parameter:
     integer: bool = False
 
     def value(self, share: float) -> float | int:
-        """Return the rounded value at a fraction of the range. The initial value is returned unrounded at its
-        fraction.
-        """
+        """Return the rounded value at a fraction ``share`` of the range. The initial value is not rounded."""
         if math.isclose(share, self.share(), abs_tol=1e-12):
             return self._within(self.begin)
         exact, finest = float(self.low + share * (self.high - self.low)), ROUNDED * (self.high - self.low)
@@ -81,7 +81,8 @@ class Parameter:
 class Tuned:
     """Result of tuning: best ``values`` by key, objective of their ``worst`` case, and the objective ``before``.
 
-    ``usable``: a candidate was stable and finished; ``unjudged``: why stability could not be judged.
+    ``usable`` is true if a candidate was stable and finished. ``unjudged`` is the reason why stability was not
+    judged.
     """
 
     values: Mapping[str, float | int]
@@ -91,7 +92,6 @@ class Tuned:
     unjudged: str = ""
     parameters: Sequence[Parameter] = ()
     runs: int = 1
-    """Number of runs per candidate."""
 
     @property
     def usable(self) -> bool:
@@ -109,14 +109,12 @@ class Tuned:
 def parameters(
     scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
-    """Return parameters from ranges by key or texts ``KEY[=LOW:HIGH]``. Default: positive numbers, around their
-    values.
-    """
+    """Return parameters from ranges by key or from texts ``KEY[=LOW:HIGH]``; default: all positive numbers."""
     if not stated:
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
         if not chosen:
             kind = type(scenario.compensator).type_name
-            raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; give --parameter KEY=LOW:HIGH")
+            raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; use --parameter KEY=LOW:HIGH")
         return chosen
     if isinstance(stated, Mapping):
         return [_parameter(scenario, key, limits) for key, limits in stated.items()]
@@ -155,10 +153,10 @@ def _parsed(scenario: Scenario, text: str) -> Parameter:
 def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Parameter:
     value, spec = declaration(scenario, key, f"--parameter {key}")
     if spec is None or spec.kind not in ("number", "integer"):
-        raise ConfigError(f"--parameter {key} = {show(value)}: is no number")
+        raise ConfigError(f"--parameter {key} = {show(value)}: must be a number")
     if limits is None:
         if value is None or not value > 0.0:
-            raise ConfigError(f"--parameter {key} = {show(value)}: give a range, {key}=LOW:HIGH")
+            raise ConfigError(f"--parameter {key} = {show(value)}: has no default range; use {key}=LOW:HIGH")
         limits = value / AROUND, value * AROUND
         low = max(bound for bound in (limits[0], spec.at_least, spec.more_than) if bound is not None)
         high = min(bound for bound in (limits[1], spec.at_most, spec.less_than) if bound is not None)
@@ -169,7 +167,9 @@ def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None)
 
 
 class Search:
-    """Search that minimises ``index`` over ``scenarios`` (cases and plants). Raises ConfigError."""
+    """Search that minimises ``index`` over ``scenarios``. Raises ConfigError for an unknown index or invalid
+    range.
+    """
 
     def __init__(
         self, scenarios: Sequence[Scenario], chosen: Sequence[Parameter], index: str, where: engine.Where
@@ -185,7 +185,6 @@ class Search:
         self._decided = np.zeros(len(scenarios))
         """Number of fully evaluated candidates for which each scenario was the worst."""
         self._best: tuple[float, Array] = math.inf, np.zeros(0)
-        """Objective of the best candidate so far, and its fractions of the ranges."""
         self._told: Callable[[float], None] = lambda done: None
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
@@ -242,7 +241,9 @@ class Search:
         return before[0]
 
     def _polish(self, budget: int) -> None:
-        """Search around the best candidate with a method that only compares values, which jumps do not mislead."""
+        """Search around the best candidate with a method that only compares values, so that jumps do not mislead
+        it.
+        """
         from scipy.optimize import minimize
 
         value, best = self._best
@@ -269,8 +270,9 @@ class Search:
         return np.concatenate([self.worst_cases(shares[:1]), self.worst_cases(shares[1:])])
 
     def worst_cases(self, shares: Array) -> Array:
-        """Return the worst case ``(n,)`` of each row of ``shares`` ``(n, parameters)``. Candidates worse than the
-        best are only partly evaluated.
+        """Return the worst case of each row of ``shares`` ``(n, parameters)``, ``(n,)``.
+
+        Candidates worse than the best one are only partly evaluated.
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
@@ -315,7 +317,7 @@ class Search:
 
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
-    """Return the magnitude of ``index`` of a run. An aborted run returns more the earlier it ends."""
+    """Return the magnitude of ``index`` of a run. The result of an aborted run is larger the earlier it ends."""
     scenario = runs.from_json(text, "candidate")
     findings = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if findings.outcome != "finished":
@@ -325,9 +327,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first scenario judged unstable (or None), and the reason why a scenario could not
-    be judged.
-    """
+    """Return the number of the first scenario judged unstable (or None), and why any could not be judged."""
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 

@@ -13,7 +13,7 @@ import fmus
 import pytest
 from messages import mentions
 
-from rths_nodes.analysis.report.scoreboard import Score
+from rths_nodes.analysis.report.studies import Score
 from rths_nodes.app.cli import main
 from rths_nodes.app.studies import entries, scoreboard
 from rths_nodes.app.studies.candidates import Candidate
@@ -126,7 +126,7 @@ def test_entries_of_several_groups_stand_in_one_table(
 
 def test_what_is_no_entry_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "none.yaml").write_text("version: 1\n")
-    for name, words in (("none.yaml", "is no entry of a scoreboard"), ("nowhere.yaml", "cannot be read")):
+    for name, words in (("none.yaml", "is not a scoreboard entry"), ("nowhere.yaml", "cannot be read")):
         assert main(["scoreboard", "--verify", str(tmp_path / name)]) == 2
         assert words in capsys.readouterr().err
 

@@ -119,7 +119,7 @@ def test_nothing_is_done_before_a_cost_is_known_and_all_at_the_end() -> None:
 
 def test_a_study_does_a_run_of_each_kind_first(tmp_path: Path) -> None:
     from rths_nodes.app.studies.design import load
-    from rths_nodes.app.studies.journal import Journal
+    from rths_nodes.app.studies.study import Journal
 
     file = tmp_path / "study.yaml"
     file.write_text(

@@ -24,7 +24,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.app.studies import design, study
 from rths_nodes.app.studies.design import Design, StudyFile
 from rths_nodes.app.studies.engine import Where
-from rths_nodes.app.studies.journal import NAME, Journal
+from rths_nodes.app.studies.study import NAME, Journal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.text_files import write_columns
 from rths_nodes.core.validation import from_data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML page about a scoreboard."""
+"""Self-contained HTML pages about a scoreboard and about a study."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rths_nodes.analysis.figures import scoreboard as figures
+from rths_nodes.analysis.figures import studies as figures
 from rths_nodes.analysis.figures.style import Drawing
 from rths_nodes.analysis.index_definitions import definitions
 from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template, write_page
-from rths_nodes.analysis.study_table import HIGH, StudyTable, index_title, index_unit
+from rths_nodes.analysis.study_table import HIGH, StudyTable, in_cell, index_title, index_unit
 from rths_nodes.analysis.units import grouped, rounded
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import show
@@ -23,11 +23,11 @@ from rths_nodes.core.version import __version__
 
 @dataclass(frozen=True)
 class Score:
-    """A compensator in a block, with ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
+    """Row of a compensator in a block: ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
 
-    In HIGH % of the runs ``high`` is not exceeded. ``failures`` of ``runs`` did not finish; ``what`` is the
+    ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the
     reason, or why the compensator did not participate. ``place`` is its rank, with an = if the seeds do not
-    separate it from a neighbour, or empty without runs.
+    separate it from a neighbour; it is empty without runs.
     """
 
     law: str
@@ -55,8 +55,6 @@ class Score:
 
 @dataclass(frozen=True)
 class Published:
-    """Published indices of a case."""
-
     case: str
     note: str
     values: Mapping[str, float]
@@ -66,7 +64,7 @@ class Published:
 class Scoreboard:
     """Runs in a ``table``, the resulting ranking, and the published values.
 
-    ``which`` is the set that numbers the indices; ``axes`` are the tracking index, which determines the rank, and
+    ``which`` is the set that numbers the indices. ``axes`` are the tracking index, which determines the rank, and
     the response index.
     """
 
@@ -102,7 +100,7 @@ class Scoreboard:
     def drawings(self) -> list[Drawing]:
         """Return the figures: each index by compensator, and tracking versus response."""
         labels = list(dict.fromkeys(_label(self.table, score) for score in self.scores if score.runs))
-        return figures.drawings(self.table, labels, *self.axes)
+        return figures.scoreboard_drawings(self.table, labels, *self.axes)
 
     def columns(self) -> dict[str, list[object]]:
         scores = self.scores
@@ -161,7 +159,7 @@ def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
         for rank, name, block, values, outcome, _ in board.rows
     ]
     lines = [
-        f"Scoreboard of `{table.scenario}`, of each index what {HIGH:g} % of the runs do not exceed "
+        f"Scoreboard of `{table.scenario}`, values of indices that {HIGH:g} % of the runs do not exceed "
         f"({'; '.join(header)}):",
         "",
         f"| place | compensator | block | {' | '.join(board.headings)} | outcome |",
@@ -193,3 +191,82 @@ def _cell(score: Score, index: str) -> tuple[str, str]:
     median, high = score.median.get(index), score.high.get(index)
     alike = not score.runs or rounded(median) == rounded(high)
     return rounded(high), "" if alike else rounded(median)
+
+
+WORST = 10
+"""Number of named runs per index, at least one per group."""
+ROWS = 100
+REASONS = 20
+"""Largest number of listed reasons for runs without a result."""
+
+
+def write_study(table: StudyTable, path: Path, processes: int = 1) -> None:
+    write_page(path, render_study(table, processes))
+
+
+def render_study(table: StudyTable, processes: int = 1) -> str:
+    outcomes = table.outcomes()
+    contents: dict[str, object] = {
+        "title": table.title,
+        "description": table.description,
+        "badge": f"{grouped(outcomes.get('finished', 0))} of {grouped(len(table))} finished",
+        "kind": "good" if set(outcomes) <= {"finished"} else "bad",
+        "facts": {
+            "Scenario": table.scenario,
+            "Runs": ", ".join(f"{grouped(count)} {outcome}" for outcome, count in outcomes.items()),
+            "Factors": ", ".join((*table.factors, *table.drawn)) or "none",
+            "rths_nodes": __version__,
+            "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        },
+        "several": len(table.groups) > 1,
+        "titles": [table.title_of(index) for index in table.indices],
+        "summary": [_by_group(table, index) for index in table.indices],
+        "effects": [_effect(table, factor) for factor in table.shown_factors if not table.continuous(factor)],
+        "figures": figures.drawn(figures.drawings(table), processes),
+        "worst": [(table.title_of(index), _worst(table, index)) for index in table.indices],
+        "reasons": _reasons(table),
+        "definitions": definitions(table.indices),
+    }
+    return template("study.html.j2").render(contents)
+
+
+def _by_group(table: StudyTable, index: str) -> list[tuple[str, list[str]]]:
+    cells = table.cells()
+    rows = []
+    for cell, spread in zip(cells, table.spreads(index, cells), strict=True):
+        values = spread.median, spread.low, spread.high, spread.worst
+        rows.append((cell.group, [spread.finished, *map(in_cell, values)]))
+    return rows
+
+
+def _effect(table: StudyTable, factor: str) -> tuple[str, list[tuple[str, str, list[str]]]]:
+    cells = table.cells(factor)[:ROWS]
+    spreads = [table.spreads(index, cells) for index in table.indices]
+    rows = []
+    for cell, of_cell in zip(cells, zip(*spreads, strict=True), strict=True):
+        values = [in_cell(value) for spread in of_cell for value in (spread.median, spread.worst)]
+        rows.append((cell.group, cell.level, [of_cell[0].finished, *values]))
+    return table.title_of(factor), rows
+
+
+def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
+    values, columns = table.values(index), table.columns
+    count = max(1, WORST // len(table.groups))
+    return [
+        (
+            columns["name"][row],
+            rounded(values[row]) if table.finished[row] else columns["outcome"][row],
+            columns["reason"][row],
+        )
+        for group in table.groups
+        for row in table.worst(index, count, group)
+    ]
+
+
+def _reasons(table: StudyTable) -> list[tuple[str, str, int, str]]:
+    reasons: dict[tuple[str, str], list[str]] = {}
+    rows = zip(table.columns["outcome"], table.columns["reason"], table.columns["name"], strict=True)
+    for outcome, reason, name in rows:
+        if outcome != "finished":
+            reasons.setdefault((outcome, reason), []).append(name)
+    return [(outcome, reason, len(names), names[0]) for (outcome, reason), names in reasons.items()][:REASONS]
