@@ -68,7 +68,7 @@ PERIODIC = Periodic()
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
     """Run a test with ``noise`` on each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
-    result = histories(scenario, noise, record, progress, "a smaller --rms or --band")
+    result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
     return [_experiment(experiment) for experiment in result]
 
 
@@ -92,7 +92,7 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Shown, sm
     with progress(name) as report:
         result = hosts.run(test, record=record, progress=report)
     if result.outcome != "finished":
-        hint = f"; take {smaller}" if result.outcome == "tripped" else ""
+        hint = f"; use {smaller}" if result.outcome == "tripped" else ""
         raise Stopped(f"{name}: {result.outcome}: {result.reason}{hint}", result.exit_code)
     return result.read()
 
@@ -120,7 +120,7 @@ def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Exp
     axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
-        raise ConfigError(f"--from: recordings in which {', '.join(names)} is driven; must be one for each axis")
+        raise ConfigError(f"--from: the recordings drive {', '.join(names)}; must be one recording for each axis")
     return [experiments[axes.index(axis)] for axis in range(len(scenario.moved_axes))]
 
 
@@ -190,7 +190,7 @@ def expected_rms(scenario: Scenario) -> float:
     """Return the expected rms (m) of the axis that moves least. Raises ConfigError without a structure."""
     assembly = Assembly(scenario)
     if assembly.structure is None:
-        raise ConfigError("structure: missing, so that no motion can be expected; give --rms in m")
+        raise ConfigError("structure: missing, so that no motion can be expected; give the rms of the noise in m")
     return float(np.std(axes_of(assembly, reference_displacement(assembly)), axis=0).min())
 
 
@@ -198,7 +198,7 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
     """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError without a structure."""
     structure = Assembly(scenario).structure
     if structure is None:
-        raise ConfigError("structure: missing, so that no frequency of it is known; give --fit-up-to in Hz")
+        raise ConfigError("structure: missing, so that its frequencies are unknown; give fit_up_to in Hz")
     mass, _, stiffness = combined(structure)
     frequency = float(modes(mass, stiffness)[0][0]) / (2.0 * np.pi)
     return min(band[1], PERIODIC.beyond_mode * frequency)
@@ -211,7 +211,7 @@ def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | Non
     end = fitted_up_to(scenario, band) if up_to is None else up_to
     if not band[0] < end <= band[1]:
         raise ConfigError(
-            f"--fit-up-to {end:g}: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"
+            f"fit_up_to = {end:g} Hz: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"
         )
     return end
 
@@ -230,7 +230,7 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
     whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:
         raise ConfigError(
-            f"--duration {whole_periods:g}: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
+            f"duration = {whole_periods:g} s: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
         )
     rms = wanted["rms"] if "rms" in wanted else PERIODIC.share * expected_rms(scenario)
     lower, upper = PERIODIC.band
