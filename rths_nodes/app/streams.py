@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error that never fail, so that printing does not affect a test.
+"""Standard output and error that never fail, so that printing cannot affect a test.
 
-After an error (reader has closed, disk full, output closed) output is dropped. Characters that the encoding lacks
-are replaced.
+After an error (reader closed, disk full, output closed) further output is dropped. Characters that the encoding
+lacks are replaced.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _unfailing(stream: Any) -> Any:
 
 
 class _Unfailing(io.RawIOBase):
-    """Stream to file descriptor ``number`` that drops all output after its first failed write."""
+    """Stream to a file descriptor that drops all output after the first failed write."""
 
     def __init__(self, number: int) -> None:
         self._number = number

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify --for rig_file``: stiffness, damping and delay for a rig file, from cyclic tests of one axis at
-a time.
-"""
+"""``rths identify --for rig_file``: stiffness, damping and delay of one axis at a time, from cyclic tests."""
 
 from __future__ import annotations
 
@@ -38,7 +36,6 @@ DIGITS = 7
 """Significant digits of numbers in a section."""
 
 NUMBERS = (*(entry.name for entry in fields(Cyclic) if entry.name not in ("displacement", "force")), "loss_factor")
-"""Names of the results of a test, in SI units."""
 COLUMNS = (
     ("amplitude\nmm", "amplitude", MM),
     ("frequency\nHz", "frequency", 1.0),
@@ -58,20 +55,18 @@ TESTS = ("axis", "amplitudes", "frequencies", "cycles", "voltage")
 
 
 def add_arguments(group: arguments.Parser) -> None:
-    arguments.add_several(group, "--axis", "NAME", "that moves; may be repeated; by default all")
-    group.add_argument("--amplitudes", metavar="M,...", help="of the displacement, m")
-    group.add_argument("--frequencies", metavar="HZ,...", help="of the cycles, Hz")
-    group.add_argument("--cycles", type=int, metavar="N", help="that count in each test; default: 5")
-    group.add_argument("--voltage", type=float, metavar="V", help="of a damper that has one; default: 0")
-    group.add_argument("--csv", metavar="FILE", help="table to write, in SI units")
-    description = "write the tests as scenarios into DIR instead of running them: for rths test on a real rig"
-    group.add_argument("--plan", metavar="DIR", help=description)
+    arguments.add_several(group, "--axis", "NAME", "axis that moves; default: all axes")
+    arguments.add(group, "--amplitudes", "M,...", "amplitudes of the displacement, m")
+    arguments.add(group, "--frequencies", "HZ,...", "frequencies of the cycles, Hz")
+    arguments.add(group, "--cycles", "N", "number of evaluated cycles in each test; default: 5", type=int)
+    arguments.add(group, "--voltage", "V", "voltage of a controllable damper, V; default: 0", type=float)
+    arguments.add(group, "--csv", "FILE", "write the results as a CSV table, in SI units")
+    text = "write the tests as scenarios to DIR instead of running them, for rths test on a real rig"
+    arguments.add(group, "--plan", "DIR", text)
 
 
 def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> int:
-    """Run or read cyclic tests, or write their scenarios. Raises ConfigError, and Stopped for an
-    unfinished test.
-    """
+    """Run or read cyclic tests, or write their scenarios. Raises ConfigError, Stopped."""
     table, out = (Path(name) if name else None for name in (options.csv, options.out))
     if out:
         check_section(out, options.rig)
@@ -139,11 +134,11 @@ def _planned(options: argparse.Namespace, scenario: Scenario) -> list[Planned]:
 
 def _numbers(name: str, text: str | None) -> list[float]:
     if not text:
-        raise ConfigError(f"{name}: must be given, or recordings of such tests (--from)")
+        raise ConfigError(f"{name}: missing; required unless recordings of cyclic tests are given with --from")
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:
-        raise ConfigError(f"{name} {text}: must be numbers with commas between them") from None
+        raise ConfigError(f"{name} {text}: must be numbers separated by commas") from None
 
 
 def _plain(test: Cyclic) -> dict[str, float]:
@@ -176,8 +171,6 @@ def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
 
 @dataclass(frozen=True)
 class Planned:
-    """One cyclic test of the characterisation, on one axis."""
-
     axis: str
     cycles: Cycles
     scenario: Scenario
@@ -188,9 +181,7 @@ class Planned:
 
 
 def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> list[Planned]:
-    """Return the tests ``cycle_plans`` of the ``axes``, in order of amplitude, then frequency. Raises
-    ConfigError.
-    """
+    """Return the tests of the ``axes``, sorted by amplitude, then frequency. Raises ConfigError."""
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
@@ -201,7 +192,7 @@ def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles])
 
 
 def conducted(tests: Sequence[Planned], record: str | None, progress: Shown) -> dict[str, list[Cyclic]]:
-    """Run the tests and record them in ``record``/<name>; return the results by axis. Raises Stopped,
+    """Run the tests and return their results by axis; record them in ``record``/<name>. Raises Stopped,
     ConfigError.
     """
     results: dict[str, list[Cyclic]] = {}
@@ -213,8 +204,8 @@ def conducted(tests: Sequence[Planned], record: str | None, progress: Shown) -> 
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
-    """Read tests by axis. Raises ConfigError unless all are cyclic. If ``on`` is given, they must be
-    from its rig.
+    """Read tests by axis. Raises ConfigError unless all tests are cyclic and were made on the rig of ``on``, if
+    given.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
@@ -227,7 +218,7 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
         motion = motion["motion"] if motion.get("type") == "delayed" else motion  # begins after the loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
-                f"{recording}: is no cyclic test, as rths identify --for rig_file --record writes it"
+                f"{recording}: is not a cyclic test; record one with rths identify --for rig_file --record DIR"
             )
         cycles = from_data(
             Cycles,
@@ -255,7 +246,7 @@ def _check_rig(recording: str, recorded: Scenario, on: Scenario) -> None:
     for axis in on.axes:
         channels = (_channels(scenario.axes[axis].rig_axis) for scenario in (recorded, on))
         if next(channels) != next(channels):
-            raise ConfigError(f"{recording}: axes.{axis}: its channels differ from --rig")
+            raise ConfigError(f"{recording}: axes.{axis}: the channels must be as in --rig")
 
 
 def _channels(axis: RigAxis | None) -> tuple[object, ...]:
@@ -279,18 +270,19 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
 
 def check_section(out: Path, rig: str) -> None:
     if not rig:
-        raise ConfigError(f"--out {out}: is a section for a rig file: name that file by --rig")
+        raise ConfigError(f"--out {out}: a section needs its rig file; name it with --rig")
     if out.exists() and out.samefile(files.locate(rig, files.RIG)):
-        raise ConfigError(f"--out {out}: is the rig file itself; give another file, whose lines go into it")
+        raise ConfigError(
+            f"--out {out}: is the rig file itself; give another file and copy its lines into the rig file"
+        )
 
 
 def section_of(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return a YAML section for the file of ``rig``, from the test ``results`` by axis of ``scenario``.
+    """Return a YAML section for the file of ``rig``, from the test ``results`` of ``scenario`` by axis.
 
-    The rig file is built with this section as a check. Raises ConfigError for tests without an expected stiffness,
-    and for an invalid section.
+    Raises ConfigError if the tests show no stiffness, or the rig file with this section is invalid.
     """
     origin = {
         "scenario": scenario.name,
@@ -309,7 +301,7 @@ def section_of(
         from_data(RigFile, file)
     except ConfigError as error:
         raise error.within(f"{rig} with the results") from None
-    head = "# Of rths identify: put each `characterised` under its axis in the rig file.\n"
+    head = "# Written by rths identify: copy each `characterised` to its axis in the rig file.\n"
     return head + dump({"axes": sections}, rows=True)
 
 

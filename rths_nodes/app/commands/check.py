@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths check``: check a scenario without running it, a single component, or a file of another kind."""
+"""``rths check``: check a scenario (without running it), a component, or another file."""
 
 from __future__ import annotations
 
@@ -55,14 +55,12 @@ LISTED = 3
 
 
 def described(assembly: Assembly) -> Iterator[str]:
-    """Yield descriptions of the excitation, the natural periods of the whole structure, and the stiffness of each
-    part.
-    """
+    """Describe the excitation, the natural periods of the structure, and the stiffness of each part."""
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
         elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
-        where = "it is computed in another process" if elsewhere else "the displacements are prescribed"
-        yield f"structure: none is computed here, {where}"
+        where = "computed in another process" if elsewhere else "none, the displacements are prescribed"
+        yield f"structure: {where}"
         return
     expected = {
         name: axis.rig_axis.stiffness
@@ -72,15 +70,15 @@ def described(assembly: Assembly) -> Iterator[str]:
     try:
         parts = partition(assembly, expected)
     except ConfigError as error:
-        yield f"periods and stiffness: not taken apart: {error}"
+        yield f"periods and stiffness: not available: {error}"
         return
     if len(parts.frequencies):
-        periods = [f"{1.0 / f:.4g}" if f > 0.0 else "none" for f in parts.frequencies[:LISTED].tolist()]
-        more = f" s, the longest of {len(parts.frequencies)}" if len(parts.frequencies) > LISTED else " s"
-        yield f"natural periods of the whole structure: {', '.join(periods)}{more}"
+        periods = [f"{1.0 / f:.4g}" if f > 0.0 else "infinite" for f in parts.frequencies[:LISTED].tolist()]
+        more = f" s (the longest of {len(parts.frequencies)})" if len(parts.frequencies) > LISTED else " s"
+        yield f"natural periods of the entire structure: {', '.join(periods)}{more}"
     else:
-        yield "natural periods: not known, the part under test is not stated"
-    source = parts.source or "not stated, neither by the structure nor by a model of the specimen"
+        yield "natural periods: unknown, because the stiffness under test is not declared"
+    source = parts.source or "unknown: neither the structure nor a specimen model declares it"
     tested = f"{_diagonal(parts.experimental[2])} N/m, " if parts.source else ""
     yield f"stiffness: numerical {_diagonal(parts.numerical[2])} N/m; experimental {tested}{source}"
 
@@ -99,7 +97,7 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     params: object = scenario.ground_motion if shaken else scenario.integrator.displacement
     if params is None:
         file = scenario.integrator.history
-        yield Path(file).name if file else "from the client of the integrator, unknown here"
+        yield Path(file).name if file else "defined by the client of the integrator"
         return
     data = to_data(params)
     yield data.get("record") or (Path(str(data["file"])).name if data.get("file") else str(data["type"]))
@@ -118,32 +116,22 @@ class RoundTrips(NamedTuple):
     longest: float
 
     def depth(self, dt: float) -> int:
-        """Return the ``hops.depth`` for which 99.9 % of the Commands are in time, at a sample period
-        ``dt`` (s).
-        """
+        """Return the ``hops.depth`` for which 99.9 % of the Commands arrive in time; ``dt``: sample period, s."""
         return max(0, math.ceil(self.p999 / dt - ANSWERED))
 
 
 def of_recording(run: Run) -> RoundTrips:
-    """Return the round trips of a test. Raises ConfigError unless the test ran in real time and was
-    long enough.
-    """
+    """Return the round trips of a test. Raises ConfigError if the test was too short or ran in lockstep."""
     pace = run.information.get("pace", "")
     if pace != REALTIME:
-        raise ConfigError(
-            f"pace = {pace!r}: must be {REALTIME}: lockstep waits for every hop, so none can be measured"
-        )
+        raise ConfigError(f"pace = {pace!r}: must be {REALTIME}, because lockstep waits for every hop")
     if len(run.time) < SAMPLES or "loop" not in run.timing:
-        raise ConfigError(
-            f"{len(run.time)} samples: must be >= {SAMPLES}, to determine the longest 0.1 % of their ways"
-        )
+        raise ConfigError(f"{len(run.time)} samples: must be >= {SAMPLES} for a 99.9 % quantile")
     return RoundTrips(run.timing["loop"]["p999_s"], run.timing["loop"]["max_s"])
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield sentences on the durations ``took`` (s) of the integration steps; the ramp predicts ``predicted``
-    samples.
-    """
+    """Judge the durations ``took`` (s) of integration steps; the ramp predicts ``predicted`` samples."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -152,16 +140,16 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
     if not share:
         share, ramp = ADVISED, "ramp.type = predictor_corrector"
     good = math.ceil(float(took.max()) / share / scenario.dt) * scenario.dt
-    yield f"in real time {_ms(in_time)} of {_ms(step)} are left for it: {late} of {count} took longer"
-    yield f"none does with {ramp} and steps of {_ms(good)} or more"
+    yield f"in real time it must end within {_ms(in_time)} of {_ms(step)}: {late} of {count} steps took longer"
+    yield f"all steps would be in time with {ramp} and steps of {_ms(good)} or more"
     if lost:
-        then = "the rig pauses" if bridge.pauses else "the rig trips; with bridge.when_late = pause it slows down"
-        yield f"caution: {lost} took longer even than bridge.max_bridge = {_ms(bridge.max_bridge)} lets it: {then}"
+        then = "pauses" if bridge.pauses else "trips (with bridge.when_late = pause, the rig slows down)"
+        yield f"caution: {lost} also exceeded bridge.max_bridge = {_ms(bridge.max_bridge)}; the rig then {then}"
 
 
 def quantiles(took: Array) -> str:
     median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
-    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), alone on this machine"
+    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), without other load"
 
 
 def _ms(seconds: float) -> str:
@@ -169,7 +157,7 @@ def _ms(seconds: float) -> str:
 
 
 class Margins:
-    """Sink that records the smallest margins: ``smallest`` (m) by axis, inf without commands. ``samples``: last
+    """Sink that records the smallest margin of each axis in ``smallest``, m (inf without commands), and the last
     sample.
     """
 
@@ -205,20 +193,16 @@ class Margins:
 
 
 REHEARSED_S = 2.0
-"""Computing time of the simulated test, s."""
+"""Largest computing time of the simulated test, s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    parser.add_argument(
-        "--hops",
-        metavar="RECORDING",
-        help="a test that ran in real time over the hops to the rig: say which hops.depth they need",
-    )
+    text = "recording of a real-time test over the hops to the rig; print the hops.depth that these hops need"
+    arguments.add(parser, "--hops", "RECORDING", text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build the loop, try its external models, and describe it. Raises ConfigError."""
     from rths_nodes.app.commands import component_check, file_kinds
     from rths_nodes.loop.embedded import checked_loop
 
@@ -265,7 +249,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     yield from _contents(loaded)
     if (structure := assembly.full_structure) is not None:
         largest = float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
-        yield f"largest external force {largest / 1e3:.4g} kN"
+        yield f"largest external force: {largest / 1e3:.4g} kN"
     if loaded.soft_start:
         yield f"soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s"
     if loaded.cases:
@@ -283,7 +267,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
     live = live_parts(assembly)
-    can = "can run this test, on the hosts embedded and composed"
+    can = "can run this test on the hosts embedded and composed"
     yield f"engine executive: {live if isinstance(live, str) else can}"
 
 
@@ -294,12 +278,12 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
     copies = Copies(loaded)
     yield (
-        f"updating: {', '.join(copies.laws)} learn from {loaded.updating.axis} ({loaded.updating.mode}), a sample "
-        f"every {1e3 * copies.settings.period:.3g} ms"
+        f"updating: {', '.join(copies.laws)} learn from {loaded.updating.axis} ({loaded.updating.mode}), one "
+        f"sample every {1e3 * copies.settings.period:.3g} ms"
     )
     refuse_unstable(loaded)
     if rehearsed is not None:
-        where = f"on a simulator in {rehearsed.margins.samples * loaded.dt:.3g} s"
+        where = f"in a simulated run of {rehearsed.margins.samples * loaded.dt:.3g} s"
         for note in learning_notes(rehearsed.integrator, loaded):
             yield f"{where}: {note}"
 
@@ -333,9 +317,9 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         facts = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
         scale = mine.similitude
         if (scale.length, scale.force) != (1.0, 1.0):
-            facts.append(f"structure/specimen {scale.length:g} in length, {scale.force:g} in force")
+            facts.append(f"ratio of structure to specimen: {scale.length:g} (length), {scale.force:g} (force)")
         facts += corrections_in_words(mine, simulated=loaded.port.builds_axes)
-        yield f"axes.{name}: is {mine.name}; {'; '.join(facts)}"
+        yield f"axes.{name}: {mine.name} of the rig; {'; '.join(facts)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)
 
@@ -357,9 +341,9 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
     frequency, static, compliance = differences(model, places, scenario.reduction.band)
     yield (
         f"reduction {type(scenario.reduction).type_name}: {len(model.full.names)} -> {len(model.names)} degrees "
-        f"of freedom; against the full model: the {FREQUENCIES} lowest natural frequencies within "
-        f"{100 * frequency:.2g} %, compliance of the interface within {100 * static:.2g} % (static) and "
-        f"{100 * compliance:.2g} % of its largest (up to {scenario.reduction.band:g} Hz)"
+        f"of freedom; errors relative to the full model: {FREQUENCIES} lowest natural frequencies "
+        f"{100 * frequency:.2g} %, compliance of the interface {100 * static:.2g} % (static) and "
+        f"{100 * compliance:.2g} % of the maximum (up to {scenario.reduction.band:g} Hz)"
     )
 
 
@@ -380,8 +364,8 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
     if len(took):
         yield from judged(assembly.scenario, assembly.ramp.predicted, took)
     if len(of_compensator):
-        sample = f"{1e3 * assembly.scenario.dt:.3g} ms"
-        yield f"compensator: of a sample of {sample} it takes {quantiles(of_compensator)}"
+        sample = _ms(assembly.scenario.dt)
+        yield f"compensator: {quantiles(of_compensator)} in each sample of {sample}"
 
 
 def _loads(loaded: Scenario) -> Iterator[str]:
@@ -389,10 +373,10 @@ def _loads(loaded: Scenario) -> Iterator[str]:
         axis: Any = loaded.axes[name]
         load, control = axis.own_load, axis.force_control
         yield (
-            f"axes.{name}: held for {load.held_for:g} s, then controlled by force up to "
+            f"axes.{name}: position held for {load.held_for:g} s, then force control up to "
             f"{abs(load.largest) * 1e-3:g} kN{', vertical' * load.vertical}; "
-            f"{type(control.law).type_name} of the {control.closed_by}; held where it is when "
-            f"{1e3 * control.largest_correction:g} mm do not bring the force"
+            f"{type(control.law).type_name} in the {control.closed_by}; position held again if a correction of "
+            f"{1e3 * control.largest_correction:g} mm does not reach the force"
         )
 
 
@@ -431,34 +415,34 @@ def _round_trips(recording: str) -> RoundTrips:
 def _hops(loaded: Scenario, trips: RoundTrips, rehearsed: Rehearsals) -> Iterator[str]:
     depth = trips.depth(loaded.dt)
     yield (
-        f"hops: a Command is there {1e3 * trips.p999:.4g} ms after its Measurement in 99.9 % of the samples, "
-        f"{1e3 * trips.longest:.4g} ms at most: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
+        f"hops: 99.9 % of the Commands arrive within {1e3 * trips.p999:.4g} ms of the Measurement, all within "
+        f"{1e3 * trips.longest:.4g} ms: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
     )
     for tried in sorted({0, loaded.hops.depth, depth}):
         try:
             test = rehearsed(tried)
         except ConfigError as error:
-            yield f"hops.depth = {tried}: cannot be: {error}"
+            yield f"hops.depth = {tried}: not possible: {error}"
             continue
         if test is not None:
             yield f"hops.depth = {tried}: {test.in_words(loaded.dt)}"
 
 
 class Rehearsed(NamedTuple):
-    """Result of a simulated test: margins, reason for a trip (or empty), error norms by axis (%)."""
+    """Result of a simulated test: margins, reason for a trip (or an empty string), error norms by axis (%)."""
 
     margins: Margins
     reason: str
     errors: dict[str, float]
     integrator: Data
     recording: float
-    """Size of the journal of the whole test, bytes."""
+    """Expected size of the journal of the complete test, bytes."""
 
     def in_words(self, dt: float) -> str:
         if self.reason:
-            return f"on a simulator the test trips: {self.reason}"
+            return f"the simulated test trips: {self.reason}"
         norms = ", ".join(f"{axis} {error:.3g} %" for axis, error in self.errors.items())
-        return f"error norm on a simulator in {self.margins.samples * dt:.3g} s: {norms}"
+        return f"error norm in a simulated run of {self.margins.samples * dt:.3g} s: {norms}"
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
@@ -484,13 +468,13 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
                 continue
             way = 0.5 * limits.velocity * time
             text = (
-                f"axes.{name}: stroke {1e3 * limits.stroke:.4g} mm less the braking way from "
-                f"{limits.velocity:g} m/s, {1e3 * way:.3g} mm: {1e3 * (limits.stroke - way):.4g} mm"
+                f"axes.{name}: usable stroke {1e3 * (limits.stroke - way):.4g} mm ({1e3 * limits.stroke:.4g} mm "
+                f"minus {1e3 * way:.3g} mm to brake from {limits.velocity:g} m/s)"
             )
             if margins is not None and margins.samples > 1:
                 text += (
-                    f"; smallest way left beyond the braking way, on a simulator in "
-                    f"{margins.samples * loaded.dt:.3g} s: {1e3 * margins.smallest[axis]:.4g} mm"
+                    f"; smallest margin in a simulated run of {margins.samples * loaded.dt:.3g} s: "
+                    f"{1e3 * margins.smallest[axis]:.4g} mm"
                 )
             yield text
     if rehearsed is not None and rehearsed.reason:

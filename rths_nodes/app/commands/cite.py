@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths cite``: BibTeX of every method in a scenario."""
+"""``rths cite``: print the BibTeX of every method in a scenario."""
 
 from __future__ import annotations
 

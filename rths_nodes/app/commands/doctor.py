@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths doctor``: real-time suitability of this computer."""
+"""``rths doctor``: measure which servo rates this computer can keep."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ ADVICE = (
 )
 
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
-"""Usual servo rates, Hz."""
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, on a computer with
-PYTHON_STEP_S, s.
-"""
+"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, s. The computer had
+PYTHON_STEP_S."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
+"""Time of one step of an oscillator in plain Python (benchmarks/latency.py), s."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for simulators. A rig needs a margin for the worst tick instead."""
 LONGEST_GAP_S = 0.010
@@ -48,7 +46,7 @@ MOST_TICKS = 20_000_000
 
 @dataclass(frozen=True)
 class Fact:
-    """Finding: value (None: unknown), text, advice (or empty)."""
+    """Property of the computer: value (None if unknown), text, and advice (or an empty string)."""
 
     name: str
     value: Data | None
@@ -99,7 +97,7 @@ def governor() -> Fact:
     except OSError as error:
         return Fact("governor", None, f"unknown ({error.filename}: {error.strerror})")
     if not governors:
-        return Fact("governor", None, "unknown (no cpufreq; a virtual machine leaves it to its host)")
+        return Fact("governor", None, "unknown (no cpufreq; the host of a virtual machine sets the governor)")
     advice = "" if governors == ["performance"] else "sudo cpupower frequency-set -g performance"
     return Fact("governor", {"governors": governors}, ", ".join(governors), advice)
 
@@ -123,9 +121,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Measure the lateness of a paced loop with the scheduling of the nodes; return statistics, and lateness by
-    tick, s.
-    """
+    """Measure a loop with the scheduling of the nodes. Return statistics, and the lateness of each tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:
@@ -198,8 +194,8 @@ def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
         *(f"{'':11}{refusal}" for refusal in paced["refused"]),
         f"Python     {step * 1e9:.3g} ns per step of an oscillator",
         *summary(forecasts),
-        f"good: no late tick in {seconds:g} s; marginal, for simulators: at most {MARGINAL:.0%} late, "
-        f"no gap over {LONGEST_GAP_S * 1e3:g} ms",
+        f"good: no late tick in {seconds:g} s; marginal, for simulators: at most {MARGINAL:.0%} of ticks late, "
+        f"no gap longer than {LONGEST_GAP_S * 1e3:g} ms",
     ]
     data = {
         "facts": {fact.name: fact.data() for fact in findings},
@@ -212,12 +208,8 @@ def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, help="duration of the measurement; default: %(default)g"
-    )
-    parser.add_argument(
-        "--rate", type=float, default=1024.0, metavar="HZ", help="rate of the measured loop; default: %(default)g"
-    )
+    arguments.add(parser, "--seconds", "", "duration of the measurement, s", 5.0)
+    arguments.add(parser, "--rate", "HZ", "rate of the measured loop, Hz", 1024.0)
     arguments.add_json(parser)
 
 

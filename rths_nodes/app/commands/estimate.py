@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate``: estimates from a recording: loading system, specimen, or the test with other settings
-(``studies/prediction.py``).
+"""``rths estimate``: estimate a loading system or a specimen from a recording, or predict the test with other
+settings.
 
-``--for updating`` shows the parameters that a copy of the specimen would learn. The copy is in shadow: it does not
-affect the test.
+With ``--for updating``, a copy of the specimen learns parameters from the recording, as it would during the test.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from rths_nodes.recording.run import Run
 
 ROWS = 8
-"""Number of times printed."""
 COMPENSATORS, UPDATING, PREDICTION = "compensators", "updating", "prediction"
 USES = {
     COMPENSATORS: ("axis", "begin", "end"),
@@ -38,38 +36,37 @@ USES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
-    parser.add_argument(
-        "--for",
-        choices=tuple(USES),
-        dest="purpose",
-        help="use of the result: settings of compensators, a copy of the specimen that is updated, the test with "
-        f"other settings on the identified rig; default: {PREDICTION} with --set, else {COMPENSATORS}",
-    )
     text = (
-        f"for {PREDICTION}: value to change in the scenario, e.g. compensator.type=none; may be repeated; without "
-        "one the recorded commands are computed again and compared to the bit"
+        "use of the result: settings of compensators, an updated copy of the specimen, or the test with "
+        f"other settings on the identified rig; default: {PREDICTION} with --set, otherwise {COMPENSATORS}"
+    )
+    arguments.add(parser, "--for", "", text, choices=tuple(USES), dest="purpose")
+    text = (
+        f"for {PREDICTION}: value to change in the scenario, e.g. compensator.type=none; without --set, the "
+        "recorded commands are recomputed and compared bit for bit"
     )
     arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
     arguments.add_figure(parser, f"parameters, force and innovation ({UPDATING}) or the runs ({PREDICTION})")
     group = parser.add_argument_group(f"for {COMPENSATORS} and {UPDATING}")
-    group.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
-    group.add_argument("--begin", type=float, metavar="S", help="first used time, s")
-    group.add_argument("--end", type=float, metavar="S", help="last used time, s")
+    arguments.add(group, "--axis", "NAME", "axis to evaluate; default: all axes")
+    arguments.add(group, "--begin", "S", "begin of the evaluated window, s", type=float)
+    arguments.add(group, "--end", "S", "end of the evaluated window, s", type=float)
     arguments.add_renamed(parser, from_="--begin", to="--end")
     group = parser.add_argument_group(f"for {UPDATING}")
-    group.add_argument("--model", choices=list(KINDS), help="model that the copy is")
-    group.add_argument("--law", choices=("ukf", "rls"), help="unscented filter or least squares; default: ukf")
+    arguments.add(group, "--model", "", "type of the specimen model", choices=list(KINDS))
+    text = "unscented Kalman filter or recursive least squares; default: ukf"
+    arguments.add(group, "--law", "", text, choices=("ukf", "rls"))
     text = (
-        "parameter that is updated, and its bounds, by default half and twice the initial value; may be repeated; "
-        "by default the parameters that describe the model"
+        "updated parameter, with its bounds (default: half and twice the initial value); default: the "
+        "parameters that describe the model"
     )
     arguments.add_several(group, "--parameter", "NAME[=LOW:HIGH]", text)
-    text = "initial value of a parameter (SI), by default from the scenario, where that has this model"
-    arguments.add_several(group, "--initial", "NAME=VALUE", f"{text}; may be repeated")
-    text = "rms noise of the force, N; default: 2 %% of the large force"
-    group.add_argument("--noise", type=float, metavar="N", help=text)
-    text = "standard deviation of the initial values, as part of these; default: 0.3"
-    group.add_argument("--uncertainty", type=float, metavar="PART", help=text)
+    text = "initial value of a parameter (SI); default: from the scenario, if its specimen has this model"
+    arguments.add_several(group, "--initial", "NAME=VALUE", text)
+    text = "rms noise of the force, N; default: 2 %% of the force amplitude"
+    arguments.add(group, "--noise", "N", text, type=float)
+    text = "standard deviation of the initial values, as a fraction of the values; default: 0.3"
+    arguments.add(group, "--uncertainty", "PART", text, type=float)
     arguments.add_engine(parser)
     arguments.add_json(parser)
 
@@ -80,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.recording.reading import read_run
 
     if options.purpose == UPDATING and options.model is None:
-        raise ConfigError(f"--model: missing; one of {', '.join(KINDS)}")
+        raise ConfigError(f"--model: missing; must be one of {', '.join(KINDS)}")
     figure = arguments.figure(options)
     recording = read_run(options.recording)
     terminal.tell(recording.notes)
@@ -106,7 +103,7 @@ def _compensators(options: argparse.Namespace, recording: Run, _: Path | None) -
 def _print_estimate(name: str, result: Estimate) -> None:
     console = terminal.console()
     kind = f", a sine of {result.sine:.4g} Hz" if result.sine else ""
-    lost = f", the longest complete stretch: {result.missing} are missing" if result.missing else ""
+    lost = f", the longest part without gaps ({result.missing} samples are missing)" if result.missing else ""
     window = f"{result.start:.3f} to {result.end:.3f} s, {result.samples} samples{lost}{kind}"
     console.print(f"{name}: {window}", markup=False)
     grid = terminal.grid("", "target -> measured", "command -> measured")
@@ -140,7 +137,7 @@ def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) 
 
     values, opened = dict(map(_value, options.initial)), list(map(_open, options.parameter))
     if options.axis is None and len(recording.axes) > 1:
-        raise ConfigError(f"--axis: which one is the specimen of? {', '.join(recording.axes)}")
+        raise ConfigError(f"--axis: missing; must be one of {', '.join(recording.axes)}")
     axis = options.axis or recording.axes[0]
     result = updating.follow(
         recording,
@@ -189,8 +186,8 @@ def _remarks(result: Followed) -> list[str]:
     text = [f"samples: {', '.join(f'{count} {kind}' for kind, count in result.counts.items())}"]
     if (strange := result.unexplained).any():
         text.append(
-            f"the model does not explain the specimen: first at {result.time[strange.argmax()]:.2f} s, in "
-            f"{PERCENT * strange.mean():.0f} % of the samples; estimates mean nothing then, and copies keep "
+            f"the model does not explain the measured force: first at {result.time[strange.argmax()]:.2f} s, in "
+            f"{PERCENT * strange.mean():.0f} % of the samples. Such estimates are meaningless, and copies keep "
             "their values"
         )
     if result.at_bound:
@@ -213,7 +210,7 @@ def _print(result: Followed) -> None:
         cells = zip(result.estimate[row].tolist(), result.deviation[row].tolist(), strict=True)
         grid.add_row(f"{result.time[row]:.2f}", *(f"{mean:.4g} +- {wide:.2g}" for mean, wide in cells))
     terminal.show(console, grid)
-    grid = terminal.grid("parameter", numbers=("initial", "estimate", "copies would have", "uncertainty left"))
+    grid = terminal.grid("parameter", numbers=("initial", "estimate", "used by copies", "remaining uncertainty"))
     grid.add_column("identified")
     for column, name in enumerate(result.names):
         values = (
@@ -225,7 +222,7 @@ def _print(result: Followed) -> None:
     terminal.show(console, grid)
     for text in _remarks(result):
         terminal.say(text)
-    terminal.say(f"identified: at most {PERCENT * IDENTIFIED:.2g} % of the first uncertainty are left")
+    terminal.say(f"identified: at most {PERCENT * IDENTIFIED:.2g} % of the initial uncertainty remains")
 
 
 def _data(result: Followed) -> dict[str, object]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test-node``: replay a recorded test to one node, and compare its messages bit for bit."""
+"""``rths test-node``: replay a recording to one node and compare the node's messages bit for bit."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ UNCOMPARED = ("run", "sec", "nanosec", "encapsulation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("node", choices=STREAMS, metavar="NODE", help=f"one of {', '.join(STREAMS)}")
+    arguments.add(parser, "node", "NODE", f"one of {', '.join(STREAMS)}", choices=STREAMS)
     arguments.add_recording(parser)
-    text = "keep the recording of this run; left out: it is deleted"
-    parser.add_argument("--record", metavar="DIR", help=text)
-    parser.add_argument("--namespace", metavar="NAME", default=NAMESPACE, help="default: %(default)s")
+    arguments.add(parser, "--record", "DIR", "keep the recording of this run; default: delete it")
+    arguments.add(parser, "--namespace", "NAME", "namespace of the node", NAMESPACE)
     arguments.add_json(parser)
 
 
@@ -102,8 +101,8 @@ def _usable(measured: Columns) -> int:
     samples = int(tripped[0]) if len(tripped) else len(flags)
     if unrepeatable := int(np.count_nonzero(flags[:samples] & UNREPEATABLE)):
         raise ConfigError(
-            f"{unrepeatable} of {samples} samples are bridged, slowed or frozen: their Commands depend on times; "
-            "use a recording without such samples"
+            f"{unrepeatable} of {samples} samples are bridged, slowed or frozen, so that their Commands depend on "
+            "timing; use a recording without such samples"
         )
     if samples < 2:
         raise ConfigError(f"{samples} samples before the safe stop: must be >= 2")

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate --for prediction``: predict a recorded test with other settings
-(``app/studies/prediction.py``).
-"""
+"""``rths estimate --for prediction``: predict a recorded test with other settings."""
 
 from __future__ import annotations
 
@@ -28,13 +26,11 @@ UNUSABLE = "do not use this prediction"
 
 
 def run(options: argparse.Namespace, recording: Run, figure: Path | None) -> int:
-    """Compare the recorded Commands with recomputed Commands, or predict. Return 3 for a difference or an
-    unfinished test.
-    """
+    """Recompute the recorded Commands, or predict the test. Return 3 for a difference or an unfinished test."""
     if options.set:
         return _predicted(options, recording, figure)
     if figure:
-        raise ConfigError(f"--figure {figure}: draws a prediction; give --set")
+        raise ConfigError(f"--figure {figure}: requires --set")
     return _reproduced(options, recording)
 
 
@@ -47,12 +43,12 @@ def _reproduced(options: argparse.Namespace, run: Run) -> int:
         rest = (
             ""
             if result.compared == result.samples
-            else f" of {result.samples}, up to the first bridged or lost one"
+            else f" of {result.samples}, up to the first bridged or lost command,"
         )
-        print(f"{run.scenario.name}: the {result.compared} recorded commands{rest} come out again, to the bit")
+        print(f"{run.scenario.name}: the {result.compared} recorded commands{rest} were reproduced bit for bit")
     else:
         print(
-            f"{run.scenario.name}: the recorded commands differ from sample {result.first_difference} on, "
+            f"{run.scenario.name}: the recomputed commands differ from sample {result.first_difference} on, "
             f"by up to {plain(result.largest, MM, 6)} mm"
         )
     return ExitCode.FINISHED if equal else ExitCode.TRIPPED
