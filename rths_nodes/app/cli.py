@@ -46,7 +46,6 @@ REPLACED = {
     "completion": "register-python-argcomplete rths",
     "what-if": "rths estimate --for prediction",
 }
-"""Commands of earlier versions, and their replacements."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

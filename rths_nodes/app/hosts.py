@@ -78,7 +78,7 @@ class RunResult:
     timing: Data
     integrator: Data = field(default_factory=dict)
     messages: Data | None = None
-    """Messages lost by the recorder, by topic, and whether the recording is complete; None without a recorder."""
+    """Lost messages by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
@@ -128,8 +128,6 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 @dataclass
 class Watch:
-    """Observers: ``progress(sample, samples)``, ``starting(text)``, ``interrupted()``."""
-
     progress: Callable[[int], None] | None = None
     interrupted: Callable[[], bool] | None = None
     starting: Callable[[str], None] | None = None
@@ -152,9 +150,9 @@ def run(
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
     memory; a ``brief`` run may omit histories that no index needs. ``starting`` is called with a text on missing
-    nodes. The test stops safely once ``interrupted()`` returns true. Without ``interrupted``, signals stop the
-    test; afterwards they have their usual effect. ``port`` is an open port of a procedure. ``preferred`` is the
-    engine if no option sets one; a test that kernels cannot run is then run stage by stage.
+    nodes. The test stops safely once ``interrupted()`` returns true; without ``interrupted``, signals stop the
+    test. ``port`` is an open port of a procedure. ``preferred`` is the engine if no option sets one; a test that
+    kernels cannot run is then run stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -232,7 +230,7 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
     """Return the loop of the chosen engine. Raises ConfigError for missing kernels.
 
-    By default, a recorded test runs stage by stage, so that the recording grows during the test.
+    By default, a recorded test runs stage by stage, so that its recording grows during the test.
     """
     engine = preferred if options.engine == AUTO else options.engine
     if engine == EXECUTIVE:

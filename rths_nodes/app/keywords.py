@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keywords of the Python functions, with defaults and descriptions from run options and scenario sections.
-
-The parameter ``**keywords: Unpack[...]`` serves type checkers; :func:`declared_by` adds signature and docstring.
-"""
+"""Keywords of the Python functions, with defaults and descriptions from run options and scenario sections."""
 
 from __future__ import annotations
 
@@ -30,8 +27,6 @@ UNCHANGED = ...
 
 
 class Sections(TypedDict, total=False):
-    """Sections that replace sections of the scenario."""
-
     name: str
     description: str
     servo_rate: float
@@ -65,8 +60,6 @@ class Sections(TypedDict, total=False):
 
 
 class OfRun(Sections, total=False):
-    """Options of a run (``loop/options.py``) and sections of its scenario."""
-
     rig: Place
     case: str
     host: str

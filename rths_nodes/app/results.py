@@ -27,7 +27,6 @@ INDICES = (
     ("delay", "delay_s", MS, "ms"),
     ("tracking indicator", "tracking_indicator_m2", MM2, "mm²"),
 )
-"""Indices of an axis: title, key in the metrics, factor, unit."""
 
 
 def indices(metrics: Data) -> dict[str, list[str]]:

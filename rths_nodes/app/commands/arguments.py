@@ -25,8 +25,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 Parser = argparse._ActionsContainer
+FIGURES = (".png", ".svg", ".pdf")
 SCENARIO = ("scenario", "--rig", "--set", "--case")
-"""Command-line arguments that select a scenario."""
 ASKED = "_ARGCOMPLETE"
 """Environment variable that requests completions (``register-python-argcomplete rths``)."""
 Completer = Callable[[str, argparse.Namespace], Iterable[str]]
@@ -94,7 +94,7 @@ def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> 
 
 
 def chosen(parsed: argparse.Namespace) -> Data:
-    """Return the options of a run by their Python names, without the options that select the scenario."""
+    """Return the options of a run by their Python names, except ``SCENARIO``."""
     return {
         option.spec.places[PYTHON]: getattr(parsed, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
@@ -107,9 +107,8 @@ def scenario(options: argparse.Namespace) -> Scenario:
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return true on a real rig, if the rig is ``watched``, or if ``pace`` is realtime.
-
-    Raises ConfigError if ``pace`` is lockstep on a real or watched rig.
+    """Return true if the rig is real or ``watched``, or ``pace`` is realtime. Raises ConfigError for a wrong
+    ``pace``.
     """
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
@@ -153,7 +152,7 @@ class _Renamed(argparse.Action):
 
 
 def add_renamed(parser: Parser, **replacements: str) -> None:
-    """Add hidden options of earlier versions, by their names without dashes."""
+    """Add hidden options of earlier versions."""
     for name, new in replacements.items():
         option = f"--{name.rstrip('_')}"
         parser.add_argument(
@@ -189,7 +188,7 @@ def check_least(options: argparse.Namespace, **least: float) -> None:
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError if one of the options ``names`` has a value that would have no effect."""
+    """Raise ConfigError if an option in ``names`` has a value that would have no effect."""
     values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
     idle = [
         f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])
@@ -202,7 +201,7 @@ def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]
     """Raise ConfigError for an option of another purpose; ``uses``: option names by purpose."""
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
-        refuse_idle(options, unused, f"is for --for {purpose}, not for {options.purpose}")
+        refuse_idle(options, unused, f"applies to --for {purpose}, not to {options.purpose}")
 
 
 def add_figure(parser: Parser, text: str) -> None:
@@ -221,7 +220,6 @@ def add_figures(parser: Parser, folder: str) -> None:
 
 
 def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values: object) -> None:
-    """Save the figure drawn by ``draw(*values)`` to ``path``. Raises OSError, ConfigError."""
     from rths_nodes.analysis.figures.style import save
 
     with terminal.writing(path, "" if options.json else "figure"):
@@ -229,9 +227,15 @@ def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values
 
 
 def figure(options: argparse.Namespace) -> Path | None:
-    """Return the path of the figure, or None. Raises ConfigError if a figure option is invalid."""
+    """Return the path of the figure, or None. Raises ConfigError."""
     figure_width(options)
-    return terminal.figure_path(options.figure)
+    if not options.figure:
+        return None
+    path = Path(options.figure)
+    if path.suffix.lower() not in FIGURES:
+        raise ConfigError(f"{path}: a figure must end in one of {', '.join(FIGURES)}")
+    terminal.check_writable(path)
+    return path
 
 
 def figure_width(options: argparse.Namespace) -> float | None:
@@ -246,9 +250,7 @@ def figure_width(options: argparse.Namespace) -> float | None:
 
 
 def figures_width(options: argparse.Namespace) -> float:
-    """Return the width of the figures in a folder, mm. Raises ConfigError for figure options without
-    ``--figures``.
-    """
+    """Return the width of the figures in a folder, mm. Raises ConfigError."""
     problems = Problems()
     if not options.figures:
         with problems.gathered():
@@ -274,6 +276,10 @@ def add_reference(parser: Parser) -> None:
 
 def add_page_port(parser: Parser) -> None:
     add(parser, "--page-port", "PORT", "with --page: TCP port of the page (0: any free port)", PORT)
+
+
+def names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def add_json(parser: Parser) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -51,7 +51,6 @@ COLUMNS = (
 
 
 TESTS = ("axis", "amplitudes", "frequencies", "cycles", "voltage")
-"""Options of the tests, by their Python names."""
 
 
 def add_arguments(group: arguments.Parser) -> None:
@@ -66,7 +65,6 @@ def add_arguments(group: arguments.Parser) -> None:
 
 
 def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> int:
-    """Run or read cyclic tests, or write their scenarios. Raises ConfigError, Stopped."""
     table, out = (Path(name) if name else None for name in (options.csv, options.out))
     if out:
         check_section(out, options.rig)
@@ -77,12 +75,8 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
         return _plan(options, scenario)
     results = _results(options, scenario)
     alike = {axis: equivalent(tests) for axis, tests in results.items()}
-    if options.json:
-        data = {"scenario": scenario.name, "axes": {axis: _data(results[axis], alike[axis]) for axis in results}}
-        terminal.print_json(data)
-    else:
-        for axis, tests in results.items():
-            _print(axis, tests, alike[axis])
+    data = {"scenario": scenario.name, "axes": {axis: _data(results[axis], alike[axis]) for axis in results}}
+    terminal.output(options.json, data, _print, results, alike)
     if table:
         with terminal.writing(table, "" if options.json else "table"):
             _write(results, table)
@@ -102,11 +96,11 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
     arguments.refuse_idle(options, results, "has no effect with --plan, which runs no test")
     folder, tests = Path(options.plan), _planned(options, scenario)
     terminal.check_makable(folder / "test.yaml")
-    for test in tests:
-        path = folder / f"{test.name}.yaml"
+    for axis, cycles, test in tests:
+        path = folder / f"{name_of(axis, cycles)}.yaml"
         with terminal.writing(path, "scenario"):
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(dump(test.scenario.data()), encoding="utf-8")
+            path.write_text(dump(test.data()), encoding="utf-8")
     return 0
 
 
@@ -117,7 +111,7 @@ def _results(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[
     return conducted(_planned(options, scenario), options.record, terminal.progress)
 
 
-def _planned(options: argparse.Namespace, scenario: Scenario) -> list[Planned]:
+def _planned(options: argparse.Namespace, scenario: Scenario) -> Plan:
     axes = list(dict.fromkeys(options.axis)) or list(scenario.moved_axes)
     for axis in axes:
         if axis not in scenario.moved_axes:
@@ -156,56 +150,51 @@ def _write(results: Mapping[str, Sequence[Cyclic]], path: Path) -> None:
         rows.writerows({"axis": axis} | _plain(test) for axis, tests in results.items() for test in tests)
 
 
-def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
+def _print(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent]) -> None:
     console = terminal.console()
-    console.print(f"{axis}: {len(tests)} cyclic tests", markup=False)
-    grid = terminal.grid(numbers=[title for title, _, _ in COLUMNS])
-    for test in tests:
-        grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
-    terminal.show(console, grid)
-    ranges = alike.stiffness_range, alike.damping_range
-    stiffness, damping = (f"{low:.4g} to {high:.4g}" for low, high in ranges)
-    nearest = f"{alike.stiffness:.4g} N/m ({stiffness}), {alike.damping:.4g} N s/m ({damping})"
-    console.print(f"nearest spring and dashpot: {nearest}", markup=False, soft_wrap=True)
+    for axis, tests in results.items():
+        console.print(f"{axis}: {len(tests)} cyclic tests", markup=False)
+        grid = terminal.grid(numbers=[title for title, _, _ in COLUMNS])
+        for test in tests:
+            grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
+        terminal.show(console, grid)
+        nearest = alike[axis]
+        ranges = nearest.stiffness_range, nearest.damping_range
+        stiffness, damping = (f"{low:.4g} to {high:.4g}" for low, high in ranges)
+        text = f"{nearest.stiffness:.4g} N/m ({stiffness}), {nearest.damping:.4g} N s/m ({damping})"
+        console.print(f"nearest spring and dashpot: {text}", markup=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Planned:
-    axis: str
-    cycles: Cycles
-    scenario: Scenario
-
-    @property
-    def name(self) -> str:
-        return f"{self.axis}_{1e3 * self.cycles.amplitude:g}mm_{self.cycles.frequency:g}Hz"
+Plan = list[tuple[str, Cycles, Scenario]]
+"""Axis, cycles and scenario of each test."""
 
 
-def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> list[Planned]:
+def name_of(axis: str, cycles: Cycles) -> str:
+    return f"{axis}_{1e3 * cycles.amplitude:g}mm_{cycles.frequency:g}Hz"
+
+
+def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> Plan:
     """Return the tests of the ``axes``, sorted by amplitude, then frequency. Raises ConfigError."""
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
-        Planned(axis, cycles, cycled(scenario, moved_axes.index(axis), cycles))
-        for axis in axes
-        for cycles in cautious
+        (axis, cycles, cycled(scenario, moved_axes.index(axis), cycles)) for axis in axes for cycles in cautious
     ]
 
 
-def conducted(tests: Sequence[Planned], record: str | None, progress: Shown) -> dict[str, list[Cyclic]]:
-    """Run the tests and return their results by axis; record them in ``record``/<name>. Raises Stopped,
-    ConfigError.
-    """
+def conducted(tests: Plan, record: str | None, progress: Shown) -> dict[str, list[Cyclic]]:
     results: dict[str, list[Cyclic]] = {}
-    for test in tests:
-        path = Path(record) / test.name if record else None
-        history = identification.finished(test.scenario, test.name, path, progress, "a smaller amplitude")
-        results.setdefault(test.axis, []).append(_evaluated(history, test.axis, test.cycles))
+    for axis, cycles, scenario in tests:
+        name = name_of(axis, cycles)
+        path = Path(record) / name if record else None
+        history = identification.finished(scenario, name, path, progress, "a smaller amplitude")
+        results.setdefault(axis, []).append(_evaluated(history, axis, cycles))
     return results
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
-    """Read tests by axis. Raises ConfigError unless all tests are cyclic and were made on the rig of ``on``, if
-    given.
+    """Read tests by axis. Raises ConfigError unless all are cyclic and, if ``on`` is given, from the rig of
+    ``on``.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
@@ -280,9 +269,8 @@ def check_section(out: Path, rig: str) -> None:
 def section_of(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return a YAML section for the file of ``rig``, from the test ``results`` of ``scenario`` by axis.
-
-    Raises ConfigError if the tests show no stiffness, or the rig file with this section is invalid.
+    """Return a YAML section for the file of ``rig``. Raises ConfigError if the rig file with this section is
+    invalid.
     """
     origin = {
         "scenario": scenario.name,

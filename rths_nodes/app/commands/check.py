@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from time import monotonic
@@ -20,8 +20,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
-from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import Array, Command, Measurement, Target
+from rths_nodes.core.samples import Array, Command
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.wrappers import PortBefore
@@ -30,7 +29,7 @@ from rths_nodes.loop.options import NAMESPACE, REALTIME
 from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.procedure_record import FULL
 from rths_nodes.loop.scenario import judgement
-from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
@@ -51,11 +50,9 @@ SAMPLES = 1000
 """Smallest number of samples that has a 99.9 % quantile."""
 
 LISTED = 3
-"""Number of natural periods printed, longest first."""
 
 
 def described(assembly: Assembly) -> Iterator[str]:
-    """Describe the excitation, the natural periods of the structure, and the stiffness of each part."""
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
         elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
@@ -78,7 +75,7 @@ def described(assembly: Assembly) -> Iterator[str]:
         yield f"natural periods of the entire structure: {', '.join(periods)}{more}"
     else:
         yield "natural periods: unknown, because the stiffness under test is not declared"
-    source = parts.source or "unknown: neither the structure nor a specimen model declares it"
+    source = parts.source or "unknown, because neither the structure nor a specimen model declares it"
     tested = f"{_diagonal(parts.experimental[2])} N/m, " if parts.source else ""
     yield f"stiffness: numerical {_diagonal(parts.numerical[2])} N/m; experimental {tested}{source}"
 
@@ -109,25 +106,22 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     yield f"{scenario.duration:g} s{record_length}"
 
 
-class RoundTrips(NamedTuple):
-    """Time from a Measurement to its Command, s: 99.9 % quantile and maximum."""
-
-    p999: float
-    longest: float
-
-    def depth(self, dt: float) -> int:
-        """Return the ``hops.depth`` for which 99.9 % of the Commands arrive in time; ``dt``: sample period, s."""
-        return max(0, math.ceil(self.p999 / dt - ANSWERED))
+def needed_depth(p999: float, dt: float) -> int:
+    """Return the ``hops.depth`` for which 99.9 % of the Commands arrive in time; ``dt``: sample period, s."""
+    return max(0, math.ceil(p999 / dt - ANSWERED))
 
 
-def of_recording(run: Run) -> RoundTrips:
-    """Return the round trips of a test. Raises ConfigError if the test was too short or ran in lockstep."""
+def round_trips(run: Run) -> tuple[float, float]:
+    """Return the 99.9 % quantile and the maximum of the times from a Measurement to its Command, s.
+
+    Raises ConfigError if the test was too short or ran in lockstep.
+    """
     pace = run.information.get("pace", "")
     if pace != REALTIME:
         raise ConfigError(f"pace = {pace!r}: must be {REALTIME}, because lockstep waits for every hop")
     if len(run.time) < SAMPLES or "loop" not in run.timing:
         raise ConfigError(f"{len(run.time)} samples: must be >= {SAMPLES} for a 99.9 % quantile")
-    return RoundTrips(run.timing["loop"]["p999_s"], run.timing["loop"]["max_s"])
+    return run.timing["loop"]["p999_s"], run.timing["loop"]["max_s"]
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
@@ -140,11 +134,12 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
     if not share:
         share, ramp = ADVISED, "ramp.type = predictor_corrector"
     good = math.ceil(float(took.max()) / share / scenario.dt) * scenario.dt
-    yield f"in real time it must end within {_ms(in_time)} of {_ms(step)}: {late} of {count} steps took longer"
+    yield f"in real time {_ms(in_time)} of {_ms(step)} are available: {late} of {count} steps took longer"
     yield f"all steps would be in time with {ramp} and steps of {_ms(good)} or more"
     if lost:
         then = "pauses" if bridge.pauses else "trips (with bridge.when_late = pause, the rig slows down)"
-        yield f"caution: {lost} also exceeded bridge.max_bridge = {_ms(bridge.max_bridge)}; the rig then {then}"
+        limit = _ms(bridge.max_bridge)
+        yield f"caution: {lost} of these exceeded bridge.max_bridge = {limit}; the rig then {then}"
 
 
 def quantiles(took: Array) -> str:
@@ -156,22 +151,24 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms"
 
 
-class Margins:
-    """Sink that records the smallest margin of each axis in ``smallest``, m (inf without commands), and the last
-    sample.
-    """
+class Margins(RecordingSink):
+    """Sink that records the smallest margin of each axis, m, the last sample, and the size of a recording."""
 
-    def __init__(self, limits: dict[str, Limits], dt: float, groups: Sequence[int]) -> None:
+    def __init__(self, scenario: Scenario, names: Names) -> None:
+        self.volume, limits = Volume(), scenario.limits
+        text = dict.fromkeys(("run_id", "scenario_hash", "scenario", "version"), "")
+        super().__init__(self.volume, scenario, names, NAMESPACE, text)
         self._strokes = [limit.stroke for limit in limits.values()]
-        self._changes = changes_of_step(limits.values(), dt)
+        self._changes = changes_of_step(limits.values(), scenario.dt)
         forced = [limit.of_force for limit in limits.values()]
-        together = braked_together(limits.values(), groups)
+        together = braked_together(limits.values(), scenario.stop_groups)
         self._groups = [group for group in together if not forced[group[0]]]
         self.smallest = [float("inf")] * len(limits)
         self.samples = 0
         self._before: list[float] = []
 
     def command(self, command: Command) -> None:
+        super().command(command)
         now, before = command.command.tolist(), self._before
         self._before, self.samples = now, command.sample
         for group in self._groups if before else ():
@@ -180,16 +177,6 @@ class Margins:
             for axis, step in zip(group, steps, strict=True):
                 left = way_left(now[axis], step, self._strokes[axis]) - braking_way(step, samples)
                 self.smallest[axis] = min(self.smallest[axis], left)
-
-    def target(self, target: Target) -> None: ...
-
-    def measurement(self, measured: Measurement) -> None: ...
-
-    def truth(self, true: Measurement) -> None: ...
-
-    def state(self, sample: int, values: Sequence[float]) -> None: ...
-
-    def updating(self, sample: int, values: Sequence[float]) -> None: ...
 
 
 REHEARSED_S = 2.0
@@ -251,7 +238,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
         largest = float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
         yield f"largest external force: {largest / 1e3:.4g} kN"
     if loaded.soft_start:
-        yield f"soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s"
+        yield f"soft start: {loaded.soft_start_steps} of these steps, {loaded.soft_start.total:.4g} s"
     if loaded.cases:
         yield f"cases: {', '.join(loaded.cases)}"
     yield from _step_times(assembly)
@@ -403,20 +390,21 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
             yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
 
 
-def _round_trips(recording: str) -> RoundTrips:
+def _round_trips(recording: str) -> tuple[float, float]:
     from rths_nodes.recording.reading import read_run
 
     try:
-        return of_recording(read_run(recording))
+        return round_trips(read_run(recording))
     except ConfigError as error:
         raise error.within(f"--hops {recording}") from None
 
 
-def _hops(loaded: Scenario, trips: RoundTrips, rehearsed: Rehearsals) -> Iterator[str]:
-    depth = trips.depth(loaded.dt)
+def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -> Iterator[str]:
+    p999, longest = trips
+    depth = needed_depth(p999, loaded.dt)
     yield (
-        f"hops: 99.9 % of the Commands arrive within {1e3 * trips.p999:.4g} ms of the Measurement, all within "
-        f"{1e3 * trips.longest:.4g} ms: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
+        f"hops: 99.9 % of the Commands arrive within {1e3 * p999:.4g} ms of the Measurement, all within "
+        f"{1e3 * longest:.4g} ms: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
     )
     for tried in sorted({0, loaded.hops.depth, depth}):
         try:
@@ -429,7 +417,7 @@ def _hops(loaded: Scenario, trips: RoundTrips, rehearsed: Rehearsals) -> Iterato
 
 
 class Rehearsed(NamedTuple):
-    """Result of a simulated test: margins, reason for a trip (or an empty string), error norms by axis (%)."""
+    """Simulated test: margins, reason for a trip (or an empty string), error norms by axis (%)."""
 
     margins: Margins
     reason: str
@@ -446,7 +434,7 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Function of ``hops.depth`` that returns the simulated test; each test is run once."""
+"""Function of ``hops.depth`` that returns the simulated test."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:
@@ -494,11 +482,9 @@ def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
     if any(part.external for part in (loop.assembly.integrator, loop.assembly.compensator, loop.rig.port)):
         return None
     until = monotonic() + REHEARSED_S
-    margins, volume = Margins(loaded.limits, loaded.dt, loaded.stop_groups), Volume()
-    text = dict.fromkeys(("run_id", "scenario_hash", "scenario", "version"), "")
-    recording = RecordingSink(volume, loop.assembly.scenario, loop.assembly.names, NAMESPACE, text)
-    outcome = loop.run([margins, recording], interrupted=lambda: monotonic() > until)
+    margins = Margins(loop.assembly.scenario, loop.assembly.names)
+    outcome = loop.run([margins], interrupted=lambda: monotonic() > until)
     reason = outcome.reason if outcome.state is State.TRIPPED else ""
     errors = {axis: row["error_norm_percent"] for axis, row in outcome.metrics["axes"].items()}
-    size = volume.bytes / max(1, outcome.samples) * loaded.samples
+    size = margins.volume.bytes / max(1, outcome.samples) * loaded.samples
     return Rehearsed(margins, reason, errors, outcome.integrator, size)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.commissioning import FAILED
@@ -53,7 +52,11 @@ def run(options: argparse.Namespace) -> int:
 
     file = files.locate(options.rig, files.RIG)
     rig = files.load_rig(file)
-    _check_port(rig.port)
+    if rig.port.builds_axes:
+        kind = type(rig.port).type_name
+        raise ConfigError(
+            f"port.type = {kind!r}: the rig is simulated in this process, so there is nothing to commission"
+        )
     scenario = scenario_of(rig)
     realtime = arguments.in_realtime(scenario, options.pace)
     free = override(scenario, [f"axes.{name}.specimen=null" for name in scenario.axes])
@@ -66,14 +69,6 @@ def run(options: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfigError("rths commission: needs a terminal for the dialogue with the operator")
     return _commission(scenario, out, realtime)
-
-
-def _check_port(params: AnyParams) -> None:
-    if params.builds_axes:
-        kind = type(params).type_name
-        raise ConfigError(
-            f"port.type = {kind!r}: the rig is simulated in this process, so there is nothing to commission"
-        )
 
 
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:

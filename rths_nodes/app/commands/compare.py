@@ -35,8 +35,6 @@ _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z_][\w.]*=)")
 
 @dataclass(frozen=True)
 class Variant:
-    """Row of a comparison: name, checked scenario, its changes, published values."""
-
     name: str
     scenario: Scenario
     changes: tuple[str, ...] = ()
@@ -53,8 +51,8 @@ def variants(
 ) -> list[Variant]:
     """Return the checked variants. Raises ConfigError.
 
-    Each text in ``settings`` holds assignments ``section.key=value``, separated by spaces or commas. ``cases`` are
-    names; the default without settings is all cases. The ``common`` assignments apply to every variant.
+    A text in ``settings`` holds assignments, separated by spaces or commas. Without ``settings`` and ``cases``,
+    all cases are variants. The ``common`` assignments apply to every variant.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -108,8 +106,8 @@ def compare(
 ) -> list[Result]:
     """Run all variants with the engine ``by`` and return the results in the same order.
 
-    ``keep`` stores the histories; ``response`` adds errors relative to the whole structure. ``workers`` is the
-    number of processes; the default is one per core, or one for short runs.
+    ``keep`` stores the histories; ``response`` adds errors relative to the entire structure. ``workers`` is the
+    number of processes; by default one per core, or one for short runs.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]
@@ -157,7 +155,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "changes of one variant, separated by spaces or commas"
     arguments.add_several(parser, "--variant", "'SECTION.KEY=VALUE ...'", text)
     text = "cases of the scenario; default: all cases, or none if there is a --variant"
-    arguments.add_several(parser, "--cases", "NAME,...", text)
+    arguments.add_several(parser, "--cases", "NAME,...", text, type=arguments.names)
     arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", "value to change in all variants")
     arguments.add_renamed(parser, with_="--set")
     text = "also compute the entire structure in one piece, and print the errors of the response"
@@ -171,7 +169,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the variants and print one table. Return 3 if a variant did not finish."""
     figure = arguments.figure(options)
     loaded = files.load(options.scenario)
-    cases = [name.strip() for part in options.cases for name in part.split(",")]
+    cases = [name for names in options.cases for name in names]
     chosen = variants(loaded, options.variant, cases, options.set)
     processes = at_once(chosen)
     scenarios = [variant.scenario for variant in chosen]
@@ -181,10 +179,7 @@ def run(options: argparse.Namespace) -> int:
     with terminal.progress(loaded.name) as progress:
         response = options.response or has_response(chosen)
         results = compare(chosen, keep=figure is not None, response=response, progress=progress, by=where.engine)
-    if options.json:
-        terminal.print_json(as_json(loaded, results))
-    else:
-        _print_comparison(loaded.name, results)
+    terminal.output(options.json, as_json(loaded, results), _print_comparison, loaded.name, results)
     if figure:
         from rths_nodes.analysis.figures.compared import draw
 

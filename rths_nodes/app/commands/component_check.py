@@ -54,10 +54,9 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 }
 """Trial by family: scenario, section of the component, further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
-"""Parameters without a default that every component of the family has, with their values in the trial."""
+"""Values of required parameters in the trial."""
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, relative to the bound (to the value in effect if that is 0).
-"""
+"""Relative distance of a tried value from an exclusive bound (from 0: relative to the value in effect)."""
 
 
 @dataclass
@@ -68,9 +67,8 @@ class Drive:
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return the family and name of a component, else None.
-
-    ``text`` is ``FAMILY.NAME``, or a name that only another package has.
+    """Return family and name of the component ``FAMILY.NAME``, or of a component with a name that only another
+    package has; otherwise None.
     """
     family, sign, name = text.partition(".")
     if sign and family in registry.FAMILIES and not Path(text).exists():

@@ -8,7 +8,7 @@ import os
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +30,9 @@ ADVICE = (
 
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, s. The computer had
-PYTHON_STEP_S."""
+"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, s."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python (benchmarks/latency.py), s."""
+"""Time of an oscillator's step in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for simulators. A rig needs a margin for the worst tick instead."""
 LONGEST_GAP_S = 0.010
@@ -46,7 +45,7 @@ MOST_TICKS = 20_000_000
 
 @dataclass(frozen=True)
 class Fact:
-    """Property of the computer: value (None if unknown), text, and advice (or an empty string)."""
+    """Property of the computer. ``value`` is None if unknown."""
 
     name: str
     value: Data | None
@@ -59,16 +58,6 @@ class Fact:
 
     def data(self) -> Data:
         return {"value": self.value, "words": self.text, "verdict": self.verdict, "advice": self.advice}
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Expected fraction of late ticks, and verdict, at a servo rate on a host."""
-
-    rate_hz: float
-    host: str
-    late_share: float
-    verdict: str
 
 
 def facts() -> list[Fact]:
@@ -142,7 +131,6 @@ def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
 
 
 def python_step(count: int = 40_000, rounds: int = 5) -> float:
-    """Return the time of one step of an oscillator in plain Python, s, in the fastest of ``rounds``."""
     return min(oscillate(count) for _ in range(rounds)) / count
 
 
@@ -154,7 +142,8 @@ def oscillate(count: int) -> float:
     return time.perf_counter() - started
 
 
-def forecast(lateness: Array, python_step_s: float) -> list[Forecast]:
+def forecast(lateness: Array, python_step_s: float) -> list[Data]:
+    """Return the expected fraction of late ticks, and a verdict, for each host and servo rate."""
     longest = float(lateness.max())
     forecasts = []
     for host, work in WORK_S.items():
@@ -163,15 +152,15 @@ def forecast(lateness: Array, python_step_s: float) -> list[Forecast]:
             share = 1.0 if margin <= 0.0 else float(np.mean(lateness >= margin))
             usable = share <= MARGINAL and longest <= LONGEST_GAP_S
             verdict = "good" if usable and not share else "marginal" if usable else UNSUITABLE
-            forecasts.append(Forecast(rate, host, share, verdict))
+            forecasts.append({"rate_hz": rate, "host": host, "late_share": share, "verdict": verdict})
     return forecasts
 
 
-def summary(forecasts: Sequence[Forecast]) -> list[str]:
+def summary(forecasts: Sequence[Data]) -> list[str]:
     lines = []
     for host in WORK_S:
         rates = {
-            entry.verdict: entry.rate_hz for entry in forecasts if entry.host == host
+            entry["verdict"]: entry["rate_hz"] for entry in forecasts if entry["host"] == host
         }  # the highest rate wins
         parts = [f"{verdict} up to {rates[verdict]:g} Hz" for verdict in ("good", "marginal") if verdict in rates]
         lines.append(f"{host}: {', '.join(parts) or f'{UNSUITABLE} at any of these rates'}")
@@ -201,7 +190,7 @@ def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
         "facts": {fact.name: fact.data() for fact in findings},
         "paced": paced,
         "python_step_s": step,
-        "outlook": [asdict(entry) for entry in forecasts],
+        "outlook": forecasts,
         "summary": summary(forecasts),
     }
     return data, lines
@@ -214,11 +203,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-
     data, lines = diagnose(options.rate, options.seconds)
-    if options.json:
-        terminal.print_json(data)
-    else:
-        for line in "\n".join(lines).splitlines():
-            terminal.say(line)
+    terminal.output(options.json, data, lambda: [terminal.say(line) for line in "\n".join(lines).splitlines()])
     return 0

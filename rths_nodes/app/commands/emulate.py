@@ -135,7 +135,6 @@ FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
 
 
 def free(scenario: Scenario) -> Scenario:
-    """Return ``scenario`` without specimens. Raises ConfigError for a rig model that couples its axes."""
     if scenario.rig is not None:
         raise ConfigError(
             "rig: the model couples the axes and their specimens; --no-specimen needs a scenario without rig"

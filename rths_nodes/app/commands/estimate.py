@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths estimate``: estimate a loading system or a specimen from a recording, or predict the test with other
 settings.
-
-With ``--for updating``, a copy of the specimen learns parameters from the recording, as it would during the test.
 """
 
 from __future__ import annotations
@@ -14,9 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rths_nodes.analysis.units import KN, MS, PERCENT, shown
+from rths_nodes.analysis.identification.from_recording import usable
+from rths_nodes.analysis.units import KN, MM, MS, PERCENT, plain, shown
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies.prediction import CHANGED, MEASURED, Prediction, predict, reproduced
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.mechanics.updating.copies import KINDS, Open
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ USES = {
     UPDATING: ("axis", "begin", "end", "initial", "figure", "model", "law", "parameter", "noise", "uncertainty"),
     PREDICTION: ("set", "figure"),
 }
-"""Options of each purpose, by their Python names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,9 +82,9 @@ def run(options: argparse.Namespace) -> int:
     recording = read_run(options.recording)
     terminal.tell(recording.notes)
     if options.purpose == PREDICTION:
-        from rths_nodes.app.commands import what_if
-
-        return what_if.run(options, recording, figure)
+        if not options.set:
+            arguments.refuse_idle(options, ("figure",), "requires --set")
+        return (_predicted if options.set else _reproduced)(options, recording, figure)
     return (_updating if options.purpose == UPDATING else _compensators)(options, recording, figure)
 
 
@@ -92,11 +92,8 @@ def _compensators(options: argparse.Namespace, recording: Run, _: Path | None) -
     from rths_nodes.analysis.identification.estimate import estimate
 
     result = estimate(recording, options.axis, options.begin, options.end)
-    if options.json:
-        terminal.print_json({name: asdict(entry) for name, entry in result.items()})
-    else:
-        for name, entry in result.items():
-            _print_estimate(name, entry)
+    data = {name: asdict(entry) for name, entry in result.items()}
+    terminal.output(options.json, data, lambda: [_print_estimate(*entry) for entry in result.items()])
     return 0
 
 
@@ -149,10 +146,7 @@ def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) 
         options.begin,
         options.end,
     )
-    if options.json:
-        terminal.print_json(_data(result))
-    else:
-        _print(result)
+    terminal.output(options.json, _data(result), _print, result)
     if figure:
         from rths_nodes.analysis.figures.updating import draw
 
@@ -252,3 +246,90 @@ def _data(result: Followed) -> dict[str, object]:
         "estimates": {name: result.estimate[:, column].tolist() for column, name in enumerate(names)},
         "deviations": {name: result.deviation[:, column].tolist() for column, name in enumerate(names)},
     }
+
+
+# Prediction of the test with other settings (app/studies/prediction.py)
+
+_COLUMNS = (
+    ("J1 (ms)", "delay_s", 1e3),
+    ("J2 (%)", "error_norm_percent", 1.0),
+    ("J3 (%)", "max_error_percent", 1.0),
+    ("max (mm)", "max_error_m", MM),
+)
+
+UNUSABLE = "do not use this prediction"
+"""First words of the output if the identified rig does not reproduce the recording."""
+
+
+def _reproduced(options: argparse.Namespace, run: Run, _: Path | None) -> int:
+    """Compare the recorded Commands with recomputed Commands; return 3 for a difference."""
+    result = reproduced(run)
+    equal = result.first_difference is None
+    if options.json:
+        terminal.print_json(vars(result) | {"equal": equal})
+    elif equal:
+        rest = (
+            ""
+            if result.compared == result.samples
+            else f" of {result.samples}, up to the first bridged or lost command,"
+        )
+        print(f"{run.scenario.name}: the {result.compared} recorded commands{rest} were reproduced bit for bit")
+    else:
+        print(
+            f"{run.scenario.name}: the recomputed commands differ from sample {result.first_difference} on, "
+            f"by up to {plain(result.largest, MM, 6)} mm"
+        )
+    return ExitCode.FINISHED if equal else ExitCode.TRIPPED
+
+
+def _predicted(options: argparse.Namespace, run: Run, figure: Path | None) -> int:
+    """Predict the test with other settings; return 3 unless the predicted test finishes and is usable."""
+    result = predict(run, options.set, options.engine)
+    name = run.scenario.name
+    data = _prediction_data(name, options.set, result)
+    terminal.output(options.json, data, _print_prediction, name, options.set, result)
+    if figure:
+        from rths_nodes.analysis.figures.compared import draw
+
+        arguments.save_figure(options, figure, draw, list(result.runs.items()))
+    good = result.outcomes[CHANGED][0] == "finished" and not result.discrepancy
+    return ExitCode.FINISHED if good else ExitCode.TRIPPED
+
+
+def _prediction_data(name: str, changes: list[str], result: Prediction) -> dict[str, object]:
+    return {
+        "scenario": name,
+        "set": changes,
+        "discrepancy": result.discrepancy,
+        "missing": int(result.runs[MEASURED].missing.sum()),
+        "identified": {axis: vars(model) for axis, model in result.models.items()},
+        "rows": [
+            {"name": row, "outcome": outcome, "reason": reason, "axes": result.indices[row]}
+            for row, (outcome, reason) in result.outcomes.items()
+        ],
+    }
+
+
+def _print_prediction(name: str, changes: list[str], result: Prediction) -> None:
+    console = terminal.console()
+    if result.discrepancy:
+        console.print(f"{UNUSABLE}: {result.discrepancy}", markup=False, soft_wrap=True)
+    if lost := result.runs[MEASURED].incomplete:
+        console.print(f"identified from the first {usable(result.runs[MEASURED])} samples: {lost}", markup=False)
+    for axis, model in result.models.items():
+        console.print(
+            f"{axis}: identified: displacement {model.displacement_fit:.1f} % explained, rms error "
+            f"{plain(model.residual, MM)} mm; force {model.force_fit:.1f} % explained by "
+            f"{model.specimen['stiffness']:.4g} N/m and {model.specimen['damping']:.4g} N s/m",
+            markup=False,
+            soft_wrap=True,
+        )
+    console.print(f"{name}: indices of the measured displacement; changed: {' '.join(changes)}", markup=False)
+    grid = terminal.grid("", "outcome", "axis", numbers=[title for title, _, _ in _COLUMNS])
+    for row, (outcome, reason) in result.outcomes.items():
+        axes = result.indices[row] or {"": {}}
+        for number, (axis, values) in enumerate(axes.items()):
+            cells = [plain(values.get(key), factor) for _, key, factor in _COLUMNS]
+            ending = f"{outcome}: {reason}" if reason else outcome
+            grid.add_row(*((row, ending) if number == 0 else ("", "")), axis, *cells)
+    terminal.show(console, grid)

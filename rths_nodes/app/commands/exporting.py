@@ -29,7 +29,6 @@ GLOBAL, COORDINATOR = "global_model", "coordinator"
 SIMULATED, TESTED = "simulation_substructure", "experimental_substructures"
 OUTPUT, REPORT = "output", "report"
 NUMERICAL = ("structure", "reduction", "ground_motion", "interface", "soft_start", "seed")
-"""Sections of the simulated substructure."""
 RIG = ("axes", "rig", "port", "rig_file")
 HEAD = ("version", "name", "description")
 
@@ -38,7 +37,6 @@ ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
 
 
 def write_hdf5(run: Run, path: Path) -> None:
-    """Write an HDF5 file of groups with units and names. Raises ConfigError without h5py."""
     h5py = mat_files.hdf5("HDF5")
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
@@ -62,9 +60,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests by name in the layout of DesignSafe hybrid simulations; ``report`` writes their pages. Raises
-    OSError.
-    """
+    """Write tests in the layout of DesignSafe hybrid simulations; ``report`` writes the pages. Raises OSError."""
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}

@@ -33,10 +33,6 @@ SCENARIO, YAML = "scenario", (".yaml", ".yml")
 
 
 class Kind(NamedTuple):
-    """Kind of YAML file: keys, required keys, a reader that returns a description, and the command that uses the
-    file.
-    """
-
     name: str
     keys: frozenset[str]
     required: frozenset[str]
@@ -175,7 +171,7 @@ def _kinds() -> tuple[Kind, ...]:
         of_params("rig file", RigFile, _rig, "rths check SCENARIO --rig {}"),
         of_params("study", design.StudyFile, _study, "rths study {}"),
         of_params("columns of a file", importing.Columns, _columns, "rths import FILE {} --record DIR"),
-        of_params("model of a rig", model_file.Content, _model, "compensator.file of model_based", "axes"),
+        of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
         of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
         of_record("record of a test", ProcedureRecord, _record, "rths report FOLDER"),
         of_record("commissioning", Commissioning, _commissioning, "commands that read the rig file next to it"),

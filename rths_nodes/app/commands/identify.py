@@ -41,7 +41,6 @@ USES = {
     IDENTIFIED_INVERSE: (*NOISE, "fit_up_to"),
     RIG_FILE: (*characterise.TESTS, "csv", "plan", "figure"),
 }
-"""Options of each purpose, by their Python names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

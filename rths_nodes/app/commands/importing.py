@@ -92,10 +92,9 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """Test from another program, as a test of ``scenario``: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI
-    units.
+    """Test from another program: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI units; unknown values are nan.
 
-    Unknown values are nan. ``moved``, ``velocity`` and ``acceleration`` belong to the degrees of freedom.
+    ``moved``, ``velocity`` and ``acceleration`` belong to the degrees of freedom.
     """
 
     scenario: Scenario
@@ -115,7 +114,6 @@ class Elsewhere:
         return Names(dof, dof, dof, self.scenario.moved_axes, (), (), ())
 
     def send(self, *sinks: Any) -> None:
-        """Send every Target, Command and Measurement to ``sinks``, in the order of the embedded loop."""
         per_step = self.scenario.samples_per_step
         self._send_target(0, sinks)
         for sample in range(len(self.target)):
@@ -137,8 +135,7 @@ class Elsewhere:
 def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int = LARGEST) -> Elsewhere:
     """Read the test in ``file`` (at most ``most`` bytes) by the map ``columns``, as a test of ``scenario``.
 
-    Raises ConfigError with the path for an unreadable file, a missing column, uneven times, values far beyond the
-    limits, or a mismatch with the scenario.
+    Raises ConfigError if the file or the map is invalid, or if they do not match each other or the scenario.
     """
     wanted = read_map(columns)
     try:
@@ -152,7 +149,6 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
 
 
 def read_map(path: Path) -> Columns:
-    """Read a map of columns. Raises ConfigError with the path."""
     try:
         data = yaml_text.parse(read_text(path), str(path))
     except (OSError, UnicodeError) as error:
@@ -164,8 +160,6 @@ def read_map(path: Path) -> Columns:
 
 
 class _Histories:
-    """Mapped histories of a file, of equal length, and the sample rate (Hz)."""
-
     def __init__(self, wanted: Columns, table: Table) -> None:
         self._lengths = dict[str, int]()
         times = None if wanted.time is None else self._numbers(wanted.time, table, "time")
@@ -206,10 +200,7 @@ class _Histories:
         return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return a test of ``scenario`` with these histories. Without names, the axes are the degrees of freedom.
-
-        Raises ConfigError for a degree of freedom that the scenario lacks.
-        """
+        """Return a test of ``scenario``. Without ``dof_names``, the axes are the degrees of freedom."""
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
         sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
         for name in self.dof:
@@ -234,8 +225,8 @@ def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
 
 
 def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
-    """Yield cautions for values and steps beyond the limits of an axis. Raises ConfigError for values far beyond
-    them.
+    """Yield cautions for values and steps that exceed the limits of an axis. Raises ConfigError for a large
+    excess.
     """
     for key, values in zip(AXIS, columns, strict=True):
         if values is None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths iterate``: repeat a test, with a correction after each run, until it converges.
 
-A series is stored in a folder. Run 1 is the last rung g of the test in the folder (``rths test``), or ``run_1`` of
-``rths iterate``. Corrected runs ``run_2``, ... play ``history_2.npz``, ... The next history depends on these files
-alone.
+A series is stored in a folder. Run 1 is the last rung g of the test in the folder (``rths test``), or ``run_1``.
+Corrected runs ``run_2``, ... play ``history_2.npz``, ... The next history depends on these files alone.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 SCENARIO = "scenario.yaml"
-"""File with the scenario before any run, in the folder of ``rths iterate``."""
 WITHIN = 1.1
 """Largest ratio of a run's peak to the peak of run 1."""
 SAME = 1e-6
@@ -79,10 +77,6 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class NextRun:
-    """Rows of the previous runs, reason for the verdict, number of the next run, and its ``rehearsal`` (None if
-    converged).
-    """
-
     rows: list[Row]
     reason: str
     number: int
@@ -117,8 +111,8 @@ def _recording(path: Path) -> Path:
 def write(series: Series, settings: Settings) -> NextRun:
     """Write the history and scenario of the next run, unless the series has converged.
 
-    Raises ConfigError without writing if a run is unsuitable, the specimen lost force, the error does not
-    decrease, or the next run would exceed ``WITHIN`` or an elastic limit.
+    Raises ConfigError if a run is unsuitable, the specimen lost force, the error does not decrease, or the next
+    run would exceed ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.rule.verdict(work.rows)
@@ -230,8 +224,6 @@ OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Result of an iteration: rows of the runs, verdict with reason, learned inverse, ``last`` run."""
-
     rows: list[Row]
     verdict: str
     reason: str
@@ -253,7 +245,7 @@ def iterate(
     """Run ``scenario`` until the rule of ``settings`` ends the series; write histories and recordings to
     ``folder``.
 
-    ``engine`` chooses the engine for a number of samples; ``tell`` is called with each row. Raises ConfigError.
+    ``engine`` chooses the engine for a number of samples; ``tell`` is called with each row.
     """
     check(scenario)
     work = Corrections(scenario, settings)

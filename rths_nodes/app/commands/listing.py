@@ -12,7 +12,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
 FILES = {"scenario": files.SCENARIO, "rig_file": files.RIG}
-"""Kinds of shipped files by their names in ``rths list``."""
 FAMILIES = (*FILES, *registry.FAMILIES)
 
 

@@ -35,7 +35,6 @@ TEMPLATES = ("config", "templates")
 USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
 """Values in a new scenario. The servo rate is also suggested for a rig."""
 LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
-"""Limits in a new rig file; a real rig needs all of them."""
 PORT, AXES = "udp", "axis_1"
 """Suggested port and axes of a rig."""
 CHANNELS = {"displacement": "mm", "force": "kN"}
@@ -125,7 +124,6 @@ def _write(path: Path, template: str, values: dict[str, str]) -> None:
 
 
 def write_file(kind: str, name: str, folder: Path, source: str) -> int:
-    """Write a valid file of ``kind``, from ``source`` or answers, and its schema. Raises ConfigError."""
     path = folder / f"{name}.yaml"
     if path.exists():
         raise ConfigError(f"{path}: exists already")

@@ -36,7 +36,6 @@ T = TypeVar("T", Measurement, Target)
 
 COMPENSATOR, INTEGRATOR = "compensator", "integrator"
 STREAMS = {COMPENSATOR: "command", INTEGRATOR: "target"}
-"""Nodes that can be tested, and the stream that each publishes."""
 NUMBERS = {"command": "sample", "target": "step"}
 UNREPEATABLE = FLAG_BRIDGED | FLAG_SLOWED | FLAG_FROZEN
 """Flags of samples that depend on timing or on the operator."""
@@ -84,10 +83,7 @@ def run(options: argparse.Namespace) -> int:
     count = _compared(samples, scenario.samples_per_step) if stream == "target" else samples - first
     report = compared(recorded[stream], published, count, NUMBERS[stream])
     report |= {"node": options.node, "outcome": result.outcome, "reason": result.reason}
-    if options.json:
-        terminal.print_json(report)
-    else:
-        _print(report, stream)
+    terminal.output(options.json, report, _print, report, stream)
     return ExitCode.FINISHED if report["equal"] == report["compared"] == count else ExitCode.TRIPPED
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths page``: show a running test in the browser, with a stop that always works."""
+"""``rths page``: show a running test in the browser, with a stop button always in reach."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 NICE = 19
-"""Niceness of the page process, which may wait."""
 REAL_TIME = 1
 """Priority of the stopping process under SCHED_RR: above other users, below the loop."""
 LOOK_S = 0.2
@@ -50,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C. The front process stops the rig; a low-priority process handles all other
-    requests.
-    """
+    """Serve the page until Ctrl-C, with a front process for stops, and a low-priority process for the rest."""
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()
@@ -109,7 +107,7 @@ async def _serve_front(
         await asyncio.sleep(LOOK_S)
         behind.reaches(reaches())
         if (code := behind.ended()) is not None:
-            _say(f"the page process ended (exit code {code}) and restarts; the stop keeps working")
+            _say(f"the page process ended (exit code {code}) and starts again; the stop keeps working")
             behind.restart()
     serving.cancel()
     with suppress(asyncio.CancelledError):
@@ -140,5 +138,4 @@ def _behind(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+_say = partial(print, flush=True)

@@ -57,7 +57,6 @@ def _of_test(options: argparse.Namespace) -> int:
 
 
 def recover(folder: Path | str) -> list[str]:
-    """Complete the record and the recording in ``folder``; return a report. Raises ConfigError, RecordingError."""
     if procedure.under_way(folder):
         raise ConfigError(f"{folder}: the test is still running")
     record = procedure.read(folder)

@@ -22,7 +22,6 @@ from rths_nodes.recording.run import Run
 from rths_nodes.ros import environment
 
 AT_ONCE = 200
-"""Columns per message."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

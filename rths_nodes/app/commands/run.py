@@ -83,10 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
-    if options.json:
-        terminal.print_json(_json(done))
-    else:
-        _print(done)
+    terminal.output(options.json, _json(done), _print, done)
     if options.report:
         with terminal.page_of_test(Path(options.report), "" if options.json else "report"):
             report.write(done.read(), Path(options.report), options.reference)

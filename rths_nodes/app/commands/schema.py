@@ -15,7 +15,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO, RIG_FILE = "scenario", "rig_file"
 KINDS = {SCENARIO: Scenario, RIG_FILE: RigFile}
-"""Kinds of files with a schema, by their names in ``rths list`` and ``rths new``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

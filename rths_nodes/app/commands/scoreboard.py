@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "value to change in the scenario, for all compensators"
     arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
     text = "cases to run; default: all cases that set no compensator"
-    arguments.add(parser, "--cases", "NAME,...", text, "")
+    arguments.add(parser, "--cases", "NAME,...", text, "", type=arguments.names)
     _add_laws(parser)
     _add_scoring(parser)
     arguments.add(parser, "--out", "DIR", "folder of the results; default: runs/<scenario>_scoreboard")
@@ -51,12 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_laws(parser: argparse.ArgumentParser) -> None:
     text = "compensators; default: all registered compensators and all in --settings"
-    arguments.add(parser, "--laws", "NAME,...", text, "")
+    arguments.add(parser, "--laws", "NAME,...", text, "", type=arguments.names)
     text = (
         "settings by compensator: name of a shipped file, such as the name of the benchmark, or path of a "
         "YAML file in the format that this command writes; missing settings are identified"
     )
-    arguments.add(parser, "--settings", "FILE", text)
+    arguments.add(parser, "--settings", "FILE", text, "")
     arguments.add(parser, "--tune", "N", "candidates for tuning each compensator before it is scored", 0)
     text = "value to change for tuning only, e.g. duration=10"
     arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", text)
@@ -70,9 +71,9 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
     text = f"scored plants in addition to the nominal plant; default: {PLANTS} if the scenario has scatter, else 0"
     arguments.add(parser, "--plants", "N", text, type=int)
     text = "published ground motions, each of which is scored; default: the scenario's ground motion"
-    arguments.add(parser, "--records", "NAME,...", text, "")
+    arguments.add(parser, "--records", "NAME,...", text, "", type=arguments.names)
     text = "indices to show; default: the indices of the benchmark, or J1,J2,J3,max_error_mm"
-    arguments.add(parser, "--indices", "NAME,...", text, "")
+    arguments.add(parser, "--indices", "NAME,...", text, "", type=arguments.names)
     text = "index for ranking and tuning; default: the tracking error of the true displacement"
     arguments.add(parser, "--rank", "INDEX", text)
     text = "index of the response, which the figure shows against the ranking index"
@@ -97,20 +98,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
     terminal.check_makable(folder / competition.SCORES)
     conditions = competition.Conditions(
-        laws=_names(options.laws),
-        settings=options.settings or {},
-        cases=_names(options.cases),
-        plants=options.plants,
-        noise_seeds=options.noise_seeds,
-        seed=options.seed,
-        records=_names(options.records),
-        indices=_names(options.indices),
-        rank=options.rank,
-        response=options.response,
-        tune=options.tune,
-        training=options.training,
-        training_plants=options.training_plants,
-        entry=options.entry,
+        **{field.name: vars(options)[field.name] for field in fields(competition.Conditions)}
     )
     with terminal.writing(folder):
         board = competition.compete(
@@ -121,10 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
         with terminal.writing(folder):
             write_drawings(board.drawings(), folder / "figures", options.format or FORMATS[0], width)
-    if options.json:
-        terminal.print_json(_data(loaded.name, board))
-    else:
-        _print(board, folder)
+    terminal.output(options.json, _data(loaded.name, board), _print, board, folder)
     return ExitCode.FINISHED
 
 
@@ -159,10 +144,6 @@ def _merged(paths: Sequence[Path]) -> int:
         )
     terminal.show(terminal.console(), grid)
     return ExitCode.FINISHED
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _data(name: str, board: Outcome) -> dict[str, object]:

@@ -26,10 +26,8 @@ def run(options: argparse.Namespace) -> int:
     loaded = arguments.scenario(options)
     figure = arguments.figure(options)
     judgement = api.stability(loaded)
-    if options.json:
-        terminal.print_json({"scenario": loaded.name} | judgement.data())
-    else:
-        _print_stability(loaded.name, judgement)
+    data = {"scenario": loaded.name} | judgement.data()
+    terminal.output(options.json, data, _print_stability, loaded.name, judgement)
     if figure:
         from rths_nodes.analysis.figures.stability import draw
 

@@ -58,10 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
         with terminal.writing(folder):
             files.write_drawings(studies.drawings(table), folder / "figures", options.format or FORMATS[0], width)
-    if options.json:
-        terminal.print_json(_data(table, folder))
-    else:
-        _print(table, folder)
+    terminal.output(options.json, _data(table, folder), _print, table, folder)
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 LINES = "\n\t"
 """Control characters kept in texts of several lines."""
 RUNS = "runs"
-FIGURES = (".png", ".svg", ".pdf")
 TOLD_S = 30.0
 """Interval of progress lines if the output is not a terminal, s."""
 LEAST_WIDTH = 20
@@ -65,16 +64,6 @@ def check_makable(path: Path) -> None:
         raise ConfigError(f"{path}: cannot be written")
 
 
-def figure_path(option: str | None) -> Path | None:
-    if not option:
-        return None
-    path = Path(option)
-    if path.suffix.lower() not in FIGURES:
-        raise ConfigError(f"{path}: a figure must end in one of {', '.join(FIGURES)}")
-    check_writable(path)
-    return path
-
-
 def tell(notes: Iterable[str]) -> None:
     for note in notes:
         print(f"note: {printable(note, kept=LINES)}", file=sys.stderr)
@@ -105,8 +94,7 @@ def page_of_test(path: Path, word: str = "") -> Iterator[None]:
 class Progress(Protocol):
     def __call__(self, done: float, total: float) -> None: ...
 
-    def starting(self, text: str) -> None:
-        """Show the reason for a wait before the start."""
+    def starting(self, text: str) -> None: ...
 
 
 @contextmanager
@@ -183,6 +171,13 @@ def print_json(data: object) -> None:
     print(json.dumps(finite(data), indent=2))
 
 
+def output(as_json: bool, data: object, show: Callable[..., object], *values: object) -> None:
+    if as_json:
+        print_json(data)
+    else:
+        show(*values)
+
+
 def console(stream: TextIO | None = None) -> rich.console.Console:
     from rich.console import Console
 
@@ -191,10 +186,9 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``text`` after ``head``, in one line if the output is not a terminal.
+    """Return ``text`` after ``head``, on a terminal wrapped between words, with numbers next to their units.
 
-    On a terminal the text is wrapped, and numbers stay with their units. Further lines are indented to the first
-    word, plus ``hang`` columns.
+    Further lines are indented to the first word, plus ``hang`` columns.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()
@@ -218,9 +212,7 @@ def say(line: str) -> None:
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """Return an empty rich table: text columns, right-aligned ``numbers`` ("published" is dim), ``last`` text
-    columns.
-    """
+    """Return an empty rich table: text columns, right-aligned ``numbers``, ``last`` text columns."""
     from rich import box
     from rich.table import Table
 

@@ -39,7 +39,6 @@ REMOVED = {
     "--key": "remove it: acts over the operator socket are not signed",
     "--operator": "remove it: run the program as the user of the test",
 }
-"""Options of version 0.9.0, and their replacements."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", text)
     arguments.add(parser, "--index", "", "index to minimise", "J2")
     text = "cases to evaluate, instead of the scenario itself"
-    arguments.add(parser, "--cases", "NAME,...", text, "")
+    arguments.add(parser, "--cases", "NAME,...", text, "", type=arguments.names)
     text = "number of plants drawn from the scenario's scatter, in addition to the nominal plant"
     arguments.add(parser, "--plants", "N", text, 0)
     arguments.add(parser, "--seed", "N", "seed of plants and search", 1)
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         loaded,
         parameters=options.parameter,
         index=options.index,
-        cases=[name.strip() for name in options.cases.split(",") if name.strip()],
+        cases=options.cases,
         plants=options.plants,
         seed=options.seed,
         evaluations=options.evaluations,
@@ -53,10 +53,8 @@ def run(options: argparse.Namespace) -> int:
         progress=terminal.progress,
         say=terminal.tell,
     )
-    if options.json:
-        terminal.print_json(_data(loaded.name, options.index, tuned))
-    else:
-        _print(loaded.name, options.index, tuned)
+    data = _data(loaded.name, options.index, tuned)
+    terminal.output(options.json, data, _print, loaded.name, options.index, tuned)
     return ExitCode.FINISHED if tuned.usable else ExitCode.TRIPPED
 
 

@@ -54,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Watch until a disagreement (exit code 3) or Ctrl-C."""
     rig = files.load_rig(options.rig)
     if rig.watch is None:
         raise ConfigError(
@@ -91,8 +90,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Hearing:
-    """Passes messages of a test on ``rig`` to ``watch``."""
-
     def __init__(self, rig: RigFile, watch: Watch) -> None:
         self._rig, self._watch = rig, watch
         self._places: list[int] = []
