@@ -202,7 +202,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser)
 
 
+def _print(lines: Sequence[str]) -> None:
+    for line in "\n".join(lines).splitlines():
+        terminal.say(line)
+
+
 def run(options: argparse.Namespace) -> int:
     data, lines = diagnose(options.rate, options.seconds)
-    terminal.output(options.json, data, lambda: [terminal.say(line) for line in "\n".join(lines).splitlines()])
+    terminal.output(options.json, data, _print, lines)
     return 0

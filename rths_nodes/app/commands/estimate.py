@@ -6,6 +6,7 @@ settings.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,8 +94,13 @@ def _compensators(options: argparse.Namespace, recording: Run, _: Path | None) -
 
     result = estimate(recording, options.axis, options.begin, options.end)
     data = {name: asdict(entry) for name, entry in result.items()}
-    terminal.output(options.json, data, lambda: [_print_estimate(*entry) for entry in result.items()])
+    terminal.output(options.json, data, _print_estimates, result)
     return 0
+
+
+def _print_estimates(results: Mapping[str, Estimate]) -> None:
+    for name, result in results.items():
+        _print_estimate(name, result)
 
 
 def _print_estimate(name: str, result: Estimate) -> None:

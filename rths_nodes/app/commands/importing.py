@@ -87,7 +87,7 @@ class Columns:
     def validate(self, path: str) -> None:
         if (self.servo_rate is None) == (self.time is None):
             presence = "both are given" if self.time is not None else "neither is given"
-            raise ConfigError(f"give either servo_rate or time; {presence}")
+            raise ConfigError(f"give exactly one of servo_rate and time; {presence}")
 
 
 @dataclass(frozen=True, eq=False)
