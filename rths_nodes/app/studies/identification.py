@@ -120,7 +120,7 @@ def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Exp
     axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
-        raise ConfigError(f"--from: the recordings drive {', '.join(names)}; must be one recording for each axis")
+        raise ConfigError(f"--from: the driven axes are {', '.join(names)}; each axis must be driven once")
     return [experiments[axes.index(axis)] for axis in range(len(scenario.moved_axes))]
 
 
