@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An adaptive compensator of your own against three of the package: four structures, each with 51 plants."""
+"""Compare an adaptive compensator with three of the package, on four structures with 51 plants each."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from rths_nodes.core import Kernel, number, params
 
 
 def step(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool) -> Any:
-    """Send x + delay v; the delay follows the part of the tracking error that is proportional to the velocity."""
+    """Return x + delay v. The delay follows the part of the error that is proportional to the velocity."""
     _, gain, kept = k
     delay, product, square, x_before, v_before = s
     product = kept * product + (x_before - m) * v_before

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {"Run": "app.results", "ConfigError": "core.errors", "Scenario": "loop.scenario.schema"}
-"""Modules of names that are not functions of ``app.api``; all are loaded on first use."""
+"""Modules of the names that are not in ``app.api``; all are loaded on first use."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds an FMU (FMI 2.0 or 3.0, co-simulation) of a model in C: description, binary, and the archive of both.
+"""Build an FMU (FMI 2.0 or 3.0, co-simulation) from a model in C: description, binary, and archive.
 
     python build.py frame                 frame.fmu: three stories, FMI 2.0
     python build.py frame --stories 1 --version 3 --out sdof.fmu
     python build.py controller            controller.fmu, a compensator
     python build.py brace                 brace.fmu, a specimen that yields
 
-It needs a C compiler (cc, or CC of the environment), and fmpy, which brings the headers of the standard.
+The script needs a C compiler (cc, or the environment variable CC), and fmpy, which contains the FMI headers.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ UNITS = {
     "1/s": 's="-1"',
     "Hz": 's="-1" rad="0"',
 }
-"""Unit -> its definition in base units."""
+"""Definition of each unit in base units."""
 
 
 class Variable(NamedTuple):
-    """A variable; the value reference is its place in the list. Nothing of the causality local is described."""
+    """Variable of the model. Its value reference is its index in the list. Local variables are not described."""
 
     name: str
     causality: str
@@ -53,7 +53,7 @@ class Variable(NamedTuple):
 
 
 def frame(stories: int) -> list[Variable]:
-    """The variables of frame.c."""
+    """Return the variables of frame.c."""
     floors = range(1, stories + 1)
     masses, stiffnesses = (1000.0, 900.0, 800.0), (1.0e6, 9.0e5, 8.0e5)
     return [
@@ -93,13 +93,13 @@ OTHERS = {
         Variable("slip", "local"),
     ],
 }
-"""Model -> its variables, in the order of its C file."""
+"""Variables of each model, in the order of its C file."""
 
 
 def build(
     model: Path, variables: Sequence[Variable], out: Path, version: int = 2, defines: Sequence[str] = ()
 ) -> Path:
-    """The FMU ``out`` of the file ``model``. Raises subprocess.CalledProcessError where it does not compile."""
+    """Build the FMU ``out`` from the file ``model``. Raises CalledProcessError if the compiler fails."""
     import fmpy
 
     headers = Path(fmpy.__file__).parent / "c-code"
@@ -121,14 +121,14 @@ def build(
 
 
 def not_there(header: Path, source: Path) -> str:
-    """C functions that only fail, for what the standard has and the model does not need."""
+    """Return C functions that only fail, for functions of the standard that the model does not need."""
     names = re.findall(rf"^\s*{header.stem[:4].upper()}_Export \w+\s+(\w+);", header.read_text(), re.M)
     there = set(re.findall(r"\b(fmi\d\w+)\(", source.read_text()))
     return "\n".join(f"int {name}(void) {{ return 3; }}" for name in names if name not in there) + "\n"
 
 
 def description(identifier: str, token: str, variables: Sequence[Variable], version: int) -> str:
-    """The text of modelDescription.xml."""
+    """Return the text of modelDescription.xml."""
     told = [(place, each) for place, each in enumerate(variables) if each.causality != "local"]
     used = dict.fromkeys(each.unit for _, each in told if each.unit)
     units = "".join(
@@ -171,9 +171,9 @@ def main() -> None:
     """Build one of the models."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=("frame", *OTHERS))
-    parser.add_argument("--stories", type=int, default=3, help="of the frame")
-    parser.add_argument("--version", type=int, choices=(2, 3), default=2, help="of FMI")
-    parser.add_argument("--out", type=Path, help="the FMU; MODEL.fmu in the working folder if left out")
+    parser.add_argument("--stories", type=int, default=3, help="stories of the frame")
+    parser.add_argument("--version", type=int, choices=(2, 3), default=2, help="version of FMI")
+    parser.add_argument("--out", type=Path, help="FMU to write; default: MODEL.fmu in the working folder")
     options = parser.parse_args()
     name, out = options.model, options.out or Path(f"{options.model}.fmu")
     variables = frame(options.stories) if name == "frame" else OTHERS[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client of the integrator ``remote`` for programs in Python: the calls of ``rths_client.h``, without any package.
+"""Client of the integrator ``remote`` in pure Python, with the calls of ``rths_client.h``.
 
     with Client("127.0.0.1", 8090, n=1, connect_within=60.0, answer_within=60.0) as rig:
         for step in range(1, steps + 1):
@@ -9,7 +9,7 @@
             ...
             rig.commit()
 
-It speaks version 1 of the protocol, that of the element genericClient of OpenSees 3.
+The protocol is version 1, as used by the element genericClient of OpenSees 3.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -25,37 +25,37 @@ from contextlib import suppress
 
 PROTOCOL = 1
 FARTHEST = 1e6
-"""m, m/s, m/s^2, s: the laboratory refuses what lies beyond."""
+"""Largest magnitude of a value that the laboratory accepts, m, m/s, m/s^2, s."""
 
 TRIAL, COMMIT, FORCE, STIFFNESS, DAMPING, MASS, DIE = 3, 5, 10, 12, 14, 15, 99
 
 
 class ClientError(Exception):
-    """A conversation that has failed; each later call raises the same until it is closed."""
+    """Failure of a connection. Each later call raises the same error until the client is closed."""
 
 
 class NobodyListens(ClientError):
-    """Nobody listens there."""
+    """No server accepts connections at the address."""
 
 
 class TooLate(ClientError):
-    """No answer in time, or nobody takes what is sent."""
+    """Timeout while receiving an answer or sending a request."""
 
 
 class LaboratoryLeft(ClientError):
-    """The laboratory has ended the test, or has stopped: its terminal says why."""
+    """The laboratory has ended or stopped the test; its terminal prints the reason."""
 
 
 class NoAnswer(ClientError):
-    """Bytes came that are no answer."""
+    """The received bytes are not a valid answer."""
 
 
 class Client:
-    """A conversation of ``n`` degrees of freedom with the laboratory at ``address`` (in numbers) and ``port``.
+    """Connection for ``n`` degrees of freedom to the laboratory at ``address`` (numeric) and ``port``.
 
-    For ``connect_within`` s it tries again where nobody listens yet; ``answer_within`` s bounds each later wait.
-    The first force comes when the rig begins, which may take an operator's time. Raises ValueError for arguments
-    that make no sense, NobodyListens.
+    Connecting is retried for ``connect_within`` s; every later wait is limited to ``answer_within`` s. The first
+    force is available once the rig has started, which may depend on an operator. Raises ValueError for invalid
+    arguments, and NobodyListens.
     """
 
     def __init__(
@@ -87,20 +87,20 @@ class Client:
     ) -> None:
         """Set a trial response, ``(n,)`` m, m/s and m/s^2, at ``time`` s of the model.
 
-        Raises ValueError, and leaves the laboratory at once, where one of them is no number.
+        If a value is not a finite number, the connection is closed and ValueError is raised.
         """
         values = [*displacement, *velocity, *acceleration, time]
         if len(displacement) != self.n or len(values) != 3 * self.n + 1:
             raise ValueError(f"trial response: must be {self.n} numbers each")
         if self._failure is None and not all(abs(value) <= FARTHEST for value in values):  # false of nan
-            self._fails(NoAnswer("the program has left: its trial response was no number"))
+            self._fails(NoAnswer("closed, because the trial response was not finite"))
             self._socket.close()
             raise ValueError(f"trial response: {values}: must be numbers between -{FARTHEST:g} and {FARTHEST:g}")
         self._request(TRIAL, values)
         self._tried = True
 
     def force(self) -> list[float]:
-        """Wait until the rig is at the trial response; the force measured there, ``(n,)`` N."""
+        """Wait until the rig has reached the trial response, and return the measured force, ``(n,)`` N."""
         self._check_tried()
         return self._ask(FORCE)[: self.n]
 
@@ -110,19 +110,19 @@ class Client:
         self._request(COMMIT)
 
     def stiffness(self) -> list[list[float]]:
-        """The declared stiffness of the part under test, ``(n, n)`` N/m."""
+        """Return the declared stiffness of the part under test, ``(n, n)`` N/m."""
         return self._matrix(STIFFNESS)
 
     def damping(self) -> list[list[float]]:
-        """The declared damping, ``(n, n)`` N s/m."""
+        """Return the declared damping, ``(n, n)`` N s/m."""
         return self._matrix(DAMPING)
 
     def mass(self) -> list[list[float]]:
-        """The declared mass, ``(n, n)`` kg."""
+        """Return the declared mass, ``(n, n)`` kg."""
         return self._matrix(MASS)
 
     def close(self) -> None:
-        """Leave; say so where the conversation has not failed. May be called again."""
+        """Close the connection, and notify the laboratory unless it has failed. May be called again."""
         if self._failure is None:
             with suppress(ClientError):
                 self._request(DIE)
@@ -140,10 +140,10 @@ class Client:
                 found = socket.create_connection((address, port), timeout=left)
             except OSError as error:
                 if time.monotonic() >= until:
-                    raise NobodyListens(f"nobody listens at {address} port {port}: {error}") from error
+                    raise NobodyListens(f"no server at {address} port {port}: {error}") from error
                 time.sleep(0.02)
                 continue
-            if found.getsockname() != found.getpeername():  # a port that nobody listens at, lent to this socket
+            if found.getsockname() != found.getpeername():  # not connected to itself through an unused local port
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return found
             found.close()
@@ -167,12 +167,12 @@ class Client:
             self._socket.setblocking(False)
             with suppress(BlockingIOError):  # nothing is due now
                 there = self._socket.recv(1, socket.MSG_PEEK)
-                words = "bytes came that nobody asked for" if there else ""
+                words = "received bytes that were not requested" if there else ""
                 raise self._fails(NoAnswer(words) if there else LaboratoryLeft("the laboratory has left"))
             self._socket.settimeout(self._within)
             self._socket.sendall(data)
         except TimeoutError as error:
-            raise self._fails(TooLate(f"nobody takes what is sent in {self._within:g} s")) from error
+            raise self._fails(TooLate(f"the request was not received within {self._within:g} s")) from error
         except OSError as error:
             raise self._fails(LaboratoryLeft(f"the laboratory has left: {error}")) from error
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node of yours that looks on: it says how a test goes, and stops it where a force is more than you want to see.
+"""ROS 2 node that reports the progress of a test, and stops the test if a force exceeds a limit.
 
     python3 watcher_node.py --namespace rths --most 2e5
 
-It needs rclpy and the messages of rths_nodes, and no node of the test knows of it. Of every 10 ms it hears the
-lowest and the highest force (topic ``live``), so that no peak is missed. The stop is the service
-``actuator/stop``, which brings the rig to rest with its own deceleration. Whatever must stop the rig within a
-sample is a limit of the scenario: this is for what only you can judge.
+The node needs rclpy and the messages of rths_nodes; no node of the test depends on it. The topic ``live`` holds
+the lowest and the highest force of each 10 ms, so that no peak is missed. The service ``actuator/stop`` brings the
+rig to rest with its own deceleration. Use limits of the scenario for conditions that must stop the rig within a
+sample.
 """
 
 import argparse
@@ -29,7 +29,7 @@ OVER = (TestState.FINISHED, TestState.HELD, TestState.TRIPPED)
 
 
 class Watcher(Node):
-    """Hears the state of a test and its curves."""
+    """Subscribes to the state and the curves of a test."""
 
     def __init__(self, namespace: str, most: float) -> None:
         super().__init__("watcher", namespace=namespace)
@@ -42,11 +42,11 @@ class Watcher(Node):
         self.stop = self.create_client(Trigger, "actuator/stop")
 
     def named(self, told: LiveCurves) -> None:
-        """Names of the curves: story_1/force."""
+        """Store the names of the curves, such as story_1/force."""
         self.curves = list(told.names)
 
     def drawn(self, live: Live) -> None:
-        """Columns of 10 ms, one after the other."""
+        """Judge the forces of a message, which holds columns of 10 ms."""
         width = PER_CURVE * len(self.curves)
         for place, name in enumerate(self.curves):
             if name.endswith("/force"):
@@ -54,7 +54,7 @@ class Watcher(Node):
                 self.judge(name, max(max(highest), -min(lowest)))
 
     def judge(self, name: str, force: float) -> None:
-        """Stop the test, once, where a force (N) is too large."""
+        """Stop the test, once, if a force (N) is too large."""
         self.largest = max(self.largest, force)
         if force > self.most and not self.asked:
             self.asked = True
@@ -62,14 +62,14 @@ class Watcher(Node):
             self.stop.call_async(Trigger.Request())
 
     def told(self, state: TestState) -> None:
-        """The state of the test has changed."""
+        """Report begin and end of the test."""
         if state.state == TestState.RUNNING and not self.began:
             self.began = True
             self.get_logger().info(f"{state.scenario} has begun, {state.samples / state.servo_rate:g} s")
         if self.began and state.state in OVER:
             self.over = True
             why = f": {state.reason}" if state.reason else ""
-            self.get_logger().info(f"over after {state.sample} samples{why}; largest force {self.largest:.4g} N")
+            self.get_logger().info(f"ended after {state.sample} samples{why}; largest force {self.largest:.4g} N")
 
 
 def main() -> int:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A script that follows a test by its page, without ROS 2 and on any machine that reaches the page:
+"""Script that follows a test through its page, without ROS 2, from any machine that can reach the page.
 
     python3 watcher_script.py http://127.0.0.1:8085 --most 0.002
 
-It waits for a test, says every second how far it is, and stops it where the rig is farther from its target than
-you want to see; so a camera begins with a test, and a data acquisition ends with it. Nothing but Python is needed.
-A page lets programs on its own machine stop a test, and others where it was started with --stop-from-anywhere.
+The script waits for a test, prints its progress every second, and stops the test if the tracking error exceeds a
+limit. Use it to start a camera with a test, or to end a data acquisition. It needs only Python. The page accepts
+stops from programs on its own machine, and from other machines if it was started with --stop-from-anywhere.
 """
 
 import argparse
@@ -20,14 +20,14 @@ OVER = ("FINISHED", "HELD", "TRIPPED")
 
 
 def situation(address: str) -> dict[str, Any]:
-    """Return what the page tells: run, curves, what happened."""
+    """Return the state of the page: run, curves, events."""
     with urllib.request.urlopen(f"{address}/situation", timeout=5.0) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
 
 
 def stop(address: str) -> str:
-    """Ask for a stop; what the page says of it."""
+    """Request a stop, and return the answer of the page."""
     headers = {"X-Rths-Page": "1", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{address}/stop", json.dumps({"kind": "stop"}).encode(), headers)
     with urllib.request.urlopen(request, timeout=5.0) as answer:
@@ -48,7 +48,7 @@ def main() -> int:
         state = run.get("state", "")
         if state == "RUNNING" and not began:
             began = True
-            print(f"{run['scenario']} has begun", flush=True)  # here your camera begins
+            print(f"{run['scenario']} has begun", flush=True)  # start your camera here
         if not began:
             continue
         if state in OVER:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller manager that is not there: the topics, QoS and parameters of ros2_controllers, and nothing moves.
+"""Simulated controller manager with the topics, QoS and parameters of ros2_controllers.
 
     python3 stand_in.py --joints bench --rate 100 --stiffness 1e6
 
-One node is a forward_command_controller (topic ``~/commands``, parameters ``joints`` and ``interface_name``), one
-a joint_state_broadcaster (topic ``/joint_states``). Each joint follows its last command with a lag, for ever, and
-its effort is that of a spring. With ``--counter`` a further joint takes the number of each command and shows it;
-with ``--watchdog`` the joints halt where they are when that number stands still. ``--misbehave KIND@STATE[:N]``
-does something wrong from so many joint states after the first command on: silent, nan, missing, lose, deaf.
+One node is a forward_command_controller (topic ``~/commands``, parameters ``joints`` and ``interface_name``), the
+other a joint_state_broadcaster (topic ``/joint_states``). Each joint follows its last command with a lag; its
+effort is the force of a spring. With ``--counter``, a further joint returns the number of each command. With
+``--watchdog``, the joints stop if this number no longer changes. ``--misbehave KIND@STATE[:N]`` injects a fault
+after so many joint states since the first command: silent, nan, missing, lose, deaf.
 """
 
 import argparse
@@ -31,7 +31,7 @@ KINDS = ("silent", "nan", "missing", "lose", "deaf")
 
 
 class StandIn:
-    """The hardware, its update loop, and the two controllers."""
+    """Hardware, update loop, and both controllers."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.joints = options, options.joints.split(",")
@@ -54,18 +54,20 @@ class StandIn:
         self.began_ns, self.cycles = time.time_ns(), 0
 
     def hear(self, command: Float64MultiArray) -> None:
-        """A command of another length, or with a number that is none, is dropped, as the real one does."""
+        """Take a command. Like the real controller, drop a command of another length or with values that are not
+        finite.
+        """
         deaf = self.kind == "deaf" and self.states >= self.first
         if not deaf and len(command.data) == len(self.every) and all(map(math.isfinite, command.data)):
             self.pending = list(command.data)
 
     @property
     def due_ns(self) -> int:
-        """When the next cycle begins, and the stamp of its state: a schedule that a busy machine does not bend."""
+        """Scheduled begin of the next cycle, and stamp of its state, independent of the machine's load."""
         return self.began_ns + round(self.cycles * 1e9 / self.options.rate)
 
     def update(self) -> None:
-        """One cycle: read the hardware and publish it, then take the newest command."""
+        """Read the hardware, publish its state, then take the newest command."""
         options, wrong = self.options, self.kind and self.states >= self.first
         if self.count and self.states >= self.first + self.count:
             wrong = False
@@ -93,7 +95,7 @@ class StandIn:
         told.name = [*self.joints, *([self.options.counter] if self.options.counter else []), "elsewhere"]
         effort = [self.options.stiffness * position for position in self.position]
         told.position = [*self.position, *([self.echo] if self.options.counter else []), 0.5]
-        told.effort = [*effort, *([math.nan] * (len(told.name) - len(effort)))]  # as it tells what is not there
+        told.effort = [*effort, *([math.nan] * (len(told.name) - len(effort)))]  # missing values are NaN
         told.velocity = [math.nan] * len(told.name)
         if wrong == "nan":
             told.effort[0] = math.nan
@@ -103,7 +105,7 @@ class StandIn:
 
 
 def misbehaviour(words: str) -> tuple[str, int, int]:
-    """``nan@20:1`` -> kind, first state and how many; 0: for ever."""
+    """Parse ``nan@20:1`` into kind, first state and count; the count 0 means without end."""
     kind, _, place = words.partition("@")
     if kind and kind not in KINDS:
         sys.exit(f"--misbehave {kind}: unknown; known: {', '.join(KINDS)}")
@@ -117,15 +119,15 @@ def main() -> None:
     parser.add_argument("--joints", default="bench", help="joints, separated by commas")
     parser.add_argument("--reversed", action="store_true", help="the controller has its joints in the other order")
     parser.add_argument("--rate", type=float, default=100.0, help="update rate, Hz")
-    parser.add_argument("--start", type=float, default=0.0, help="where the joints stand, m")
-    parser.add_argument("--stiffness", type=float, default=1e6, help="of the springs, N/m")
+    parser.add_argument("--start", type=float, default=0.0, help="initial position of the joints, m")
+    parser.add_argument("--stiffness", type=float, default=1e6, help="stiffness of the springs, N/m")
     parser.add_argument("--lag", type=float, default=0.0, help="time constant of the joints, s")
     parser.add_argument("--interface", default="position", help="command interface of the controller")
-    parser.add_argument("--counter", default="", help="joint that takes the numbers of the commands")
+    parser.add_argument("--counter", default="", help="joint that returns the numbers of the commands")
     parser.add_argument(
-        "--watchdog", type=float, default=0.0, help="time without a new number after which all halts, s"
+        "--watchdog", type=float, default=0.0, help="time without a new number after which the joints stop, s"
     )
-    parser.add_argument("--unmarked", action="store_true", help="does not say that it is a stand-in")
+    parser.add_argument("--unmarked", action="store_true", help="do not identify the node as a stand-in")
     parser.add_argument("--misbehave", default="", help="KIND@STATE[:N]")
     rclpy.init()
     stand_in = StandIn(parser.parse_args())

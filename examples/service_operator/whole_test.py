@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operator by a program: leads a person through a whole test of ``rths test --socket``.
+"""Operator program: leads a person through a complete test of ``rths test --socket``.
 
     python3 whole_test.py [NAMESPACE]     # as the user of the test, on the same computer
 
-It goes from act to act as the terminal would. It asks the person what only a person can answer for: whether the
-offsets are right and the specimen carries nothing, each thing that nothing has verified, and each rung that moves,
-which is armed by the head of its hash. An act counts for the situation of the last answer: after a stop, or in
-another state, it is refused. Ctrl-C stops the rig. The program finishes the test at the first act that is refused
-or not wanted.
+The program performs the acts that an operator would enter at the terminal. It asks the person to confirm the
+offsets and the unloaded specimen, to sign for each unverified item, and to arm each rung that moves with the first
+characters of its hash. An act is valid for the situation of the last answer: it is refused after a stop or in
+another state. Ctrl-C stops the rig. The program finishes the test as soon as an act is refused or declined.
 """
 
 import argparse
@@ -21,14 +20,14 @@ from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.supervision.states import State
 
 HEAD = 6
-"""Characters of a hash that a person types to arm."""
+"""Characters of the hash that a person types to arm."""
 
 LOOK_S = 0.1
 MOVING = (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
 
 
 class Refused(Exception):
-    """The test ends here: an act was refused, or the person does not want it."""
+    """An act was refused, or the person declined it; the test ends."""
 
 
 class Leader:
@@ -39,19 +38,19 @@ class Leader:
         self.answer = self._operator.ask()
 
     def do(self, act: str, **arguments: str) -> None:
-        """Do an act, and print its outcome. Raises Refused."""
+        """Perform an act and print its outcome. Raises Refused."""
         self.answer = answer = self._operator.ask(act, self._person, **arguments)
         print(f"{act}: {answer.result or 'done' if answer.done else f'refused: {answer.reason}'}", flush=True)
         if not answer.done:
             raise Refused(act)
 
     def agree(self, question: str) -> None:
-        """Raises Refused unless the person says yes."""
+        """Raise Refused unless the person answers yes."""
         if typed(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
             raise Refused(question)
 
     def lead(self) -> None:
-        """The whole test, up to the last rung."""
+        """Conduct the test up to the last rung."""
         while self.answer.next_rung and not RUNGS[self.answer.next_rung].on_rig:
             self.do("rehearse", rung=self.answer.next_rung)
         if not self.answer.next_rung:
@@ -68,19 +67,19 @@ class Leader:
                 raise Refused(f"rung {rung} has not finished")
 
     def stop(self) -> None:
-        """Stop whatever moves, and wait until it rests."""
+        """Stop any motion, and wait until the rig is at rest."""
         self.answer = self._operator.ask("stop", self._person, reason="interrupted at the program")
         while self.answer.state in MOVING:
             time.sleep(LOOK_S)
             self.answer = self._operator.ask()
 
     def finish(self) -> None:
-        """End the test, if that is possible."""
+        """End the test, if possible."""
         if not self._operator.ask().possible["finish"]:
             self.do("finish")
 
     def take_offsets(self) -> None:
-        """Take what the sensors show at rest; the person says whether it counts."""
+        """Measure the offsets of the sensors at rest, and let the person confirm them."""
         self.do("take_offsets", seconds="0.5")
         self.agree(f"confirm these offsets ({self.answer.offsets_hash})?")
         carries_nothing = typed("does the specimen carry nothing now, so that its force is tared? [y/N] ").strip()
@@ -88,7 +87,7 @@ class Leader:
         self.do("confirm_offsets", hash=self.answer.offsets_hash, unloaded=unloaded)
 
     def sign(self) -> None:
-        """Ask for the signature for each thing that nothing has verified, with the reason first."""
+        """Print the reason, then ask for a signature for each unverified item."""
         if self.answer.to_sign:
             print(self.answer.possible["position"], flush=True)
         for what in self.answer.to_sign:
@@ -96,7 +95,7 @@ class Leader:
             self.do("sign_for", what=what)
 
     def arm(self, rung: str) -> None:
-        """Arm a rung; one that moves by its letter and the head of its hash, which the person types."""
+        """Arm a rung. For a rung that moves, the person types its letter and the first characters of the hash."""
         scenario_hash, offsets_hash = self.answer.scenario_hash, self.answer.offsets_hash
         if RUNGS[rung].moves:
             head = typed(f"to arm rung {rung} ({scenario_hash}), type {rung} and the first {HEAD} characters: ")
@@ -106,7 +105,7 @@ class Leader:
 
 
 def main() -> int:
-    """The exit code: 0 if the last rung has finished."""
+    """Return the exit code: 0 if the last rung has finished."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("namespace", nargs="?", default="rths")
     options = parser.parse_args()

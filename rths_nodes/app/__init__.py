@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Application: command line, hosts, studies, doctor."""
+"""Applications: command line, Python functions, studies, web page."""

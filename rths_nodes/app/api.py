@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of ``import rths_nodes``."""
+"""Functions of ``import rths_nodes``."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def load(
     Parameters
     ----------
     scenario : str, path-like, dict or Scenario
-        Name of a shipped scenario, path of a YAML file, the contents of such a file, or a loaded Scenario.
+        Name of a shipped scenario, path of a YAML file, contents of such a file, or a loaded Scenario.
     overrides : str, dict, or sequence of these
         Changes, as ``"section.key=value"`` or ``{"section.key": value}``, in SI units. The ``type`` of a section
-        may be a class, a :class:`rths_nodes.core.Kernel` or a kernel's step.
+        may be a class, a :class:`rths_nodes.core.Kernel` or the step function of a kernel.
     case : str
-        Variant of the scenario by this name.
+        Name of a case of the scenario.
     rig : str or path-like
-        Name or path of a rig file; the scenario then uses that rig.
+        Name or path of the rig file that describes the rig of the test.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def load(
     Raises
     ------
     ConfigError
-        For wrong input: all problems, each with path, value, unit, bound and known names.
+        If the input is invalid. The message lists every problem with its path, value, unit and bound.
 
     Examples
     --------
@@ -112,27 +112,25 @@ def run(
 
     Parameters
     ----------
-    scenario : str, path-like, dict or Scenario
-        As in :func:`load`.
-    overrides : str, dict, or sequence of these
+    scenario, overrides
         As in :func:`load`.
     progress : callable, optional
-        Called with the number of the current sample and the number of all samples.
+        Called with the number of the current sample and the number of samples.
 
     Returns
     -------
     Run
-        Arrays ``(n_samples, n_axes)`` in SI units, ``metrics``, ``outcome``; shown with a figure in a notebook.
+        Arrays ``(n_samples, n_axes)`` in SI units, ``metrics``, ``outcome``. A notebook displays a figure.
 
     Raises
     ------
     ConfigError
-        For wrong input, for an engine that cannot run the test, and with ``engine="compiled"`` for a kernel that
-        has no C form, with its line.
+        If the input is invalid, or the engine cannot run the test. With ``engine="compiled"``, also if a kernel
+        cannot be translated to C; the message names the line.
 
     Examples
     --------
-    Replace the compensator of the scenario. The new step is compiled, like those in the package.
+    Replace the compensator of the scenario. The new step is compiled, like the steps in the package.
 
     >>> import rths_nodes
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):
@@ -150,7 +148,7 @@ def run(
 
 
 def read(recording: str | Path) -> Run:
-    """Read a recording, finished or not.
+    """Read a recording, complete or not.
 
     Parameters
     ----------
@@ -160,7 +158,7 @@ def read(recording: str | Path) -> Run:
     Returns
     -------
     Run
-        Bit-identical to the result of :func:`run`; with the scenario, and ``notes`` on missing or damaged data.
+        Bit-identical to the result of :func:`run`, with ``notes`` on missing or damaged data.
 
     Raises
     ------
@@ -190,7 +188,7 @@ def overlay(
     Parameters
     ----------
     runs : dict of Run
-        Runs by their names in the legend. Time begins at the end of the soft start and is the structure's time.
+        Runs by legend label. The time axis shows the structure's time since the end of the soft start.
     quantity : str
         ``error``, ``hysteresis``, or the name of an array, such as ``target`` or ``force``.
     ax : matplotlib.axes.Axes, optional
@@ -205,7 +203,7 @@ def overlay(
     Raises
     ------
     ConfigError
-        For a quantity that a run lacks, with the known quantities.
+        If a run lacks the quantity; the message lists the valid quantities.
 
     Examples
     --------
@@ -240,13 +238,13 @@ def stability(
     Returns
     -------
     Judgement
-        ``stable``, ``margin`` of the delay, ``critical_delay`` (s), ``gain``, ``modes``; ``bode(frequency)`` and
-        ``nyquist(frequency)`` return complex arrays at the frequencies (Hz).
+        Attributes ``stable``, ``margin`` of the delay, ``critical_delay`` (s), ``gain`` and ``modes``. The methods
+        ``bode(frequency)`` and ``nyquist(frequency)`` return complex arrays for frequencies in Hz.
 
     Raises
     ------
     ConfigError
-        If the loop cannot be judged before the test.
+        If the loop cannot be judged without a run.
 
     Examples
     --------
@@ -277,7 +275,7 @@ def estimate(recording: Place | recordings.Run, *, set: Overrides, engine: str =
 
 
 @documented(
-    """Estimate delay and amplitude of a loading system from a test, or predict the test with other settings.
+    """Estimate the delay and amplitude ratio of a loading system, or predict a test with other settings.
 
     Parameters
     ----------
@@ -286,23 +284,23 @@ def estimate(recording: Place | recordings.Run, *, set: Overrides, engine: str =
     axis : str, optional
         Axis; by default all.
     begin, end : float, optional
-        Window, s.
+        Limits of the evaluated window, s.
     set : str, dict, or sequence of these, optional
-        Changes, as of :func:`load`: the test is repeated with them on the rig identified from the recording.
+        Changes as in :func:`load`. The changed test is simulated on the rig identified from the recording.
     engine : {'auto', 'python', 'kernels', 'compiled'}
-        Engine of the repetitions.
+        Engine of the simulations.
 
     Returns
     -------
     dict of Estimate, or Prediction
-        By axis: ``tracking`` and ``loading`` with ``delay`` (s), ``suggested`` parameters by compensator. With
-        ``set``: ``runs`` and ``indices`` of ``measured``, ``predicted, nothing changed`` and ``predicted``; a
-        ``discrepancy`` is the reason not to use the prediction.
+        By axis: ``tracking`` and ``loading``, each with its ``delay`` (s), and ``suggested`` parameters by
+        compensator. With ``set``: ``runs`` and ``indices`` by name (``measured``, ``predicted, nothing changed``,
+        ``predicted``). A nonempty ``discrepancy`` is the reason not to use the prediction.
 
     Raises
     ------
     ConfigError
-        For an unknown axis, for a window without enough motion, and for changes of the rig.
+        If the axis is unknown, the window has too little motion, or the changes affect the rig.
 
     Examples
     --------
@@ -330,7 +328,7 @@ def estimate(
     if set is None:
         return estimated(test, axis, begin, end)
     if (axis, begin, end) != (None, None, None):
-        raise ConfigError("axis, begin, end: must be left out with set, which repeats the whole test")
+        raise ConfigError("axis, begin, end: must be left out with set, which repeats the complete test")
     result = prediction.predict(test, set, engine)
     return replace(result, runs={name: Run.from_run(one) for name, one in result.runs.items()})
 
@@ -367,37 +365,40 @@ def identify(
 
 
 @documented(
-    """Identify a loading system from tests with noise on one axis after the other.
+    """Identify a loading system from tests with noise on one axis at a time.
 
     Parameters
     ----------
     scenario, overrides, rig, case
         As in :func:`load`.
     purpose : {'model_based', 'identified_inverse'}
-        Compensator that takes the model. The second has the transport in its coefficients, from periodic noise.
+        Compensator that uses the model. The coefficients of ``identified_inverse`` include the transport delay;
+        its noise is periodic.
     noise : dict, optional
-        ``rms`` (m), ``lower_frequency``, ``upper_frequency`` (Hz), ``duration`` (s).
+        Keys ``rms`` (m), ``lower_frequency``, ``upper_frequency`` (Hz), ``duration`` (s).
     resolution : float, optional
-        Resolution of the responses, Hz, for ``model_based``.
+        Frequency resolution of the responses, Hz; only for ``model_based``.
     transport : {'declared', 'measured'}, optional
-        Delay of the commands that is taken out of the responses, for ``model_based``.
+        Transport delay that is removed from the responses; only for ``model_based``.
     fit_up_to : float, optional
-        Highest frequency of the fit, Hz, for ``identified_inverse``.
+        Highest frequency of the fit, Hz; only for ``identified_inverse``.
     out : path-like, optional
         Model file to write, for ``compensator={"type": purpose, "model": out}``.
     progress : callable, optional
-        As of :func:`study`.
+        As in :func:`study`.
 
     Returns
     -------
     Identified, or Fit
-        ``fit`` with ``error``, ``delay`` (s) with ``delay_range``, ``measured`` response over Hz. For
-        ``identified_inverse`` the fit: ``coefficients``, ``deviation``, ``error``.
+        ``fit`` with its ``error``, ``delay`` (s) with its ``delay_range``, and the ``measured`` response. For
+        ``identified_inverse`` the fit itself: ``coefficients``, ``deviation``, ``error``.
 
     Raises
     ------
-    ConfigError, Stopped
-        Without a model; for a test that does not finish.
+    ConfigError
+        If no model can be identified.
+    Stopped
+        If a test does not finish.
 
     Examples
     --------
@@ -453,7 +454,7 @@ def identify(
 
 @contextmanager
 def _folder(out: Place | None) -> Iterator[Path]:
-    """Create the folder ``out``, or a temporary folder, which is kept only after an error."""
+    """Yield the folder ``out``, or a temporary folder, which is kept only after an error."""
     if out is not None:
         yield Path(out)
         return
@@ -483,10 +484,10 @@ def study(
     Parameters
     ----------
     file : str or path-like, optional
-        Study file (YAML). Without it, the contents are given by keyword.
+        Study file (YAML). Without a file, the contents are keyword arguments.
     out : str or path-like, optional
-        Folder of table, page and journal. With the journal, the same call continues an interrupted study. Runs of
-        a component that is not in a package are repeated.
+        Folder for table, page and journal. With the journal, the same call continues an interrupted study; only
+        runs of components that are not in a package are repeated.
     jobs : int, optional
         Number of parallel runs on this machine; by default one for each processor.
     scheduler : str, optional
@@ -494,18 +495,18 @@ def study(
     engine : {'auto', 'python', 'kernels', 'compiled'}
         Engine of the runs; all engines give bit-identical results.
     progress : callable, optional
-        Function that takes the name of the study and returns a context manager. The value of the context manager
-        is a function of done and total work.
+        Takes the name of the study and returns a context manager. Entering the context manager returns a function
+        of completed and total work.
 
     Returns
     -------
     Study
-        One row per run, in ``columns``; ``to_dataframe()``, ``plot(index)``, ``spreads(index, cells())``.
+        One row per run, in ``columns``; methods ``to_dataframe()``, ``plot(index)``, ``spreads(index, cells())``.
 
     Raises
     ------
     ConfigError
-        For all problems of the study, before any run.
+        If the study is invalid. The message lists all problems, and no run is started.
 
     Examples
     --------
@@ -533,7 +534,7 @@ def study(
 def _design(file: Place | None, contents: OfStudy) -> Design:
 
     if (file is None) == (not contents):
-        raise ConfigError("study: give a file, or the contents by keyword: scenario, factors, plants, ...")
+        raise ConfigError("study: give either a file or its contents by keyword (scenario, factors, plants, ...)")
     if file is not None:
         return load_design(file)
     if "scenario" not in contents:
@@ -551,32 +552,33 @@ def _design(file: Place | None, contents: OfStudy) -> Design:
     scenario, overrides, rig, case
         As in :func:`load`.
     parameters : dict, or sequence of str
-        Range (low, high) by key, None for a third to three times the value; or texts ``KEY[=LOW:HIGH]``. By
-        default the positive numbers of the compensator.
+        Ranges (low, high) by key, where None is one third to three times the value; or texts
+        ``KEY[=LOW:HIGH]``. Default: the positive numbers of the compensator.
     index : str
-        Index to be minimised, by the names of ``rths compare``.
+        Index to minimise, named as in ``rths compare``.
     cases : sequence of str
-        Cases of the scenario that count, in place of the scenario itself.
+        Cases to evaluate, instead of the scenario itself.
     plants : int
-        Plants drawn from the scenario's scatter, in addition to its own.
+        Number of plants drawn from the scenario's scatter, in addition to the nominal plant.
     seed : int
         Seed of plants and search.
     evaluations : int
-        Candidates, at least 8.
+        Number of candidates, at least 8.
     jobs, scheduler, engine, progress
-        As of :func:`study`.
+        As in :func:`study`.
     say : callable, optional
-        Gets remarks; by default they become warnings.
+        Called with a sequence of remarks; by default they become warnings.
 
     Returns
     -------
     Tuned
-        ``values`` by key, ``worst`` case with them, ``before``; ``assignments`` are overrides for :func:`run`.
+        ``values`` by key; index of the worst case without (``before``) and with these values (``worst``);
+        ``assignments``, which are overrides for :func:`run`.
 
     Raises
     ------
     ConfigError
-        For an unknown index or parameter, and for a range that the parameter cannot have.
+        If an index or parameter is unknown, or a range exceeds the bounds of its parameter.
 
     Examples
     --------
@@ -627,43 +629,43 @@ def tune(
     Parameters
     ----------
     benchmark, overrides
-        Scenario and its changes, as of :func:`load`.
+        Scenario and its changes, as in :func:`load`.
     laws : sequence of str, class, Kernel or function
-        Compensators; by default all registered ones and all of ``settings``.
+        Compensators; by default all registered compensators and all in ``settings``.
     settings : path-like, or dict
-        Settings by compensator: a shipped name, a file, or data. Missing ones are identified.
+        Settings by compensator: a shipped name, a file, or data. Missing settings are identified.
     cases : sequence of str
-        Cases that count; by default all that name no compensator.
+        Cases to run; by default all cases that set no compensator.
     plants : int, optional
-        Plants in addition to the nominal one; by default 100 if the scenario has scatter, else 0.
+        Number of plants in addition to the nominal plant; by default 100 if the scenario has scatter, else 0.
     noise_seeds, seed : int
-        Number of seeds of the noise; seed of the plants.
+        Number of noise seeds; seed of the plants.
     records : sequence of str
-        Published ground motions; by default the scenario's own.
+        Published ground motions; by default the scenario's ground motion.
     indices : sequence of str
-        Indices that are shown, by the names of ``rths compare``.
+        Indices to show, named as in ``rths compare``.
     rank, response : str, optional
-        Index that ranks, by default the tracking error; index of the response in the figure.
+        Ranking index, by default the tracking error; index of the response in the figure.
     tune : int
-        Candidates with which each law is tuned before, 0 or at least 8.
+        Number of candidates for tuning each law before scoring: 0, or at least 8.
     training, training_plants
-        Changes of the scenario, and plants, for tuning.
+        Changes of the scenario, and number of plants, for tuning.
     entry : str or path-like, optional
-        File of an entry to write, which another group can run again.
+        File to write with an entry that others can verify.
     out : str or path-like, optional
-        Folder of page, tables and settings.
+        Folder for page, tables and settings.
     jobs, scheduler, engine, progress
-        As of :func:`study`.
+        As in :func:`study`.
 
     Returns
     -------
     Scoreboard
-        ``scores`` by law, best first; ``to_dataframe()``, ``plot(index)``, shown as a table in a notebook.
+        ``scores`` by law, best first; methods ``to_dataframe()``, ``plot(index)``. A notebook displays a table.
 
     Raises
     ------
     ConfigError
-        For unknown names and invalid numbers, before any motion.
+        If a name is unknown or a number invalid; raised before any run.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts of a run, for the command line and the Python API.
 
-embedded    one process without ROS (``loop/embedded.py``), lockstep only
+embedded    one process without ROS (``loop/embedded.py``)
 composed    all ROS nodes in one process
 processes   one process per node
 """
@@ -78,7 +78,7 @@ class RunResult:
     timing: Data
     integrator: Data = field(default_factory=dict)
     messages: Data | None = None
-    """Messages lost by the recorder, by topic, and whether the recording is complete; None without a recorder."""
+    """Lost messages by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
@@ -86,13 +86,13 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Second, unused assembly of the scenario after a run over kernels; None if not built yet."""
+    """Second, unused assembly of the scenario after a run over kernels, otherwise None."""
     delays: list[Delay] = field(default_factory=list, repr=False)
-    """Delay of each measured displacement, by axis, from a brief run over kernels."""
+    """Delay of each measured displacement, by axis, after a brief run over kernels."""
 
     @property
     def ending(self) -> str:
-        """Outcome, or the reason why the test is not valid: ``not valid: 55 % bridged``."""
+        """Outcome, or the reason why the test is not valid, e.g. ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, self.samples)
 
     @property
@@ -101,11 +101,11 @@ class RunResult:
         return LateData.from_timing(self.timing, self.timing.get("bridged", 0), bridge.max_bridge)
 
     def read(self) -> Run:
-        """Return the arrays of the run. Raises ConfigError if the run was neither kept nor recorded."""
+        """Return the arrays of the run. Raises ConfigError if they were neither kept nor recorded."""
         if self.run is not None:
             return self.run
         if self.recording is None:
-            raise ConfigError("this run was not recorded: its histories are gone; leave out --no-record")
+            raise ConfigError("the histories of this run were not recorded; leave out --no-record")
         return read_run(self.recording)
 
 
@@ -128,8 +128,6 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 @dataclass
 class Watch:
-    """Observers: ``progress(sample, samples)``, ``starting(text)``, ``interrupted()``."""
-
     progress: Callable[[int], None] | None = None
     interrupted: Callable[[], bool] | None = None
     starting: Callable[[str], None] | None = None
@@ -151,10 +149,10 @@ def run(
     """Run ``scenario`` with ``overrides``. Raises ConfigError.
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
-    memory; a ``brief`` run may omit histories that no index needs. The test stops safely once ``interrupted()``
-    returns true. Without ``interrupted``, signals stop the test; afterwards they have their usual effect.
-    ``starting`` is called with a text on missing nodes. ``port`` is an open port of a procedure. ``preferred`` is
-    the engine if no option sets it; tests that kernels cannot run then run stage by stage.
+    memory; a ``brief`` run may omit histories that no index needs. ``starting`` is called with a text on missing
+    nodes. The test stops safely once ``interrupted()`` returns true; without ``interrupted``, signals stop the
+    test. ``port`` is an open port of a procedure. ``preferred`` is the engine if no option sets one; a test that
+    kernels cannot run is then run stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -197,7 +195,6 @@ def run(
 
 
 def _of_one_engine(scenario: Scenario, engine: str, preferred: str) -> tuple[Scenario, str]:
-    """Return scenario and engine; the option takes precedence over caller and scenario. Raises ConfigError."""
     if engine == AUTO and preferred == AUTO:
         engine = scenario.engine
     named = EXECUTIVE if engine == EXECUTIVE else AUTO
@@ -208,14 +205,18 @@ def _check_handed(port: Port | None, options: RunOptions) -> None:
     if port is None:
         return
     if options.engine == EXECUTIVE:
-        raise ConfigError(f"engine = {EXECUTIVE!r}: the procedure holds the session of the rig: use python")
+        raise ConfigError(f"engine = {EXECUTIVE!r}: a procedure already holds the session of the rig; use python")
     if options.host == PROCESSES:
-        raise ConfigError("host = 'processes': a port is handed on in one process: use embedded or composed")
+        raise ConfigError(
+            "host = 'processes': the port of a procedure cannot move to another process; use embedded or composed"
+        )
     if options.actuator_nodes != ONE_NODE:
-        raise ConfigError(f"actuator_nodes = {options.actuator_nodes}: a handed port has one node")
+        raise ConfigError(
+            f"actuator_nodes = {options.actuator_nodes}: the port of a procedure has one node; use one"
+        )
     if port.paced != (options.pace == REALTIME):
         here = REALTIME if port.paced else LOCKSTEP
-        raise ConfigError(f"pace = {options.pace!r}: the port is handed in {here}")
+        raise ConfigError(f"pace = {options.pace!r}: must be {here}, the pace of the open port")
 
 
 def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> Loop:
@@ -229,7 +230,7 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
     """Return the loop of the chosen engine. Raises ConfigError for missing kernels.
 
-    By default, recorded tests run stage by stage, so that the recording grows during the test.
+    By default, a recorded test runs stage by stage, so that its recording grows during the test.
     """
     engine = preferred if options.engine == AUTO else options.engine
     if engine == EXECUTIVE:
@@ -240,11 +241,11 @@ def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoo
         return loop
     kernels = loop_over_kernels(loop, engine == COMPILED)
     if isinstance(kernels, str) and options.engine in OVER_KERNELS:
-        raise ConfigError(f"engine = {engine!r}: {kernels}: use python")
+        raise ConfigError(f"engine = {engine!r}: {kernels}; use python")
     if isinstance(kernels, str):
         return loop
     if kernels.untranslatable and options.engine == COMPILED:
-        raise ConfigError(f"engine = {COMPILED!r}: {kernels.untranslatable}: mend it, or use {KERNELS}")
+        raise ConfigError(f"engine = {COMPILED!r}: {kernels.untranslatable}: correct it, or use {KERNELS}")
     return kernels
 
 

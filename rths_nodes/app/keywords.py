@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keywords of the Python functions; defaults and descriptions come from options and sections.
-
-A function takes ``**keywords: Unpack[...]`` for type checkers; :func:`declared_by` adds the signature and the
-docstring.
-"""
+"""Keywords of the Python functions, with defaults and descriptions from run options and scenario sections."""
 
 from __future__ import annotations
 
@@ -24,15 +20,13 @@ from rths_nodes.loop.scenario.schema import Scenario
 F = TypeVar("F", bound=Function)
 Place: TypeAlias = str | os.PathLike[str]
 Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
-"""Section as data; a component may also be a class, a kernel or a kernel's step."""
+"""Section as data. A component may also be a class, a kernel or a kernel's step."""
 INDENT = " " * 4
 UNCHANGED = ...
-"""Default of a section: the scenario's section is unchanged."""
+"""Default of a section: keep the scenario's section."""
 
 
 class Sections(TypedDict, total=False):
-    """Sections that replace those in the scenario."""
-
     name: str
     description: str
     servo_rate: float
@@ -66,8 +60,6 @@ class Sections(TypedDict, total=False):
 
 
 class OfRun(Sections, total=False):
-    """Options of a run (``loop/options.py``), and sections of its scenario."""
-
     rig: Place
     case: str
     host: str
@@ -123,7 +115,7 @@ def documented(text: str) -> Callable[[F], F]:
 
 
 def declared_by(keywords: type, rows: Mapping[str, tuple[Spec, object]]) -> Callable[[F], F]:
-    """Return a decorator that replaces ``**keywords`` in the signature and docstring with ``rows``."""
+    """Return a decorator that replaces ``**keywords`` with ``rows`` in the signature and the docstring."""
     types = {name: kind.__forward_arg__ for name, kind in keywords.__annotations__.items()}
 
     def decorated(function: F) -> F:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entry point of one node, or of several nodes of a rig, for ``ros2 run``, launch and this package's runner.
+"""Entry point of the nodes of a rig, for ``ros2 run``, launch and this package's runner.
 
-It imports few modules, because a rig of many processes must start quickly.
+The module imports little, because a rig of many processes must start quickly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rths_nodes.ros.hosting.exit_guard import leave
 
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the node ``role`` with ROS ``arguments``, and exit. The role ``rig`` runs several nodes."""
+    """Run the node ``role`` with ROS ``arguments``, then exit. The role ``rig`` runs several nodes."""
     held = LastWords(ExitCode.HELD, "interrupted before the test began")
     with unfailing_output():
         with exit_at_once(ExitCode.HELD, lambda: tell_launch(held)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result of a test for Python and notebooks."""
+"""Results of a test for Python and notebooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ INDICES = (
     ("delay", "delay_s", MS, "ms"),
     ("tracking indicator", "tracking_indicator_m2", MM2, "mm²"),
 )
-"""Indices of an axis: title, key in the metrics, factor, unit."""
 
 
 def indices(metrics: Data) -> dict[str, list[str]]:
@@ -58,7 +57,7 @@ class Run(run.Run):
 
     @property
     def samples(self) -> int:
-        """Number of the last sample, as in ``rths run`` and the report; row 0 is the state before the test."""
+        """Number of the last sample, as in ``rths run`` and the report. Row 0 is the state before the test."""
         return max(0, len(self.time) - 1)
 
     def _length(self) -> str:
@@ -100,7 +99,7 @@ class Run(run.Run):
         Returns
         -------
         pandas.DataFrame
-            Columns such as ``axis_1.force (N)``; the index is the time, s. Row k is sample k; row 0 is the state
+            Columns such as ``axis_1.force (N)``; the index is the time, s. Row k is sample k. Row 0 is the state
             before the test, so that the table has ``samples`` + 1 rows.
 
         Raises
@@ -125,7 +124,7 @@ class Run(run.Run):
         return pandas.DataFrame(series).set_index(next(iter(series)))
 
     def to_csv(self, path: str | os.PathLike[str], table: str = "samples") -> None:
-        """Write a table as text: first the time, then the columns of :meth:`to_dataframe`.
+        """Write a table as CSV: the time, then the columns of :meth:`to_dataframe`.
 
         Parameters
         ----------
@@ -152,7 +151,7 @@ class Run(run.Run):
         columns.write_csv(self._group(table), Path(path))
 
     def to_mat(self, path: str | os.PathLike[str]) -> None:
-        """Write all histories to a MATLAB file, with ``units``, ``axes`` and data on the ``test``.
+        """Write all histories to a MATLAB file, with ``units``, ``axes`` and facts about the ``test``.
 
         Parameters
         ----------
@@ -187,8 +186,8 @@ class Run(run.Run):
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; default: axes of a new pyplot figure.
         style : {'paper', 'screen'}, optional
-            Style of the package: ``paper`` for journals, with embedded fonts, readable in
-            grey; default: the caller's matplotlib style.
+            Style of the package; default: the caller's matplotlib style. ``paper`` is for journals: fonts are
+            embedded, and lines are distinguishable in greyscale.
         width : float, optional
             Width of a new figure in the style ``paper``, mm: 89 for one journal column, 183 for two.
 
@@ -199,7 +198,7 @@ class Run(run.Run):
         Raises
         ------
         ConfigError
-            For an unknown quantity or style; the message lists the known values.
+            If the quantity or style is unknown; the message lists the valid values.
 
         Examples
         --------

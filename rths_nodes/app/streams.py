@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error that never fail, so that printing does not affect a test.
+"""Standard output and error that never fail, so that printing cannot affect a test.
 
-After an error (reader has closed, disk full, output closed) output is dropped. Characters that the encoding lacks
-are replaced.
+After an error (reader closed, disk full, output closed) further output is dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ NAMES = {1: "standard output", 2: "standard error"}
 
 @contextmanager
 def unfailing_output() -> Iterator[None]:
-    """Suppress all errors of printing to ``sys.stdout`` and ``sys.stderr`` in the block."""
     _fill_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = sys.stdin or io.StringIO()  # closed: replace by empty input
@@ -44,7 +42,7 @@ def unfailing_output() -> Iterator[None]:
 
 
 def _fill_descriptors() -> None:
-    """Open closed descriptors 0 to 2 on /dev/null; otherwise a recording could get one of these numbers."""
+    """Open closed descriptors 0 to 2 on /dev/null, so that no recording gets one of these numbers."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -69,7 +67,7 @@ def _unfailing(stream: Any) -> Any:
 
 
 class _Unfailing(io.RawIOBase):
-    """Stream to file descriptor ``number`` that drops all output after its first failed write."""
+    """Stream to a file descriptor that drops all output after the first failed write."""
 
     def __init__(self, number: int) -> None:
         self._number = number

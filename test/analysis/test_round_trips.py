@@ -12,7 +12,7 @@ import pytest
 from messages import mentions, naming
 
 from rths_nodes.app.commands import check
-from rths_nodes.app.commands.check import RoundTrips, of_recording
+from rths_nodes.app.commands.check import needed_depth, round_trips
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
@@ -21,7 +21,7 @@ from rths_nodes.loop.scenario import files
     ("p999", "depth"), [(0.2e-3, 0), (0.8e-3, 0), (0.81e-3, 1), (1.8e-3, 1), (11.2e-3, 11), (11.9e-3, 12)]
 )
 def test_a_command_has_the_depth_and_what_a_sample_leaves_for_its_way(p999: float, depth: int) -> None:
-    assert RoundTrips(p999, 1.0).depth(1e-3) == depth
+    assert needed_depth(p999, 1e-3) == depth
 
 
 def run(pace: str, samples: int) -> Any:
@@ -30,17 +30,17 @@ def run(pace: str, samples: int) -> Any:
 
 
 def test_only_a_test_in_real_time_tells() -> None:
-    assert of_recording(run("realtime", 1000)) == RoundTrips(0.011, 0.02)
+    assert round_trips(run("realtime", 1000)) == (0.011, 0.02)
     with pytest.raises(ConfigError, match=naming("pace", "lockstep")):
-        of_recording(run("lockstep", 1000))
+        round_trips(run("lockstep", 1000))
     with pytest.raises(ConfigError, match=naming("999", ">= 1000")):
-        of_recording(run("realtime", 999))
+        round_trips(run("realtime", 999))
 
 
 def test_a_depth_that_cannot_be_is_told_as_that() -> None:
     """Of hops that are far too long, the other lines are told all the same."""
     scenario = files.load("chen_ricles_2010", ["duration=0.2"])
-    lines = list(check._hops(scenario, RoundTrips(1.0, 2.0), partial(check._rehearsed, scenario)))
+    lines = list(check._hops(scenario, (1.0, 2.0), partial(check._rehearsed, scenario)))
     assert "hops.depth = 1024 is needed, 0 declared" in lines[0]
     assert mentions(lines[1], "hops.depth", "0", "norm")
     assert mentions(lines[2], "hops.depth", "1024", ">= 0", "<= 63")

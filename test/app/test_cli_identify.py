@@ -124,7 +124,7 @@ def test_the_model_goes_into_a_test(place: Path, capsys: pytest.CaptureFixture[s
         (["--band", "30", "10"], ("lower_frequency", "30 Hz", "< upper_frequency")),
         (["--resolution", "-1", "--duration", "0.5"], ("resolution", "-1 Hz", "> 0")),
         (["--orders", "3,1"], ("--orders", "3,1", "3", "1", "2", "0")),
-        (["--orders=-,1;1,3"], ("axis", "answer")),
+        (["--orders=-,1;1,3"], ("axis", "respond")),
         (["--figure", "page.html"], ("page.html", "figure")),
         (["--out", "{rec}"], ("rec", "written")),
         (["--out", "{rec}/../rig.yaml/model.yaml"], ("rig.yaml/model.yaml", "written")),

@@ -83,10 +83,10 @@ def test_what_it_says(model: Path, capsys: pytest.CaptureFixture[str], tmp_path:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--duration", "5"], ("--duration", "5", ">= 20 s")),
+        (["--duration", "5"], ("duration", "5", ">= 20 s")),
         (["--orders", "3"], ("--orders", "3", "--for", "identified_inverse")),
         (["--transport", "measured"], ("--transport", "measured")),
-        (["--fit-up-to", "30"], ("--fit-up-to", "30", "> 0.25", "<= 20 Hz")),
+        (["--fit-up-to", "30"], ("fit_up_to", "30", "> 0.25", "<= 20 Hz")),
     ],
 )
 def test_what_does_not_belong_to_it_is_refused(

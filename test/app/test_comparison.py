@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rths_nodes.analysis.figures import compared
 from rths_nodes.analysis.figures.style import save
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands import arguments
 from rths_nodes.app.commands.compare import compare, variants
 from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.runs import Findings
@@ -231,7 +232,7 @@ def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
 
 def test_a_figure_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match=naming("x.jpeg", "svg")):
-        terminal.figure_path("x.jpeg")
+        arguments.figure(Namespace(figure="x.jpeg", style=None, width=None))
 
 
 def test_a_long_comparison_says_how_long_it_takes(

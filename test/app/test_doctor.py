@@ -140,7 +140,7 @@ def test_a_ping_pong_without_an_answer_ends_with_a_reason(floor: Any, monkeypatc
 
 def verdicts(lateness: np.ndarray, host: str, slower: float = 1.0) -> list[str]:
     forecasts = doctor.forecast(lateness, slower * doctor.PYTHON_STEP_S)
-    return [entry.verdict for entry in forecasts if entry.host == host]
+    return [entry["verdict"] for entry in forecasts if entry["host"] == host]
 
 
 def test_a_quiet_computer_is_good_where_the_computing_time_fits() -> None:

@@ -166,7 +166,7 @@ def test_own_sensors_in_si_of_one_session() -> None:
     ("state", "words"),
     [
         (told(axes=("nobody",)), ("rig", "axes.nobody")),
-        (told(axes=("story_1", "bench")), ("none", "rig")),
+        (told(axes=("story_1", "bench")), ("another", "rig")),
         (told(rate=1000.0), ("servo_rate", "1000 Hz")),
         (told(state=77), ("state", "77")),  # type: ignore[arg-type]
     ],

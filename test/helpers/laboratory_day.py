@@ -150,7 +150,7 @@ class Day:
 
     def _scenario(self, level: float, planned: tuple[str, ...]) -> Scenario:
         scenario = scenario_of(self.folder, level, self.duration, self.known, self.seed)
-        return characterise.plan(scenario, [AXIS], [CYCLES])[0].scenario if planned is CYCLIC else scenario
+        return characterise.plan(scenario, [AXIS], [CYCLES])[0][2] if planned is CYCLIC else scenario
 
     def tests_at(self, name: str, level: float, planned: tuple[str, ...], until: int) -> Sitting:
         """A test, begun anew until its last rung has finished, and nobody doubts it."""

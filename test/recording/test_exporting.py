@@ -136,10 +136,10 @@ def test_what_cannot_be_exported_is_refused(
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
     for words, told in (
-        ([str(recording), "--out", str(tmp_path / "full")], "is there already, and not an empty folder"),
+        ([str(recording), "--out", str(tmp_path / "full")], "exists and is not an empty folder"),
         (
             [str(recording), str(recording), "--out", str(tmp_path / "to")],
-            "two recordings are called alike: run, run",
+            "two recordings have the same name: run, run",
         ),
         ([str(tmp_path / "none"), "--out", str(tmp_path / "to")], "cannot be read"),
     ):

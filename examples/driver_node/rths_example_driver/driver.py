@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver node in the place of our actuator node: it speaks the messages, and nothing else of rths_nodes."""
+"""Driver node that replaces the actuator node; it imports only the messages of rths_nodes."""
 
 import time
 
@@ -15,12 +15,12 @@ LATCHED, HEARD = (QoSProfile(depth=n, durability=DurabilityPolicy.TRANSIENT_LOCA
 
 
 class Bench:
-    """Your controller: here an actuator that is where its command is, on a spring."""
+    """Replace this by your controller. Here an ideal actuator moves a spring."""
 
     position, velocity = 0.0, 0.0
 
     def drive(self, command, dt):
-        """Moves to ``command`` (m) in ``dt`` (s), and gives displacement (m) and force (N)."""
+        """Move to ``command`` (m) within ``dt`` (s); return displacement (m) and force (N)."""
         self.position, self.velocity = command, (command - self.position) / dt
         return command, 1.0e6 * command
 
@@ -30,9 +30,9 @@ class Driver(Node):
         super().__init__("actuator")
         self.deceleration = self.declare_parameter("deceleration", 10.0).value
         self.bench, self.sample, self.state, self.trip = Bench(), -1, TestState.IDLE, None
-        self.samples = self.dt = 0  # the test says them
+        self.samples = self.dt = 0  # set by the first node status
         self.hash, self.ready, self.done = "", set(), set()
-        self.run = f"{time.time_ns():023d}"  # 23 characters, others in every run
+        self.run = f"{time.time_ns():023d}"  # 23 characters, different in every run
         kinds = {"test_state": TestState, "node_status": NodeStatus, "summary": Summary}
         self.told = {topic: self.create_publisher(kind, topic, LATCHED) for topic, kind in kinds.items()}
         for topic in ("measurement", "true_state"):
@@ -52,7 +52,7 @@ class Driver(Node):
         self.tell("test_state", told)
 
     def on_node_status(self, status):
-        if not self.hash and status.parameters:  # whoever has another hash is of another scenario or run
+        if not self.hash and status.parameters:  # nodes with another hash belong to another scenario or run
             self.hash, test = status.scenario_hash, yaml.safe_load(status.parameters)["test"]
             self.samples, self.dt = test["samples"], 1.0 / test["servo_rate"]
             self.tell("node_status", NodeStatus(node="actuator", ready=True, scenario_hash=self.hash))
@@ -84,7 +84,7 @@ class Driver(Node):
             self.enter(TestState.FINISHED)
 
     def heed_trip(self):
-        """Brakes and holds, from the sample on that the Trip names."""
+        """Brake and hold from the effective sample of the Trip on."""
         if self.state != TestState.RUNNING or self.trip is None or self.sample < self.trip.effective_sample:
             return
         self.enter(TestState.STOPPING, self.trip.reason)

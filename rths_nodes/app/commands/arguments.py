@@ -4,32 +4,75 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rths_nodes.analysis.paper import COLUMN, FORMATS, PAPER, STYLES, check_width
-from rths_nodes.app.commands import completion, terminal
+from rths_nodes.app.commands import terminal
 from rths_nodes.app.page.process import PORT
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.kernels import Function
+from rths_nodes.loop.faults.kinds import KINDS
 from rths_nodes.loop.options import AUTO, COMMAND, LOCKSTEP, PYTHON, REALTIME, STUDY_ENGINES, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 Parser = argparse._ActionsContainer
+FIGURES = (".png", ".svg", ".pdf")
 SCENARIO = ("scenario", "--rig", "--set", "--case")
-"""Command-line arguments that select a scenario."""
-COMPLETERS = {
-    "scenario": completion.scenarios,
-    "--rig": completion.rigs,
-    "--case": completion.cases,
-    "--fault": completion.faults,
+ASKED = "_ARGCOMPLETE"
+"""Environment variable that requests completions (``register-python-argcomplete rths``)."""
+Completer = Callable[[str, argparse.Namespace], Iterable[str]]
+"""Function of the beginning of a word and the other arguments; returns the candidates."""
+
+
+def complete_line(parser: argparse.ArgumentParser) -> None:
+    if ASKED in os.environ:
+        with suppress(ImportError):
+            import argcomplete
+
+            argcomplete.autocomplete(parser)
+
+
+def _offer(argument: Any, completer: Completer) -> None:
+    def complete(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+        with suppress(ConfigError):
+            return list(completer(prefix, parsed_args))
+        return []
+
+    argument.completer = complete
+
+
+def _yaml_files(prefix: str, options: argparse.Namespace) -> list[str]:
+    import argcomplete
+
+    return list(argcomplete.completers.FilesCompleter(("yaml", "yml"))(prefix))
+
+
+def _shipped(kind: str) -> Completer:
+    return lambda prefix, options: [*files.shipped(kind), *_yaml_files(prefix, options)]
+
+
+def _cases(prefix: str, options: argparse.Namespace) -> list[str]:
+    return list(files.load(options.scenario).cases)
+
+
+COMPLETERS: dict[str, Completer] = {
+    **dict.fromkeys(("scenario", "benchmark"), _shipped(files.SCENARIO)),
+    **dict.fromkeys(("rig", "--rig"), _shipped(files.RIG)),
+    **dict.fromkeys(("--case", "--cases"), _cases),
+    **dict.fromkeys(("study", "--answers"), _yaml_files),
+    "--settings": _shipped(files.SETTINGS),
+    "--fault": lambda prefix, options: [f"{kind}@" for kind in KINDS],
 }
+"""Completers by the name of the argument."""
 
 
 def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) -> None:
@@ -38,26 +81,20 @@ def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) 
 
 
 def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> None:
-    if option.spec.kind == "flag":
+    spec = option.spec
+    more: dict[str, Any] = {"choices": spec.choices or None}
+    if spec.kind == "flag":
         parser.add_argument(option.name, help=option.doc, action="store_true")
-        return
-    several, settings = option.spec.kind == "texts", dict[str, Any](choices=option.spec.choices or None)
-    if option.metavar:
-        settings["metavar"] = option.metavar
-    if several:
-        settings |= {"action": "append", "default": []}
-    elif not option.required:
-        settings["default"] = option.default
-    if may_be_missing and option.required:
-        settings["nargs"] = "?"
-    suffix = "; may be repeated" if several else "; default: %(default)s" if settings.get("default") else ""
-    argument = parser.add_argument(option.name, help=option.doc + suffix, **settings)
-    if option.name in COMPLETERS:
-        completion.offer(argument, COMPLETERS[option.name])
+    elif spec.kind == "texts":
+        add_several(parser, option.name, option.metavar, option.doc, **more)
+    else:
+        if may_be_missing and option.required:
+            more["nargs"] = "?"
+        add(parser, option.name, option.metavar, option.doc, None if option.required else option.default, **more)
 
 
 def chosen(parsed: argparse.Namespace) -> Data:
-    """Return the options of a run by their Python names, except the options that select the scenario."""
+    """Return the options of a run by their Python names, except ``SCENARIO``."""
     return {
         option.spec.places[PYTHON]: getattr(parsed, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
@@ -70,39 +107,52 @@ def scenario(options: argparse.Namespace) -> Scenario:
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return whether to run in real time: true on a real rig, or if ``watched``. Raises ConfigError if ``pace`` is
-    lockstep there.
+    """Return true if the rig is real or ``watched``, or ``pace`` is realtime. Raises ConfigError for a wrong
+    ``pace``.
     """
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
         kind = type(scenario.port).type_name
         whose = f"the rig of the port {kind}" if real else "the watcher of this rig"
-        raise ConfigError(f"--pace {LOCKSTEP}: {whose} has a clock of its own; leave it out")
+        raise ConfigError(f"--pace {LOCKSTEP}: {whose} has its own clock; leave --pace out")
     return real or watched or pace == REALTIME
 
 
-def add_several(
+def add(
     parser: Parser,
     name: str,
     metavar: str,
-    description: str,
-    completer: completion.Completer | None = None,
+    text: str,
+    default: Any = None,
+    completer: Completer | None = None,
     **more: Any,
 ) -> None:
-    argument = parser.add_argument(name, action="append", default=[], metavar=metavar, help=description, **more)
-    if completer is not None:
-        completion.offer(argument, completer)
+    """Add an argument. Its description ends with the default, and a numeric default sets the type."""
+    if isinstance(default, (int, float)):
+        more.setdefault("type", type(default))
+    if default not in (None, "", []):
+        text += f"; default: {default:g}" if isinstance(default, float) else f"; default: {default}"
+    argument = parser.add_argument(name, metavar=metavar or None, default=default, help=text, **more)
+    if completer := completer or COMPLETERS.get(name):
+        _offer(argument, completer)
+
+
+def add_several(parser: Parser, name: str, metavar: str, text: str, **more: Any) -> None:
+    add(parser, name, metavar, f"{text}; may be repeated", [], action="append", **more)
+
+
+def add_flags(parser: Parser, **texts: str) -> None:
+    for name, text in texts.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
 
 
 class _Renamed(argparse.Action):
-    """Refuses an option of earlier versions and names its replacement."""
-
     def __call__(self, parser: object, namespace: object, values: object, option: str | None = None) -> None:
         raise ConfigError(f"{option}: was renamed; use {self.const}")
 
 
 def add_renamed(parser: Parser, **replacements: str) -> None:
-    """Add hidden options of earlier versions, by their names without dashes."""
+    """Add hidden options of earlier versions."""
     for name, new in replacements.items():
         option = f"--{name.rstrip('_')}"
         parser.add_argument(
@@ -110,29 +160,21 @@ def add_renamed(parser: Parser, **replacements: str) -> None:
         )
 
 
-def add_counts(parser: Parser, **counts: tuple[int, str]) -> None:
-    for name, (default, description) in counts.items():
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(
-            option, type=int, default=default, metavar="N", help=f"{description}; default: %(default)s"
-        )
-
-
-def add_where(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--jobs", type=int, metavar="N", help="runs at a time on this machine; default: one for each processor"
-    )
-    description = "dask scheduler that has the runs done by its workers, e.g. tcp://host:8786"
-    parser.add_argument("--scheduler", default="", metavar="ADDRESS", help=description)
+def add_where(parser: Parser) -> None:
+    text = "number of parallel runs on this machine; default: one for each processor"
+    add(parser, "--jobs", "N", text, type=int)
+    text = "address of a dask scheduler whose workers execute the runs, e.g. tcp://host:8786"
+    add(parser, "--scheduler", "ADDRESS", text, "")
     add_engine(parser)
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    description = (
-        "how: python, stage by stage; kernels, by a loop over kernels where a run has one; compiled, by that loop "
-        "in C; with the same bits; auto: compiled where runs are many or long, else kernels"
+def add_engine(parser: Parser) -> None:
+    text = (
+        "engine of the runs; all give identical results: python, stage by stage; kernels, a loop over "
+        "kernels if the run has one; compiled, this loop in C; auto, compiled for many or long runs, "
+        "otherwise kernels"
     )
-    parser.add_argument("--engine", choices=STUDY_ENGINES, default=AUTO, help=description)
+    add(parser, "--engine", "", text, AUTO, choices=STUDY_ENGINES)
 
 
 def where(options: argparse.Namespace) -> Where:
@@ -146,7 +188,7 @@ def check_least(options: argparse.Namespace, **least: float) -> None:
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError if one of the options ``names`` has a value, because it would have no effect."""
+    """Raise ConfigError if an option in ``names`` has a value that would have no effect."""
     values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
     idle = [
         f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])
@@ -156,34 +198,28 @@ def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> 
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError for an option that belongs to another purpose; ``uses``: option names by purpose."""
+    """Raise ConfigError for an option of another purpose; ``uses``: option names by purpose."""
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
-        refuse_idle(options, unused, f"is for --for {purpose}, not for {options.purpose}")
+        refuse_idle(options, unused, f"applies to --for {purpose}, not to {options.purpose}")
 
 
 def add_figure(parser: Parser, text: str) -> None:
-    parser.add_argument("--figure", metavar="FILE", help=f"draw {text} (.png, .svg, .pdf)")
-    description = (
-        "of the figure: screen; or paper, for a journal: letters are part of the file, lines differ in grey, "
-        "no title; default: screen"
-    )
-    parser.add_argument("--style", choices=STYLES, help=description)
-    description = "of the figure with --style paper, mm; default: 89, one column; two columns: 183"
-    parser.add_argument("--width", type=float, metavar="MM", help=description)
+    add(parser, "--figure", "FILE", f"draw {text} (.png, .svg, .pdf)")
+    text = "style of the figure: screen (default), or paper for a journal, with embedded fonts and without a title"
+    add(parser, "--style", "", text, choices=STYLES)
+    text = "width of the figure with --style paper, mm; default: 89 (one column); two columns: 183"
+    add(parser, "--width", "MM", text, type=float)
 
 
 def add_figures(parser: Parser, folder: str) -> None:
-    """Add the options for print figures in a ``folder``."""
-    description = f"also a folder {folder} with every figure as a file of its own, for a journal, readable in grey"
-    parser.add_argument("--figures", action="store_true", help=description)
-    parser.add_argument("--format", choices=FORMATS, help="of the figures; default: pdf")
-    description = "of the figures, mm; default: 89, one column; two columns: 183"
-    parser.add_argument("--width", type=float, metavar="MM", help=description)
+    add_flags(parser, figures=f"also write every figure as a file for a journal, in the folder {folder}")
+    add(parser, "--format", "", "format of the figures; default: pdf", choices=FORMATS)
+    text = "width of the figures, mm; default: 89 (one column); two columns: 183"
+    add(parser, "--width", "MM", text, type=float)
 
 
 def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values: object) -> None:
-    """Save the figure drawn by ``draw(*values)`` to ``path``. Raises OSError, ConfigError."""
     from rths_nodes.analysis.figures.style import save
 
     with terminal.writing(path, "" if options.json else "figure"):
@@ -191,34 +227,34 @@ def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values
 
 
 def figure(options: argparse.Namespace) -> Path | None:
-    """Return the path of the figure, or None. Raises ConfigError if the path or an option of the figure is
-    invalid.
-    """
+    """Return the path of the figure, or None. Raises ConfigError."""
     figure_width(options)
-    return terminal.figure_path(options.figure)
+    if not options.figure:
+        return None
+    path = Path(options.figure)
+    if path.suffix.lower() not in FIGURES:
+        raise ConfigError(f"{path}: a figure must end in one of {', '.join(FIGURES)}")
+    terminal.check_writable(path)
+    return path
 
 
 def figure_width(options: argparse.Namespace) -> float | None:
-    """Return the width of the figure on paper, mm; None for the screen. Raises ConfigError for options without
-    effect.
-    """
+    """Return the width of the figure on paper, mm; None for the screen. Raises ConfigError."""
     if not options.figure:
-        refuse_idle(options, ("style", "width"), "goes with --figure only")
+        refuse_idle(options, ("style", "width"), "requires --figure")
     if options.style != PAPER:
-        refuse_idle(options, ("width",), f"goes with --style {PAPER} only")
+        refuse_idle(options, ("width",), f"requires --style {PAPER}")
         return None
     check_width(_width(options))
     return _width(options)
 
 
 def figures_width(options: argparse.Namespace) -> float:
-    """Return the width of the figures in a folder, mm. Raises ConfigError for their options without
-    ``--figures``.
-    """
+    """Return the width of the figures in a folder, mm. Raises ConfigError."""
     problems = Problems()
     if not options.figures:
         with problems.gathered():
-            refuse_idle(options, ("format", "width"), "goes with --figures only")
+            refuse_idle(options, ("format", "width"), "requires --figures")
     with problems.gathered():
         check_width(_width(options))
     problems.refuse()
@@ -233,15 +269,18 @@ def add_recording(parser: argparse.ArgumentParser, description: str = "folder of
     parser.add_argument("recording", help=description)
 
 
-def add_reference(parser: argparse.ArgumentParser) -> None:
-    description = "in the report, also the response of the whole structure computed in one piece (takes its time)"
-    parser.add_argument("--reference", action="store_true", help=description)
+def add_reference(parser: Parser) -> None:
+    text = "add the response of the entire structure, computed in one piece, to the report (slow)"
+    add_flags(parser, reference=text)
 
 
-def add_page_port(parser: argparse.ArgumentParser) -> None:
-    description = "with --page: its TCP port, 0 for any; default: %(default)s, refused if it is taken"
-    parser.add_argument("--page-port", type=int, default=PORT, metavar="PORT", help=description)
+def add_page_port(parser: Parser) -> None:
+    add(parser, "--page-port", "PORT", "with --page: TCP port of the page (0: any free port)", PORT)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+def names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def add_json(parser: Parser) -> None:
+    add_flags(parser, json="print one JSON object")

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify --for rig_file``: stiffness, damping and delay for a rig file, from cyclic tests of one axis at
-a time.
-"""
+"""``rths identify --for rig_file``: stiffness, damping and delay of one axis at a time, from cyclic tests."""
 
 from __future__ import annotations
 
 import argparse
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,7 +36,6 @@ DIGITS = 7
 """Significant digits of numbers in a section."""
 
 NUMBERS = (*(entry.name for entry in fields(Cyclic) if entry.name not in ("displacement", "force")), "loss_factor")
-"""Names of the results of a test, in SI units."""
 COLUMNS = (
     ("amplitude\nmm", "amplitude", MM),
     ("frequency\nHz", "frequency", 1.0),
@@ -54,24 +51,20 @@ COLUMNS = (
 
 
 TESTS = ("axis", "amplitudes", "frequencies", "cycles", "voltage")
-"""Options of the tests, by their Python names."""
 
 
 def add_arguments(group: arguments.Parser) -> None:
-    arguments.add_several(group, "--axis", "NAME", "that moves; may be repeated; by default all")
-    group.add_argument("--amplitudes", metavar="M,...", help="of the displacement, m")
-    group.add_argument("--frequencies", metavar="HZ,...", help="of the cycles, Hz")
-    group.add_argument("--cycles", type=int, metavar="N", help="that count in each test; default: 5")
-    group.add_argument("--voltage", type=float, metavar="V", help="of a damper that has one; default: 0")
-    group.add_argument("--csv", metavar="FILE", help="table to write, in SI units")
-    description = "write the tests as scenarios into DIR instead of running them: for rths test on a real rig"
-    group.add_argument("--plan", metavar="DIR", help=description)
+    arguments.add_several(group, "--axis", "NAME", "axis that moves; default: all axes")
+    arguments.add(group, "--amplitudes", "M,...", "amplitudes of the displacement, m")
+    arguments.add(group, "--frequencies", "HZ,...", "frequencies of the cycles, Hz")
+    arguments.add(group, "--cycles", "N", "number of evaluated cycles in each test; default: 5", type=int)
+    arguments.add(group, "--voltage", "V", "voltage of a controllable damper, V; default: 0", type=float)
+    arguments.add(group, "--csv", "FILE", "write the results as a CSV table, in SI units")
+    text = "write the tests as scenarios to DIR instead of running them, for rths test on a real rig"
+    arguments.add(group, "--plan", "DIR", text)
 
 
 def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) -> int:
-    """Run or read cyclic tests, or write their scenarios. Raises ConfigError, and Stopped for an
-    unfinished test.
-    """
     table, out = (Path(name) if name else None for name in (options.csv, options.out))
     if out:
         check_section(out, options.rig)
@@ -82,12 +75,8 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
         return _plan(options, scenario)
     results = _results(options, scenario)
     alike = {axis: equivalent(tests) for axis, tests in results.items()}
-    if options.json:
-        data = {"scenario": scenario.name, "axes": {axis: _data(results[axis], alike[axis]) for axis in results}}
-        terminal.print_json(data)
-    else:
-        for axis, tests in results.items():
-            _print(axis, tests, alike[axis])
+    data = {"scenario": scenario.name, "axes": {axis: _data(results[axis], alike[axis]) for axis in results}}
+    terminal.output(options.json, data, _print, results, alike)
     if table:
         with terminal.writing(table, "" if options.json else "table"):
             _write(results, table)
@@ -107,11 +96,11 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
     arguments.refuse_idle(options, results, "has no effect with --plan, which runs no test")
     folder, tests = Path(options.plan), _planned(options, scenario)
     terminal.check_makable(folder / "test.yaml")
-    for test in tests:
-        path = folder / f"{test.name}.yaml"
+    for axis, cycles, test in tests:
+        path = folder / f"{name_of(axis, cycles)}.yaml"
         with terminal.writing(path, "scenario"):
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(dump(test.scenario.data()), encoding="utf-8")
+            path.write_text(dump(test.data()), encoding="utf-8")
     return 0
 
 
@@ -122,7 +111,7 @@ def _results(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[
     return conducted(_planned(options, scenario), options.record, terminal.progress)
 
 
-def _planned(options: argparse.Namespace, scenario: Scenario) -> list[Planned]:
+def _planned(options: argparse.Namespace, scenario: Scenario) -> Plan:
     axes = list(dict.fromkeys(options.axis)) or list(scenario.moved_axes)
     for axis in axes:
         if axis not in scenario.moved_axes:
@@ -139,11 +128,11 @@ def _planned(options: argparse.Namespace, scenario: Scenario) -> list[Planned]:
 
 def _numbers(name: str, text: str | None) -> list[float]:
     if not text:
-        raise ConfigError(f"{name}: must be given, or recordings of such tests (--from)")
+        raise ConfigError(f"{name}: missing; required unless recordings of cyclic tests are given with --from")
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:
-        raise ConfigError(f"{name} {text}: must be numbers with commas between them") from None
+        raise ConfigError(f"{name} {text}: must be numbers separated by commas") from None
 
 
 def _plain(test: Cyclic) -> dict[str, float]:
@@ -161,60 +150,51 @@ def _write(results: Mapping[str, Sequence[Cyclic]], path: Path) -> None:
         rows.writerows({"axis": axis} | _plain(test) for axis, tests in results.items() for test in tests)
 
 
-def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
+def _print(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent]) -> None:
     console = terminal.console()
-    console.print(f"{axis}: {len(tests)} cyclic tests", markup=False)
-    grid = terminal.grid(numbers=[title for title, _, _ in COLUMNS])
-    for test in tests:
-        grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
-    terminal.show(console, grid)
-    ranges = alike.stiffness_range, alike.damping_range
-    stiffness, damping = (f"{low:.4g} to {high:.4g}" for low, high in ranges)
-    nearest = f"{alike.stiffness:.4g} N/m ({stiffness}), {alike.damping:.4g} N s/m ({damping})"
-    console.print(f"nearest spring and dashpot: {nearest}", markup=False, soft_wrap=True)
+    for axis, tests in results.items():
+        console.print(f"{axis}: {len(tests)} cyclic tests", markup=False)
+        grid = terminal.grid(numbers=[title for title, _, _ in COLUMNS])
+        for test in tests:
+            grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
+        terminal.show(console, grid)
+        nearest = alike[axis]
+        ranges = nearest.stiffness_range, nearest.damping_range
+        stiffness, damping = (f"{low:.4g} to {high:.4g}" for low, high in ranges)
+        text = f"{nearest.stiffness:.4g} N/m ({stiffness}), {nearest.damping:.4g} N s/m ({damping})"
+        console.print(f"nearest spring and dashpot: {text}", markup=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Planned:
-    """One cyclic test of the characterisation, on one axis."""
-
-    axis: str
-    cycles: Cycles
-    scenario: Scenario
-
-    @property
-    def name(self) -> str:
-        return f"{self.axis}_{1e3 * self.cycles.amplitude:g}mm_{self.cycles.frequency:g}Hz"
+Plan = list[tuple[str, Cycles, Scenario]]
+"""Axis, cycles and scenario of each test."""
 
 
-def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> list[Planned]:
-    """Return the tests ``cycle_plans`` of the ``axes``, in order of amplitude, then frequency. Raises
-    ConfigError.
-    """
+def name_of(axis: str, cycles: Cycles) -> str:
+    return f"{axis}_{1e3 * cycles.amplitude:g}mm_{cycles.frequency:g}Hz"
+
+
+def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> Plan:
+    """Return the tests of the ``axes``, sorted by amplitude, then frequency. Raises ConfigError."""
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
-        Planned(axis, cycles, cycled(scenario, moved_axes.index(axis), cycles))
-        for axis in axes
-        for cycles in cautious
+        (axis, cycles, cycled(scenario, moved_axes.index(axis), cycles)) for axis in axes for cycles in cautious
     ]
 
 
-def conducted(tests: Sequence[Planned], record: str | None, progress: Shown) -> dict[str, list[Cyclic]]:
-    """Run the tests and record them in ``record``/<name>; return the results by axis. Raises Stopped,
-    ConfigError.
-    """
+def conducted(tests: Plan, record: str | None, progress: Shown) -> dict[str, list[Cyclic]]:
     results: dict[str, list[Cyclic]] = {}
-    for test in tests:
-        path = Path(record) / test.name if record else None
-        history = identification.finished(test.scenario, test.name, path, progress, "a smaller amplitude")
-        results.setdefault(test.axis, []).append(_evaluated(history, test.axis, test.cycles))
+    for axis, cycles, scenario in tests:
+        name = name_of(axis, cycles)
+        path = Path(record) / name if record else None
+        history = identification.finished(scenario, name, path, progress, "a smaller amplitude")
+        results.setdefault(axis, []).append(_evaluated(history, axis, cycles))
     return results
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
-    """Read tests by axis. Raises ConfigError unless all are cyclic. If ``on`` is given, they must be
-    from its rig.
+    """Read tests by axis. Raises ConfigError unless all are cyclic and, if ``on`` is given, from the rig of
+    ``on``.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
@@ -227,7 +207,7 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
         motion = motion["motion"] if motion.get("type") == "delayed" else motion  # begins after the loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
-                f"{recording}: is no cyclic test, as rths identify --for rig_file --record writes it"
+                f"{recording}: is not a cyclic test; record one with rths identify --for rig_file --record DIR"
             )
         cycles = from_data(
             Cycles,
@@ -255,7 +235,7 @@ def _check_rig(recording: str, recorded: Scenario, on: Scenario) -> None:
     for axis in on.axes:
         channels = (_channels(scenario.axes[axis].rig_axis) for scenario in (recorded, on))
         if next(channels) != next(channels):
-            raise ConfigError(f"{recording}: axes.{axis}: its channels differ from --rig")
+            raise ConfigError(f"{recording}: axes.{axis}: the channels must be as in --rig")
 
 
 def _channels(axis: RigAxis | None) -> tuple[object, ...]:
@@ -279,18 +259,18 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
 
 def check_section(out: Path, rig: str) -> None:
     if not rig:
-        raise ConfigError(f"--out {out}: is a section for a rig file: name that file by --rig")
+        raise ConfigError(f"--out {out}: a section needs its rig file; name it with --rig")
     if out.exists() and out.samefile(files.locate(rig, files.RIG)):
-        raise ConfigError(f"--out {out}: is the rig file itself; give another file, whose lines go into it")
+        raise ConfigError(
+            f"--out {out}: is the rig file itself; give another file and copy its lines into the rig file"
+        )
 
 
 def section_of(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return a YAML section for the file of ``rig``, from the test ``results`` by axis of ``scenario``.
-
-    The rig file is built with this section as a check. Raises ConfigError for tests without an expected stiffness,
-    and for an invalid section.
+    """Return a YAML section for the file of ``rig``. Raises ConfigError if the rig file with this section is
+    invalid.
     """
     origin = {
         "scenario": scenario.name,
@@ -309,7 +289,7 @@ def section_of(
         from_data(RigFile, file)
     except ConfigError as error:
         raise error.within(f"{rig} with the results") from None
-    head = "# Of rths identify: put each `characterised` under its axis in the rig file.\n"
+    head = "# Written by rths identify: copy each `characterised` to its axis in the rig file.\n"
     return head + dump({"axes": sections}, rows=True)
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths check``: check a scenario without running it, a single component, or a file of another kind."""
+"""``rths check``: check a scenario (without running it), a component, or another file."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from time import monotonic
@@ -20,8 +20,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.braking import braked_together, braking_way, changes_of_step, samples_to_rest, way_left
 from rths_nodes.core.data import Data
 from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError
-from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import Array, Command, Measurement, Target
+from rths_nodes.core.samples import Array, Command
 from rths_nodes.core.validation import to_data
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.laboratory.ports.wrappers import PortBefore
@@ -30,7 +29,7 @@ from rths_nodes.loop.options import NAMESPACE, REALTIME
 from rths_nodes.loop.pacing import ANSWERED
 from rths_nodes.loop.procedure_record import FULL
 from rths_nodes.loop.scenario import judgement
-from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.updating import Copies, learning_notes
 from rths_nodes.loop.stages.command import PATIENCE
@@ -51,18 +50,14 @@ SAMPLES = 1000
 """Smallest number of samples that has a 99.9 % quantile."""
 
 LISTED = 3
-"""Number of natural periods printed, longest first."""
 
 
 def described(assembly: Assembly) -> Iterator[str]:
-    """Yield descriptions of the excitation, the natural periods of the whole structure, and the stiffness of each
-    part.
-    """
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
         elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
-        where = "it is computed in another process" if elsewhere else "the displacements are prescribed"
-        yield f"structure: none is computed here, {where}"
+        where = "computed in another process" if elsewhere else "none, the displacements are prescribed"
+        yield f"structure: {where}"
         return
     expected = {
         name: axis.rig_axis.stiffness
@@ -72,15 +67,15 @@ def described(assembly: Assembly) -> Iterator[str]:
     try:
         parts = partition(assembly, expected)
     except ConfigError as error:
-        yield f"periods and stiffness: not taken apart: {error}"
+        yield f"periods and stiffness: not available: {error}"
         return
     if len(parts.frequencies):
-        periods = [f"{1.0 / f:.4g}" if f > 0.0 else "none" for f in parts.frequencies[:LISTED].tolist()]
-        more = f" s, the longest of {len(parts.frequencies)}" if len(parts.frequencies) > LISTED else " s"
-        yield f"natural periods of the whole structure: {', '.join(periods)}{more}"
+        periods = [f"{1.0 / f:.4g}" if f > 0.0 else "infinite" for f in parts.frequencies[:LISTED].tolist()]
+        more = f" s (the longest of {len(parts.frequencies)})" if len(parts.frequencies) > LISTED else " s"
+        yield f"natural periods of the entire structure: {', '.join(periods)}{more}"
     else:
-        yield "natural periods: not known, the part under test is not stated"
-    source = parts.source or "not stated, neither by the structure nor by a model of the specimen"
+        yield "natural periods: unknown, because the stiffness under test is not declared"
+    source = parts.source or "unknown, because neither the structure nor a specimen model declares it"
     tested = f"{_diagonal(parts.experimental[2])} N/m, " if parts.source else ""
     yield f"stiffness: numerical {_diagonal(parts.numerical[2])} N/m; experimental {tested}{source}"
 
@@ -99,7 +94,7 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     params: object = scenario.ground_motion if shaken else scenario.integrator.displacement
     if params is None:
         file = scenario.integrator.history
-        yield Path(file).name if file else "from the client of the integrator, unknown here"
+        yield Path(file).name if file else "defined by the client of the integrator"
         return
     data = to_data(params)
     yield data.get("record") or (Path(str(data["file"])).name if data.get("file") else str(data["type"]))
@@ -111,39 +106,26 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     yield f"{scenario.duration:g} s{record_length}"
 
 
-class RoundTrips(NamedTuple):
-    """Time from a Measurement to its Command, s: 99.9 % quantile and maximum."""
-
-    p999: float
-    longest: float
-
-    def depth(self, dt: float) -> int:
-        """Return the ``hops.depth`` for which 99.9 % of the Commands are in time, at a sample period
-        ``dt`` (s).
-        """
-        return max(0, math.ceil(self.p999 / dt - ANSWERED))
+def needed_depth(p999: float, dt: float) -> int:
+    """Return the ``hops.depth`` for which 99.9 % of the Commands arrive in time; ``dt``: sample period, s."""
+    return max(0, math.ceil(p999 / dt - ANSWERED))
 
 
-def of_recording(run: Run) -> RoundTrips:
-    """Return the round trips of a test. Raises ConfigError unless the test ran in real time and was
-    long enough.
+def round_trips(run: Run) -> tuple[float, float]:
+    """Return the 99.9 % quantile and the maximum of the times from a Measurement to its Command, s.
+
+    Raises ConfigError if the test was too short or ran in lockstep.
     """
     pace = run.information.get("pace", "")
     if pace != REALTIME:
-        raise ConfigError(
-            f"pace = {pace!r}: must be {REALTIME}: lockstep waits for every hop, so none can be measured"
-        )
+        raise ConfigError(f"pace = {pace!r}: must be {REALTIME}, because lockstep waits for every hop")
     if len(run.time) < SAMPLES or "loop" not in run.timing:
-        raise ConfigError(
-            f"{len(run.time)} samples: must be >= {SAMPLES}, to determine the longest 0.1 % of their ways"
-        )
-    return RoundTrips(run.timing["loop"]["p999_s"], run.timing["loop"]["max_s"])
+        raise ConfigError(f"{len(run.time)} samples: must be >= {SAMPLES} for a 99.9 % quantile")
+    return run.timing["loop"]["p999_s"], run.timing["loop"]["max_s"]
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield sentences on the durations ``took`` (s) of the integration steps; the ramp predicts ``predicted``
-    samples.
-    """
+    """Judge the durations ``took`` (s) of integration steps; the ramp predicts ``predicted`` samples."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -152,38 +134,41 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
     if not share:
         share, ramp = ADVISED, "ramp.type = predictor_corrector"
     good = math.ceil(float(took.max()) / share / scenario.dt) * scenario.dt
-    yield f"in real time {_ms(in_time)} of {_ms(step)} are left for it: {late} of {count} took longer"
-    yield f"none does with {ramp} and steps of {_ms(good)} or more"
+    yield f"in real time {_ms(in_time)} of {_ms(step)} are available: {late} of {count} steps took longer"
+    yield f"all steps would be in time with {ramp} and steps of {_ms(good)} or more"
     if lost:
-        then = "the rig pauses" if bridge.pauses else "the rig trips; with bridge.when_late = pause it slows down"
-        yield f"caution: {lost} took longer even than bridge.max_bridge = {_ms(bridge.max_bridge)} lets it: {then}"
+        then = "pauses" if bridge.pauses else "trips (with bridge.when_late = pause, the rig slows down)"
+        limit = _ms(bridge.max_bridge)
+        yield f"caution: {lost} of these exceeded bridge.max_bridge = {limit}; the rig then {then}"
 
 
 def quantiles(took: Array) -> str:
     median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
-    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), alone on this machine"
+    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), without other load"
 
 
 def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms"
 
 
-class Margins:
-    """Sink that records the smallest margins: ``smallest`` (m) by axis, inf without commands. ``samples``: last
-    sample.
-    """
+class Margins(RecordingSink):
+    """Sink that records the smallest margin of each axis, m, the last sample, and the size of a recording."""
 
-    def __init__(self, limits: dict[str, Limits], dt: float, groups: Sequence[int]) -> None:
+    def __init__(self, scenario: Scenario, names: Names) -> None:
+        self.volume, limits = Volume(), scenario.limits
+        text = dict.fromkeys(("run_id", "scenario_hash", "scenario", "version"), "")
+        super().__init__(self.volume, scenario, names, NAMESPACE, text)
         self._strokes = [limit.stroke for limit in limits.values()]
-        self._changes = changes_of_step(limits.values(), dt)
+        self._changes = changes_of_step(limits.values(), scenario.dt)
         forced = [limit.of_force for limit in limits.values()]
-        together = braked_together(limits.values(), groups)
+        together = braked_together(limits.values(), scenario.stop_groups)
         self._groups = [group for group in together if not forced[group[0]]]
         self.smallest = [float("inf")] * len(limits)
         self.samples = 0
         self._before: list[float] = []
 
     def command(self, command: Command) -> None:
+        super().command(command)
         now, before = command.command.tolist(), self._before
         self._before, self.samples = now, command.sample
         for group in self._groups if before else ():
@@ -193,32 +178,18 @@ class Margins:
                 left = way_left(now[axis], step, self._strokes[axis]) - braking_way(step, samples)
                 self.smallest[axis] = min(self.smallest[axis], left)
 
-    def target(self, target: Target) -> None: ...
-
-    def measurement(self, measured: Measurement) -> None: ...
-
-    def truth(self, true: Measurement) -> None: ...
-
-    def state(self, sample: int, values: Sequence[float]) -> None: ...
-
-    def updating(self, sample: int, values: Sequence[float]) -> None: ...
-
 
 REHEARSED_S = 2.0
-"""Computing time of the simulated test, s."""
+"""Largest computing time of the simulated test, s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    parser.add_argument(
-        "--hops",
-        metavar="RECORDING",
-        help="a test that ran in real time over the hops to the rig: say which hops.depth they need",
-    )
+    text = "recording of a real-time test over the hops to the rig; print the hops.depth that these hops need"
+    arguments.add(parser, "--hops", "RECORDING", text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build the loop, try its external models, and describe it. Raises ConfigError."""
     from rths_nodes.app.commands import component_check, file_kinds
     from rths_nodes.loop.embedded import checked_loop
 
@@ -265,9 +236,9 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     yield from _contents(loaded)
     if (structure := assembly.full_structure) is not None:
         largest = float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
-        yield f"largest external force {largest / 1e3:.4g} kN"
+        yield f"largest external force: {largest / 1e3:.4g} kN"
     if loaded.soft_start:
-        yield f"soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s"
+        yield f"soft start: {loaded.soft_start_steps} of these steps, {loaded.soft_start.total:.4g} s"
     if loaded.cases:
         yield f"cases: {', '.join(loaded.cases)}"
     yield from _step_times(assembly)
@@ -283,7 +254,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
     live = live_parts(assembly)
-    can = "can run this test, on the hosts embedded and composed"
+    can = "can run this test on the hosts embedded and composed"
     yield f"engine executive: {live if isinstance(live, str) else can}"
 
 
@@ -294,12 +265,12 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
     copies = Copies(loaded)
     yield (
-        f"updating: {', '.join(copies.laws)} learn from {loaded.updating.axis} ({loaded.updating.mode}), a sample "
-        f"every {1e3 * copies.settings.period:.3g} ms"
+        f"updating: {', '.join(copies.laws)} learn from {loaded.updating.axis} ({loaded.updating.mode}), one "
+        f"sample every {1e3 * copies.settings.period:.3g} ms"
     )
     refuse_unstable(loaded)
     if rehearsed is not None:
-        where = f"on a simulator in {rehearsed.margins.samples * loaded.dt:.3g} s"
+        where = f"in a simulated run of {rehearsed.margins.samples * loaded.dt:.3g} s"
         for note in learning_notes(rehearsed.integrator, loaded):
             yield f"{where}: {note}"
 
@@ -333,9 +304,9 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         facts = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
         scale = mine.similitude
         if (scale.length, scale.force) != (1.0, 1.0):
-            facts.append(f"structure/specimen {scale.length:g} in length, {scale.force:g} in force")
+            facts.append(f"ratio of structure to specimen: {scale.length:g} (length), {scale.force:g} (force)")
         facts += corrections_in_words(mine, simulated=loaded.port.builds_axes)
-        yield f"axes.{name}: is {mine.name}; {'; '.join(facts)}"
+        yield f"axes.{name}: {mine.name} of the rig; {'; '.join(facts)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)
 
@@ -357,9 +328,9 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
     frequency, static, compliance = differences(model, places, scenario.reduction.band)
     yield (
         f"reduction {type(scenario.reduction).type_name}: {len(model.full.names)} -> {len(model.names)} degrees "
-        f"of freedom; against the full model: the {FREQUENCIES} lowest natural frequencies within "
-        f"{100 * frequency:.2g} %, compliance of the interface within {100 * static:.2g} % (static) and "
-        f"{100 * compliance:.2g} % of its largest (up to {scenario.reduction.band:g} Hz)"
+        f"of freedom; errors relative to the full model: {FREQUENCIES} lowest natural frequencies "
+        f"{100 * frequency:.2g} %, compliance of the interface {100 * static:.2g} % (static) and "
+        f"{100 * compliance:.2g} % of the maximum (up to {scenario.reduction.band:g} Hz)"
     )
 
 
@@ -380,8 +351,8 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
     if len(took):
         yield from judged(assembly.scenario, assembly.ramp.predicted, took)
     if len(of_compensator):
-        sample = f"{1e3 * assembly.scenario.dt:.3g} ms"
-        yield f"compensator: of a sample of {sample} it takes {quantiles(of_compensator)}"
+        sample = _ms(assembly.scenario.dt)
+        yield f"compensator: {quantiles(of_compensator)} in each sample of {sample}"
 
 
 def _loads(loaded: Scenario) -> Iterator[str]:
@@ -389,10 +360,10 @@ def _loads(loaded: Scenario) -> Iterator[str]:
         axis: Any = loaded.axes[name]
         load, control = axis.own_load, axis.force_control
         yield (
-            f"axes.{name}: held for {load.held_for:g} s, then controlled by force up to "
+            f"axes.{name}: position held for {load.held_for:g} s, then force control up to "
             f"{abs(load.largest) * 1e-3:g} kN{', vertical' * load.vertical}; "
-            f"{type(control.law).type_name} of the {control.closed_by}; held where it is when "
-            f"{1e3 * control.largest_correction:g} mm do not bring the force"
+            f"{type(control.law).type_name} in the {control.closed_by}; position held again if a correction of "
+            f"{1e3 * control.largest_correction:g} mm does not reach the force"
         )
 
 
@@ -419,50 +390,51 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
             yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
 
 
-def _round_trips(recording: str) -> RoundTrips:
+def _round_trips(recording: str) -> tuple[float, float]:
     from rths_nodes.recording.reading import read_run
 
     try:
-        return of_recording(read_run(recording))
+        return round_trips(read_run(recording))
     except ConfigError as error:
         raise error.within(f"--hops {recording}") from None
 
 
-def _hops(loaded: Scenario, trips: RoundTrips, rehearsed: Rehearsals) -> Iterator[str]:
-    depth = trips.depth(loaded.dt)
+def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -> Iterator[str]:
+    p999, longest = trips
+    depth = needed_depth(p999, loaded.dt)
     yield (
-        f"hops: a Command is there {1e3 * trips.p999:.4g} ms after its Measurement in 99.9 % of the samples, "
-        f"{1e3 * trips.longest:.4g} ms at most: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
+        f"hops: 99.9 % of the Commands arrive within {1e3 * p999:.4g} ms of the Measurement, all within "
+        f"{1e3 * longest:.4g} ms: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
     )
     for tried in sorted({0, loaded.hops.depth, depth}):
         try:
             test = rehearsed(tried)
         except ConfigError as error:
-            yield f"hops.depth = {tried}: cannot be: {error}"
+            yield f"hops.depth = {tried}: not possible: {error}"
             continue
         if test is not None:
             yield f"hops.depth = {tried}: {test.in_words(loaded.dt)}"
 
 
 class Rehearsed(NamedTuple):
-    """Result of a simulated test: margins, reason for a trip (or empty), error norms by axis (%)."""
+    """Simulated test: margins, reason for a trip (or an empty string), error norms by axis (%)."""
 
     margins: Margins
     reason: str
     errors: dict[str, float]
     integrator: Data
     recording: float
-    """Size of the journal of the whole test, bytes."""
+    """Expected size of the journal of the complete test, bytes."""
 
     def in_words(self, dt: float) -> str:
         if self.reason:
-            return f"on a simulator the test trips: {self.reason}"
+            return f"the simulated test trips: {self.reason}"
         norms = ", ".join(f"{axis} {error:.3g} %" for axis, error in self.errors.items())
-        return f"error norm on a simulator in {self.margins.samples * dt:.3g} s: {norms}"
+        return f"error norm in a simulated run of {self.margins.samples * dt:.3g} s: {norms}"
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Function of ``hops.depth`` that returns the simulated test; each test is run once."""
+"""Function of ``hops.depth`` that returns the simulated test."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:
@@ -484,13 +456,13 @@ def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
                 continue
             way = 0.5 * limits.velocity * time
             text = (
-                f"axes.{name}: stroke {1e3 * limits.stroke:.4g} mm less the braking way from "
-                f"{limits.velocity:g} m/s, {1e3 * way:.3g} mm: {1e3 * (limits.stroke - way):.4g} mm"
+                f"axes.{name}: usable stroke {1e3 * (limits.stroke - way):.4g} mm ({1e3 * limits.stroke:.4g} mm "
+                f"minus {1e3 * way:.3g} mm to brake from {limits.velocity:g} m/s)"
             )
             if margins is not None and margins.samples > 1:
                 text += (
-                    f"; smallest way left beyond the braking way, on a simulator in "
-                    f"{margins.samples * loaded.dt:.3g} s: {1e3 * margins.smallest[axis]:.4g} mm"
+                    f"; smallest margin in a simulated run of {margins.samples * loaded.dt:.3g} s: "
+                    f"{1e3 * margins.smallest[axis]:.4g} mm"
                 )
             yield text
     if rehearsed is not None and rehearsed.reason:
@@ -510,11 +482,9 @@ def _rehearsed(loaded: Scenario, depth: int) -> Rehearsed | None:
     if any(part.external for part in (loop.assembly.integrator, loop.assembly.compensator, loop.rig.port)):
         return None
     until = monotonic() + REHEARSED_S
-    margins, volume = Margins(loaded.limits, loaded.dt, loaded.stop_groups), Volume()
-    text = dict.fromkeys(("run_id", "scenario_hash", "scenario", "version"), "")
-    recording = RecordingSink(volume, loop.assembly.scenario, loop.assembly.names, NAMESPACE, text)
-    outcome = loop.run([margins, recording], interrupted=lambda: monotonic() > until)
+    margins = Margins(loop.assembly.scenario, loop.assembly.names)
+    outcome = loop.run([margins], interrupted=lambda: monotonic() > until)
     reason = outcome.reason if outcome.state is State.TRIPPED else ""
     errors = {axis: row["error_norm_percent"] for axis, row in outcome.metrics["axes"].items()}
-    size = volume.bytes / max(1, outcome.samples) * loaded.samples
+    size = margins.volume.bytes / max(1, outcome.samples) * loaded.samples
     return Rehearsed(margins, reason, errors, outcome.integrator, size)

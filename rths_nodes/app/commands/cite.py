@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths cite``: BibTeX of every method in a scenario."""
+"""``rths cite``: print the BibTeX of every method in a scenario."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from rths_nodes.core.version import __version__
 from rths_nodes.loop.scenario.schema import Scenario
 
 PUBLICATIONS = "references.bib"
-EVALUATION = {
-    "tracking indicator": ("mercan_2007",),
-    "hybrid simulation energy monitor": ("mosqueda_2007",),
-    "frequency evaluation index": ("guo_2014",),
-}
-"""Methods that evaluate every test, with their publications."""
+EVALUATION = (
+    ("tracking indicator", "mercan_2007"),
+    ("hybrid simulation energy monitor", "mosqueda_2007"),
+    ("frequency evaluation index", "guo_2014"),
+)
 OWN = (
     "@software{rths_nodes,\n  title = {rths_nodes: real-time hybrid simulation with ROS 2},\n"
     f"  version = {{{__version__}}},\n}}"
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     scenario = arguments.scenario(options)
     entries, used = publications(), dict[str, list[str]]()
-    for path, source in [*_of_components(scenario), *_of_evaluation()]:
+    for path, source in [*_of_components(scenario), *EVALUATION]:
         if not source.lstrip().startswith("@") and source not in entries:
             raise unknown(path, "publication", source, entries)
         used.setdefault(source, []).append(path)
@@ -59,8 +58,3 @@ def _of_components(scenario: Scenario) -> Iterator[tuple[str, str]]:
             cls = registry.class_of(declared[-1].family, part)
             name = f"{path}.type = {type(part).type_name}"
             yield from ((name, source) for source in cls.SOURCES)
-
-
-def _of_evaluation() -> Iterator[tuple[str, str]]:
-    for subject, sources in EVALUATION.items():
-        yield from ((subject, source) for source in sources)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths commission``: acceptance test of a rig without a specimen, at the terminal, signed by two persons."""
+"""``rths commission``: measure every stop and limit of a rig before a specimen is mounted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rths_nodes.app.commands import arguments, completion, terminal
-from rths_nodes.core.declarations import AnyParams
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.commissioning import FAILED
@@ -37,28 +36,26 @@ FREE = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    rig = parser.add_argument("rig", help="rig file, or the name of a shipped one")
-    completion.offer(rig, completion.rigs)
-    parser.add_argument(
-        "--out", metavar="FILE", help="where the result goes; default: RIG.commissioned.yaml next to the rig file"
-    )
-    parser.add_argument(
-        "--pace",
-        choices=PACES,
-        default=REALTIME,
-        help="a real rig has realtime; an emulator may be led in lockstep; default: %(default)s",
-    )
+    arguments.add(parser, "rig", "", "path of a rig file, or name of a shipped one")
+    text = "file of the result; default: RIG.commissioned.yaml next to the rig file"
+    arguments.add(parser, "--out", "FILE", text)
+    text = "pace of the motions; a real rig requires realtime, an emulator may run in lockstep"
+    arguments.add(parser, "--pace", "", text, REALTIME, choices=PACES)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Guide the operator through all measurements and write the result; return 0 if every row has passed."""
+    """Guide the operator through all measurements and write the result. Return 0 if every row has passed."""
     from rths_nodes.procedure.commissioning.trials import scenario_of
     from rths_nodes.procedure.drive import warning_of
     from rths_nodes.recording import commissioning
 
     file = files.locate(options.rig, files.RIG)
     rig = files.load_rig(file)
-    _check_port(rig.port)
+    if rig.port.builds_axes:
+        kind = type(rig.port).type_name
+        raise ConfigError(
+            f"port.type = {kind!r}: the rig is simulated in this process, so there is nothing to commission"
+        )
     scenario = scenario_of(rig)
     realtime = arguments.in_realtime(scenario, options.pace)
     free = override(scenario, [f"axes.{name}.specimen=null" for name in scenario.axes])
@@ -69,14 +66,8 @@ def run(options: argparse.Namespace) -> int:
     out = Path(options.out) if options.out else commissioning.beside(file)
     terminal.check_writable(out)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError("rths commission: needs a terminal, to lead the operator")
+        raise ConfigError("rths commission: needs a terminal for the dialogue with the operator")
     return _commission(scenario, out, realtime)
-
-
-def _check_port(params: AnyParams) -> None:
-    if params.builds_axes:
-        kind = type(params).type_name
-        raise ConfigError(f"port.type = {kind!r}: computes its rig here: there is nothing to be commissioned")
 
 
 def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
@@ -96,14 +87,14 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     try:
         operator, second = _names(dialogue)
         if not dialogue.yes(FREE):
-            raise ConfigError("a rig is commissioned without a specimen, and with no person near it")
+            raise ConfigError("not confirmed: a rig is commissioned without a specimen and with no person near it")
         warning = scenario.rig_file.warning if scenario.rig_file else None
         warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
         lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
         bench = Bench(scenario, realtime, lead)
         commission(bench, report=report)
         if bench.home is None:
-            raise ConfigError(f"nothing was tried, and nothing is written: {rows[-1].measured}")
+            raise ConfigError(f"nothing was measured, so no result is written: {rows[-1].measured}")
         result = _result(bench, rows, kind)
         lead.settle()
         print(f"\n{result.counts}")
@@ -111,10 +102,8 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
         result.second_person = second if dialogue.yes(f"{second}, do you sign it?") else ""
     except (Interrupted, KeyboardInterrupt) as left:
         failed = any(row.verdict == FAILED for row in rows)
-        print(
-            f"rths: {str(left) or 'interrupted'}: {'not signed' if failed else 'nothing is written'}",
-            file=sys.stderr,
-        )
+        ending = "the result is not signed" if failed else "no result is written"
+        print(f"rths: {str(left) or 'interrupted'}: {ending}", file=sys.stderr)
         if failed:
             _write(_result(bench, rows, kind), out)
         return ExitCode.HELD
@@ -170,7 +159,7 @@ def _names(dialogue: Console) -> tuple[str, str]:
     names: list[str] = []
     for question in ("operator: your name: ", "second person: name of the person with you: "):
         while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, names):
-            print("two different names are needed")
+            print("enter two different names")
         names.append(name)
     return names[0], names[1]
 
@@ -182,8 +171,8 @@ def _show(row: CommissioningRow) -> None:
 
 
 class AtTerminal:
-    """Guides the operator at a terminal. ``rest``: pause between ticks, s; ``warned`` is called after
-    each CLEAR.
+    """Guides the operator at a terminal. ``rest``: pause between ticks, s. ``warned``: text printed after each
+    CLEAR.
     """
 
     def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:
@@ -229,7 +218,7 @@ class AtTerminal:
         return bool(self._dialogue.yes(f"\n{self._number}. {self._kind}: {statement}"))
 
     def settle(self) -> None:
-        """Wait for Enter after a motion that ended before its question was answered."""
+        """Wait for Enter if a motion ended before its question was answered."""
         if self._asking is not None and self._asking.is_alive():
             self._settling = True
             print("Enter: ", end="", file=sys.stderr, flush=True)

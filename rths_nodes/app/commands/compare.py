@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths compare``: variants of a scenario side by side."""
+"""``rths compare``: run variants of a scenario and print their indices in one table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.published_indices import TRUE
 from rths_nodes.analysis.units import plain, span
-from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
 from rths_nodes.core.errors import ConfigError, unknown
@@ -35,8 +35,6 @@ _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z_][\w.]*=)")
 
 @dataclass(frozen=True)
 class Variant:
-    """Row of a comparison: name, checked scenario, its changes, published values."""
-
     name: str
     scenario: Scenario
     changes: tuple[str, ...] = ()
@@ -53,13 +51,12 @@ def variants(
 ) -> list[Variant]:
     """Return the checked variants. Raises ConfigError.
 
-    Each entry of ``settings`` is a list of assignments ``section.key=value``, separated by spaces or commas, or
-    empty. ``cases`` are names; the default without settings is all cases. ``common`` assignments apply to every
-    variant.
+    A text in ``settings`` holds assignments, separated by spaces or commas. Without ``settings`` and ``cases``,
+    all cases are variants. The ``common`` assignments apply to every variant.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
-        raise ConfigError(f"{scenario.name}: has no cases to compare; give variants with --variant")
+        raise ConfigError(f"{scenario.name}: the scenario has no cases to compare; give variants with --variant")
     common = list(common)
     result = [_case(scenario, name, common) for name in names]
     changes = [_BETWEEN.split(text.strip()) if text.strip() else [] for text in settings]
@@ -107,10 +104,10 @@ def compare(
     progress: Callable[[float, float], None] | None = None,
     by: str = AUTO,
 ) -> list[Result]:
-    """Run all variants and return results in their order. ``workers``: processes (default: one per core; one for
-    short runs).
+    """Run all variants with the engine ``by`` and return the results in the same order.
 
-    ``keep`` stores the histories; ``response`` adds errors relative to the whole structure; ``by`` is the engine.
+    ``keep`` stores the histories; ``response`` adds errors relative to the entire structure. ``workers`` is the
+    number of processes; by default one per core, or one for short runs.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]
@@ -150,33 +147,29 @@ def _plain(result: Result) -> dict[str, object]:
 
 
 _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
-"""Columns of a comparison, and their indices."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    scenario = parser.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
-    completion.offer(scenario, completion.scenarios)
-    text = "one variant: its changes, with spaces or commas between them; repeat for more"
+    text = "name of a shipped scenario or path of a YAML file"
+    arguments.add(parser, "scenario", "", text)
+    text = "changes of one variant, separated by spaces or commas"
     arguments.add_several(parser, "--variant", "'SECTION.KEY=VALUE ...'", text)
-    text = "cases of the scenario; by default all, unless there are variants"
-    arguments.add_several(parser, "--cases", "NAME,...", text, completion.cases)
-    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", "value to change in all variants; may be repeated")
+    text = "cases of the scenario; default: all cases, or none if there is a --variant"
+    arguments.add_several(parser, "--cases", "NAME,...", text, type=arguments.names)
+    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", "value to change in all variants")
     arguments.add_renamed(parser, with_="--set")
-    parser.add_argument(
-        "--response",
-        action="store_true",
-        help="also compute the whole structure in one piece, and the errors of the response",
-    )
-    arguments.add_figure(parser, "all variants into one figure")
+    text = "also compute the entire structure in one piece, and print the errors of the response"
+    arguments.add_flags(parser, response=text)
+    arguments.add_figure(parser, "all variants in one figure")
     arguments.add_engine(parser)
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the variants and print one table; return 3 if one of them did not finish."""
+    """Run the variants and print one table. Return 3 if a variant did not finish."""
     figure = arguments.figure(options)
     loaded = files.load(options.scenario)
-    cases = [name.strip() for part in options.cases for name in part.split(",")]
+    cases = [name for names in options.cases for name in names]
     chosen = variants(loaded, options.variant, cases, options.set)
     processes = at_once(chosen)
     scenarios = [variant.scenario for variant in chosen]
@@ -186,10 +179,7 @@ def run(options: argparse.Namespace) -> int:
     with terminal.progress(loaded.name) as progress:
         response = options.response or has_response(chosen)
         results = compare(chosen, keep=figure is not None, response=response, progress=progress, by=where.engine)
-    if options.json:
-        terminal.print_json(as_json(loaded, results))
-    else:
-        _print_comparison(loaded.name, results)
+    terminal.output(options.json, as_json(loaded, results), _print_comparison, loaded.name, results)
     if figure:
         from rths_nodes.analysis.figures.compared import draw
 
@@ -202,7 +192,7 @@ def _announce(chosen: Sequence[Variant], samples: int, where: engine.Where) -> N
     expected = engine.expected_s(chosen[0].scenario, samples, where.engine)
     if expected is not None:
         wait = span(expected / where.processes)
-        terminal.tell([f"{len(chosen)} variants, {samples} samples, {where.processes} at a time: about {wait}"])
+        terminal.tell([f"{len(chosen)} variants, {samples} samples, {where.processes} in parallel: about {wait}"])
 
 
 def _print_comparison(name: str, results: Sequence[Result]) -> None:
@@ -267,7 +257,7 @@ def _in_tables(result: Result) -> Iterator[str]:
 def _print_response(console: Console, results: Sequence[Result]) -> None:
     from rths_nodes.app.studies.runs import RESPONSE
 
-    console.print("response, RMS error against the whole structure computed in one piece")
+    console.print("response: RMS error relative to the entire structure computed in one piece")
     numbers = ("displacement (%)", "published", "absolute acceleration (%)", "published")
     grid = terminal.grid("variant", "degree of freedom", numbers=numbers)
     for result in results:

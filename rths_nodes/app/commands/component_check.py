@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of a component: alone with read-only arrays, and in a short test, which must be bit-identical on both
-engines.
-"""
+"""Check of a component, first alone with read-only arrays, then in a short test on two engines."""
 
 from __future__ import annotations
 
@@ -53,25 +51,21 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 }
 """Trial by family: scenario, section of the component, further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
-"""Values of parameters without a default that every component of the family has."""
+"""Values of required parameters in the trial."""
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, relative to the bound or, if that is zero, to the value in
-effect.
-"""
+"""Relative distance of a tried value from an exclusive bound (from 0: relative to the value in effect)."""
 
 
 @dataclass
 class Drive:
-    """Calls of a component: ``step(part, k)`` returns the outputs for sample k."""
-
     build: Callable[[], object]
     step: Function
     reset: Function = lambda part: part.reset()
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return the family and name of a component, else None. ``text`` is ``FAMILY.NAME``, or a name that only
-    another package has.
+    """Return family and name of the component ``FAMILY.NAME``, or of a component with a name that only another
+    package has; otherwise None.
     """
     family, sign, name = text.partition(".")
     if sign and family in registry.FAMILIES and not Path(text).exists():
@@ -87,11 +81,9 @@ def component_of(text: str) -> tuple[str, str] | None:
 
 
 def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
-    """Check a component with parameters ``overrides`` (KEY=VALUE) and yield the results. Raises ConfigError with
-    all faults.
-    """
+    """Check a component with ``overrides`` (KEY=VALUE); yield the results. Raises ConfigError with all faults."""
     if family not in TESTS:
-        raise ConfigError(f"{family}.{name}: is not checked by itself; families: {', '.join(TESTS)}")
+        raise ConfigError(f"{family}.{name}: cannot be checked alone; families: {', '.join(TESTS)}")
     data: Data = {"type": name} | REQUIRED.get(family, {})
     for assignment in overrides:
         key, _, value = assignment.partition("=")
@@ -104,7 +96,7 @@ def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
             check_driven(DRIVES[family](params), label)
             _check_bounds(family, params, parameters, label)
         problems.refuse()
-        yield f"{label}: {SAMPLES} samples: states, reset, inputs and bounds are right"
+        yield f"{label}: {SAMPLES} samples: states, reset, inputs and bounds are correct"
     yield _compared(family, data, label)
 
 
@@ -113,7 +105,7 @@ def check_driven(drive: Drive, label: str) -> None:
     first = _driven(drive, part, label)
     _check_same(first, _driven(drive, second, label), f"{label}: a second object shares state with the first")
     drive.reset(part)
-    _check_same(first, _driven(drive, part, label), f"{label}: reset() does not restore the first state")
+    _check_same(first, _driven(drive, part, label), f"{label}: reset() does not restore the initial state")
 
 
 def _driven(drive: Drive, part: object, label: str) -> list[object]:
@@ -123,9 +115,9 @@ def _driven(drive: Drive, part: object, label: str) -> list[object]:
             row = drive.step(part, sample)
         except ComponentError as error:
             changed = "read-only" in str(error)
-            raise ConfigError(f"{error}: it changes an array of its input" if changed else str(error)) from error
+            raise ConfigError(f"{error}: the step modifies an input array" if changed else str(error)) from error
         if not is_finite(row):
-            raise ConfigError(f"{label}: sample {sample}: gives {show(row)}: must be finite")
+            raise ConfigError(f"{label}: sample {sample}: output = {show(row)}: must be finite")
         rows.append(row)
     return rows
 
@@ -133,7 +125,7 @@ def _driven(drive: Drive, part: object, label: str) -> list[object]:
 def _check_same(first: Sequence[object], again: Sequence[object], fault: str) -> None:
     for sample, (one, other) in enumerate(zip(first, again, strict=True)):
         if one != other:
-            raise ConfigError(f"{fault}: sample {sample} gives {show(other)}, at first {show(one)}")
+            raise ConfigError(f"{fault}: sample {sample}: {show(other)} instead of {show(one)}")
 
 
 def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) -> None:
@@ -175,7 +167,7 @@ def _compared(family: str, data: Data, label: str) -> str:
     if plain.outcome == "failed":
         raise ConfigError(f"{label}: in {scenario}: {plain.reason}")
     if plain.outcome != "finished":
-        return f"{label}: compiled bits are not compared, for the test in {scenario} trips: {plain.reason}"
+        return f"{label}: compiled results are not compared, because the test in {scenario} trips: {plain.reason}"
     try:
         compiled = hosts.run(scenario, overrides, engine=COMPILED, keep=True)
     except ConfigError as error:
@@ -186,8 +178,8 @@ def _compared(family: str, data: Data, label: str) -> str:
     one, other = plain.read().arrays(), compiled.read().arrays()
     for name, values in one.items():
         if not np.array_equal(values, other[name], equal_nan=values.dtype.kind == "f"):
-            raise ConfigError(f"{label}: compiled, {name} differs from plain Python in {scenario}")
-    return f"{label}: compiled and plain Python give the same bits in {plain.samples} samples of {scenario}"
+            raise ConfigError(f"{label}: in {scenario}, compiled {name} differs from plain Python")
+    return f"{label}: compiled code and plain Python give identical bits in {plain.samples} samples of {scenario}"
 
 
 # Motions and drives

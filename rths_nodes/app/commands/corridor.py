@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths corridor``: predict the corridor of a test from runs on different plants."""
+"""``rths corridor``: predict the corridor of a test from simulated runs on different plants."""
 
 from __future__ import annotations
 
@@ -25,16 +25,12 @@ from rths_nodes.recording.run import Run
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    parser.add_argument("--out", metavar="FILE", required=True, help="file to write (.npz)")
-    arguments.add_counts(parser, plants=(20, "plants drawn from the scenario's scatter, in addition to its own"))
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plants; default: %(default)s")
-    parser.add_argument(
-        "--margin",
-        type=float,
-        default=0.05,
-        metavar="SHARE",
-        help="of the range of each quantity, by which its band is wider on both sides; default: %(default)s",
-    )
+    arguments.add(parser, "--out", "FILE", "file to write (.npz)", required=True)
+    text = "number of plants drawn from the scenario's scatter, in addition to the nominal plant"
+    arguments.add(parser, "--plants", "N", text, 20)
+    arguments.add(parser, "--seed", "N", "seed of the plants", 1)
+    text = "width added to each side of a band, as a fraction of the quantity's range"
+    arguments.add(parser, "--margin", "SHARE", text, 0.05)
     arguments.add_where(parser)
     arguments.add_json(parser)
 
@@ -62,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for axis, widths in _widest(corridor).items():
         widths_text = ", ".join(f"{name} {widths[name]:.4g} {unit}" for name, unit in QUANTITIES)
-        print(f"{axis}: widest {widths_text}")
-    print(f"use it: --set monitor.corridor={out}")
+        print(f"{axis}: largest width: {widths_text}")
+    print(f"use: --set monitor.corridor={out}")
     return 0
 
 
@@ -78,7 +74,7 @@ def predicted(
 ) -> Corridor:
     """Return the corridor of ``scenario`` from its own plant and ``count`` plants of ``seed``.
 
-    ``margin`` widens the corridor on each side, relative to the range of the quantity. Raises ConfigError,
+    ``margin`` widens each side of the corridor by this fraction of the quantity's range. Raises ConfigError,
     Stopped.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
@@ -87,7 +83,7 @@ def predicted(
     for number, result in runs.all_of(drawn, where, keep=True, progress=progress):
         if result.outcome != "finished" or result.run is None:
             problem = f"{drawn[number].name}: {result.outcome} at sample {result.samples}: {result.reason}"
-            raise Stopped(f"no corridor: the test must finish on every plant: {problem}", ExitCode.TRIPPED)
+            raise Stopped(f"no corridor, because the test must finish on every plant: {problem}", ExitCode.TRIPPED)
         values = histories(result.run)
         lower = np.fmin(lower, values) if lower.size else values
         upper = np.fmax(upper, values) if upper.size else values

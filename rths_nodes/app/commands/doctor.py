@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths doctor``: real-time suitability of this computer."""
+"""``rths doctor``: measure which servo rates this computer can keep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +29,10 @@ ADVICE = (
 )
 
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
-"""Usual servo rates, Hz."""
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, on a computer with
-PYTHON_STEP_S, s.
-"""
+"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, s."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
+"""Time of an oscillator's step in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for simulators. A rig needs a margin for the worst tick instead."""
 LONGEST_GAP_S = 0.010
@@ -48,7 +45,7 @@ MOST_TICKS = 20_000_000
 
 @dataclass(frozen=True)
 class Fact:
-    """Finding: value (None: unknown), text, advice (or empty)."""
+    """Property of the computer. ``value`` is None if unknown."""
 
     name: str
     value: Data | None
@@ -61,16 +58,6 @@ class Fact:
 
     def data(self) -> Data:
         return {"value": self.value, "words": self.text, "verdict": self.verdict, "advice": self.advice}
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Expected fraction of late ticks, and verdict, at a servo rate on a host."""
-
-    rate_hz: float
-    host: str
-    late_share: float
-    verdict: str
 
 
 def facts() -> list[Fact]:
@@ -99,7 +86,7 @@ def governor() -> Fact:
     except OSError as error:
         return Fact("governor", None, f"unknown ({error.filename}: {error.strerror})")
     if not governors:
-        return Fact("governor", None, "unknown (no cpufreq; a virtual machine leaves it to its host)")
+        return Fact("governor", None, "unknown (no cpufreq; the host of a virtual machine sets the governor)")
     advice = "" if governors == ["performance"] else "sudo cpupower frequency-set -g performance"
     return Fact("governor", {"governors": governors}, ", ".join(governors), advice)
 
@@ -123,9 +110,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Measure the lateness of a paced loop with the scheduling of the nodes; return statistics, and lateness by
-    tick, s.
-    """
+    """Measure a loop with the scheduling of the nodes. Return statistics, and the lateness of each tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:
@@ -146,7 +131,6 @@ def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
 
 
 def python_step(count: int = 40_000, rounds: int = 5) -> float:
-    """Return the time of one step of an oscillator in plain Python, s, in the fastest of ``rounds``."""
     return min(oscillate(count) for _ in range(rounds)) / count
 
 
@@ -158,7 +142,8 @@ def oscillate(count: int) -> float:
     return time.perf_counter() - started
 
 
-def forecast(lateness: Array, python_step_s: float) -> list[Forecast]:
+def forecast(lateness: Array, python_step_s: float) -> list[Data]:
+    """Return the expected fraction of late ticks, and a verdict, for each host and servo rate."""
     longest = float(lateness.max())
     forecasts = []
     for host, work in WORK_S.items():
@@ -167,15 +152,15 @@ def forecast(lateness: Array, python_step_s: float) -> list[Forecast]:
             share = 1.0 if margin <= 0.0 else float(np.mean(lateness >= margin))
             usable = share <= MARGINAL and longest <= LONGEST_GAP_S
             verdict = "good" if usable and not share else "marginal" if usable else UNSUITABLE
-            forecasts.append(Forecast(rate, host, share, verdict))
+            forecasts.append({"rate_hz": rate, "host": host, "late_share": share, "verdict": verdict})
     return forecasts
 
 
-def summary(forecasts: Sequence[Forecast]) -> list[str]:
+def summary(forecasts: Sequence[Data]) -> list[str]:
     lines = []
     for host in WORK_S:
         rates = {
-            entry.verdict: entry.rate_hz for entry in forecasts if entry.host == host
+            entry["verdict"]: entry["rate_hz"] for entry in forecasts if entry["host"] == host
         }  # the highest rate wins
         parts = [f"{verdict} up to {rates[verdict]:g} Hz" for verdict in ("good", "marginal") if verdict in rates]
         lines.append(f"{host}: {', '.join(parts) or f'{UNSUITABLE} at any of these rates'}")
@@ -198,35 +183,31 @@ def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
         *(f"{'':11}{refusal}" for refusal in paced["refused"]),
         f"Python     {step * 1e9:.3g} ns per step of an oscillator",
         *summary(forecasts),
-        f"good: no late tick in {seconds:g} s; marginal, for simulators: at most {MARGINAL:.0%} late, "
-        f"no gap over {LONGEST_GAP_S * 1e3:g} ms",
+        f"good: no late tick in {seconds:g} s; marginal, for simulators: at most {MARGINAL:.0%} of ticks late, "
+        f"no gap longer than {LONGEST_GAP_S * 1e3:g} ms",
     ]
     data = {
         "facts": {fact.name: fact.data() for fact in findings},
         "paced": paced,
         "python_step_s": step,
-        "outlook": [asdict(entry) for entry in forecasts],
+        "outlook": forecasts,
         "summary": summary(forecasts),
     }
     return data, lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--seconds", type=float, default=5.0, help="duration of the measurement; default: %(default)g"
-    )
-    parser.add_argument(
-        "--rate", type=float, default=1024.0, metavar="HZ", help="rate of the measured loop; default: %(default)g"
-    )
+    arguments.add(parser, "--seconds", "", "duration of the measurement, s", 5.0)
+    arguments.add(parser, "--rate", "HZ", "rate of the measured loop, Hz", 1024.0)
     arguments.add_json(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def _print(lines: Sequence[str]) -> None:
+    for line in "\n".join(lines).splitlines():
+        terminal.say(line)
 
+
+def run(options: argparse.Namespace) -> int:
     data, lines = diagnose(options.rate, options.seconds)
-    if options.json:
-        terminal.print_json(data)
-    else:
-        for line in "\n".join(lines).splitlines():
-            terminal.say(line)
+    terminal.output(options.json, data, _print, lines)
     return 0

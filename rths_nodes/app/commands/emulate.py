@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths emulate``: an emulated rig on the network, for scenarios with the port ``udp``."""
+"""``rths emulate``: emulate the rig at the other end of the port udp."""
 
 from __future__ import annotations
 
@@ -37,34 +37,31 @@ from rths_nodes.loop.watch.section import WatchSection
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    parser.add_argument("--address", help="address of this machine to listen on; default: port.address")
-    parser.add_argument("--port", type=int, help="UDP port to listen on, 0: any; default: port.port")
-    parser.add_argument(
-        "--own-clock", action="store_true", help="refuse to wait for commands (lockstep), as a real rig does"
+    arguments.add(parser, "--address", "", "address of this machine to listen on; default: port.address")
+    text = "UDP port to listen on (0: any free port); default: port.port"
+    arguments.add(parser, "--port", "", text, type=int)
+    arguments.add_flags(
+        parser,
+        own_clock="refuse to wait for commands (lockstep), as a real rig does",
+        again="accept another session after the end of a session",
     )
-    parser.add_argument("--again", action="store_true", help="accept another session when one has ended")
     kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in misbehaviour.KINDS.items())
-    text = f"injected fault; may be repeated. {kinds}"
-    arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", text)
+    arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", f"injected fault. {kinds}")
     faults = "; ".join(f"{kind}: {text}" for kind, text in planted.KINDS.items())
-    text = f"fault for rths commission to detect; may be repeated. {faults}"
+    text = f"fault for rths commission to detect. {faults}"
     arguments.add_several(parser, "--plant", "FAULT", text, choices=planted.KINDS)
-    parser.add_argument(
-        "--no-specimen",
-        action="store_true",
-        help="nothing is mounted: the axes move freely, as rths commission wants",
+    text = "no specimen is mounted: the axes move freely, as rths commission requires"
+    arguments.add_flags(parser, no_specimen=text)
+    text = (
+        "address of a watcher (rths watch) that receives simulated readings of its own sensors; requires a "
+        "rig file with the section watch"
     )
-    parser.add_argument(
-        "--sensors",
-        metavar="ADDRESS",
-        help="address of a watcher (rths watch) that gets the readings of its separate sensors; the rig file must "
-        "have a section watch",
-    )
+    arguments.add(parser, "--sensors", "ADDRESS", text)
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Emulate the rig for one session; return 0 if the test closed the session, 3 if the rig stopped."""
+    """Emulate the rig for one session. Return 0 if the test closed the session, 3 if the rig stopped."""
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -83,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     address, port = emulator.address
     _say(
         options,
-        f"{scenario.name}: emulated at {address}:{port}, {scenario.servo_rate:g} Hz; stands still at the latest "
+        f"{scenario.name}: emulated at {address}:{port}, {scenario.servo_rate:g} Hz; at rest within "
         f"{1e3 * emulator.rest:.0f} ms after the last command",
         {"address": address, "port": port, "rest_s": emulator.rest},
     )
@@ -108,7 +105,7 @@ def _sensors(options: argparse.Namespace, emulator: Emulator) -> EmulatedSensors
         return None
     section = files.load_rig(options.rig).watch if options.rig else None
     if section is None:
-        raise ConfigError("--sensors: --rig: must be a rig file with a section watch")
+        raise ConfigError("--sensors: requires a rig file (--rig) with the section watch")
     return EmulatedSensors(emulator, section, options.sensors)
 
 
@@ -134,13 +131,14 @@ def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> Non
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Specimen of 1 N/m: a stiffness is required, and this one is too small for any load cell."""
+"""Specimen of 1 N/m. A stiffness is required, and no load cell resolves this one."""
 
 
 def free(scenario: Scenario) -> Scenario:
-    """Return ``scenario`` without specimens. Raises ConfigError for a rig model that couples its axes."""
     if scenario.rig is not None:
-        raise ConfigError("rig: couples its axes in one model, so that none can be free; leave it out")
+        raise ConfigError(
+            "rig: the model couples the axes and their specimens; --no-specimen needs a scenario without rig"
+        )
     return override(scenario, [f"axes.{name}.specimen={FREE}" for name in scenario.axes])
 
 
@@ -156,7 +154,7 @@ class EmulatedSensors:
         try:
             far = socket.gethostbyname(address), section.sensors.port
         except OSError as error:
-            raise ConfigError(f"--sensors {address}: not known ({error.strerror})") from error
+            raise ConfigError(f"--sensors {address}: unknown host ({error.strerror})") from error
         context = multiprocessing.get_context("spawn")
         self._true = context.RawArray("d", 2 * len(self._places))
         arguments = (section, far, self._true, emulator.scenario.seed, os.getpid())

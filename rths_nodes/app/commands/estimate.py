@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths estimate``: estimates from a recording: loading system, specimen, or the test with other settings
-(``studies/prediction.py``).
-
-``--for updating`` shows the parameters that a copy of the specimen would learn. The copy is in shadow: it does not
-affect the test.
+"""``rths estimate``: estimate a loading system or a specimen from a recording, or predict the test with other
+settings.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rths_nodes.analysis.units import KN, MS, PERCENT, shown
+from rths_nodes.analysis.identification.from_recording import usable
+from rths_nodes.analysis.units import KN, MM, MS, PERCENT, plain, shown
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies.prediction import CHANGED, MEASURED, Prediction, predict, reproduced
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.mechanics.updating.copies import KINDS, Open
 
 if TYPE_CHECKING:
@@ -26,50 +27,47 @@ if TYPE_CHECKING:
     from rths_nodes.recording.run import Run
 
 ROWS = 8
-"""Number of times printed."""
 COMPENSATORS, UPDATING, PREDICTION = "compensators", "updating", "prediction"
 USES = {
     COMPENSATORS: ("axis", "begin", "end"),
     UPDATING: ("axis", "begin", "end", "initial", "figure", "model", "law", "parameter", "noise", "uncertainty"),
     PREDICTION: ("set", "figure"),
 }
-"""Options of each purpose, by their Python names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
-    parser.add_argument(
-        "--for",
-        choices=tuple(USES),
-        dest="purpose",
-        help="use of the result: settings of compensators, a copy of the specimen that is updated, the test with "
-        f"other settings on the identified rig; default: {PREDICTION} with --set, else {COMPENSATORS}",
-    )
     text = (
-        f"for {PREDICTION}: value to change in the scenario, e.g. compensator.type=none; may be repeated; without "
-        "one the recorded commands are computed again and compared to the bit"
+        "use of the result: settings of compensators, an updated copy of the specimen, or the test with "
+        f"other settings on the identified rig; default: {PREDICTION} with --set, otherwise {COMPENSATORS}"
+    )
+    arguments.add(parser, "--for", "", text, choices=tuple(USES), dest="purpose")
+    text = (
+        f"for {PREDICTION}: value to change in the scenario, e.g. compensator.type=none; without --set, the "
+        "recorded commands are recomputed and compared bit for bit"
     )
     arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
     arguments.add_figure(parser, f"parameters, force and innovation ({UPDATING}) or the runs ({PREDICTION})")
     group = parser.add_argument_group(f"for {COMPENSATORS} and {UPDATING}")
-    group.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
-    group.add_argument("--begin", type=float, metavar="S", help="first used time, s")
-    group.add_argument("--end", type=float, metavar="S", help="last used time, s")
+    arguments.add(group, "--axis", "NAME", "axis to evaluate; default: all axes")
+    arguments.add(group, "--begin", "S", "begin of the evaluated window, s", type=float)
+    arguments.add(group, "--end", "S", "end of the evaluated window, s", type=float)
     arguments.add_renamed(parser, from_="--begin", to="--end")
     group = parser.add_argument_group(f"for {UPDATING}")
-    group.add_argument("--model", choices=list(KINDS), help="model that the copy is")
-    group.add_argument("--law", choices=("ukf", "rls"), help="unscented filter or least squares; default: ukf")
+    arguments.add(group, "--model", "", "type of the specimen model", choices=list(KINDS))
+    text = "unscented Kalman filter or recursive least squares; default: ukf"
+    arguments.add(group, "--law", "", text, choices=("ukf", "rls"))
     text = (
-        "parameter that is updated, and its bounds, by default half and twice the initial value; may be repeated; "
-        "by default the parameters that describe the model"
+        "updated parameter, with its bounds (default: half and twice the initial value); default: the "
+        "parameters that describe the model"
     )
     arguments.add_several(group, "--parameter", "NAME[=LOW:HIGH]", text)
-    text = "initial value of a parameter (SI), by default from the scenario, where that has this model"
-    arguments.add_several(group, "--initial", "NAME=VALUE", f"{text}; may be repeated")
-    text = "rms noise of the force, N; default: 2 %% of the large force"
-    group.add_argument("--noise", type=float, metavar="N", help=text)
-    text = "standard deviation of the initial values, as part of these; default: 0.3"
-    group.add_argument("--uncertainty", type=float, metavar="PART", help=text)
+    text = "initial value of a parameter (SI); default: from the scenario, if its specimen has this model"
+    arguments.add_several(group, "--initial", "NAME=VALUE", text)
+    text = "rms noise of the force, N; default: 2 %% of the force amplitude"
+    arguments.add(group, "--noise", "N", text, type=float)
+    text = "standard deviation of the initial values, as a fraction of the values; default: 0.3"
+    arguments.add(group, "--uncertainty", "PART", text, type=float)
     arguments.add_engine(parser)
     arguments.add_json(parser)
 
@@ -80,14 +78,14 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.recording.reading import read_run
 
     if options.purpose == UPDATING and options.model is None:
-        raise ConfigError(f"--model: missing; one of {', '.join(KINDS)}")
+        raise ConfigError(f"--model: missing; must be one of {', '.join(KINDS)}")
     figure = arguments.figure(options)
     recording = read_run(options.recording)
     terminal.tell(recording.notes)
     if options.purpose == PREDICTION:
-        from rths_nodes.app.commands import what_if
-
-        return what_if.run(options, recording, figure)
+        if not options.set:
+            arguments.refuse_idle(options, ("figure",), "requires --set")
+        return (_predicted if options.set else _reproduced)(options, recording, figure)
     return (_updating if options.purpose == UPDATING else _compensators)(options, recording, figure)
 
 
@@ -95,18 +93,20 @@ def _compensators(options: argparse.Namespace, recording: Run, _: Path | None) -
     from rths_nodes.analysis.identification.estimate import estimate
 
     result = estimate(recording, options.axis, options.begin, options.end)
-    if options.json:
-        terminal.print_json({name: asdict(entry) for name, entry in result.items()})
-    else:
-        for name, entry in result.items():
-            _print_estimate(name, entry)
+    data = {name: asdict(entry) for name, entry in result.items()}
+    terminal.output(options.json, data, _print_estimates, result)
     return 0
+
+
+def _print_estimates(results: Mapping[str, Estimate]) -> None:
+    for name, result in results.items():
+        _print_estimate(name, result)
 
 
 def _print_estimate(name: str, result: Estimate) -> None:
     console = terminal.console()
     kind = f", a sine of {result.sine:.4g} Hz" if result.sine else ""
-    lost = f", the longest complete stretch: {result.missing} are missing" if result.missing else ""
+    lost = f", the longest part without gaps ({result.missing} samples are missing)" if result.missing else ""
     window = f"{result.start:.3f} to {result.end:.3f} s, {result.samples} samples{lost}{kind}"
     console.print(f"{name}: {window}", markup=False)
     grid = terminal.grid("", "target -> measured", "command -> measured")
@@ -140,7 +140,7 @@ def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) 
 
     values, opened = dict(map(_value, options.initial)), list(map(_open, options.parameter))
     if options.axis is None and len(recording.axes) > 1:
-        raise ConfigError(f"--axis: which one is the specimen of? {', '.join(recording.axes)}")
+        raise ConfigError(f"--axis: missing; must be one of {', '.join(recording.axes)}")
     axis = options.axis or recording.axes[0]
     result = updating.follow(
         recording,
@@ -152,10 +152,7 @@ def _updating(options: argparse.Namespace, recording: Run, figure: Path | None) 
         options.begin,
         options.end,
     )
-    if options.json:
-        terminal.print_json(_data(result))
-    else:
-        _print(result)
+    terminal.output(options.json, _data(result), _print, result)
     if figure:
         from rths_nodes.analysis.figures.updating import draw
 
@@ -189,8 +186,8 @@ def _remarks(result: Followed) -> list[str]:
     text = [f"samples: {', '.join(f'{count} {kind}' for kind, count in result.counts.items())}"]
     if (strange := result.unexplained).any():
         text.append(
-            f"the model does not explain the specimen: first at {result.time[strange.argmax()]:.2f} s, in "
-            f"{PERCENT * strange.mean():.0f} % of the samples; estimates mean nothing then, and copies keep "
+            f"the model does not explain the measured force: first at {result.time[strange.argmax()]:.2f} s, in "
+            f"{PERCENT * strange.mean():.0f} % of the samples. Such estimates are meaningless, and copies keep "
             "their values"
         )
     if result.at_bound:
@@ -213,7 +210,7 @@ def _print(result: Followed) -> None:
         cells = zip(result.estimate[row].tolist(), result.deviation[row].tolist(), strict=True)
         grid.add_row(f"{result.time[row]:.2f}", *(f"{mean:.4g} +- {wide:.2g}" for mean, wide in cells))
     terminal.show(console, grid)
-    grid = terminal.grid("parameter", numbers=("initial", "estimate", "copies would have", "uncertainty left"))
+    grid = terminal.grid("parameter", numbers=("initial", "estimate", "used by copies", "remaining uncertainty"))
     grid.add_column("identified")
     for column, name in enumerate(result.names):
         values = (
@@ -225,7 +222,7 @@ def _print(result: Followed) -> None:
     terminal.show(console, grid)
     for text in _remarks(result):
         terminal.say(text)
-    terminal.say(f"identified: at most {PERCENT * IDENTIFIED:.2g} % of the first uncertainty are left")
+    terminal.say(f"identified: at most {PERCENT * IDENTIFIED:.2g} % of the initial uncertainty remains")
 
 
 def _data(result: Followed) -> dict[str, object]:
@@ -255,3 +252,90 @@ def _data(result: Followed) -> dict[str, object]:
         "estimates": {name: result.estimate[:, column].tolist() for column, name in enumerate(names)},
         "deviations": {name: result.deviation[:, column].tolist() for column, name in enumerate(names)},
     }
+
+
+# Prediction of the test with other settings (app/studies/prediction.py)
+
+_COLUMNS = (
+    ("J1 (ms)", "delay_s", 1e3),
+    ("J2 (%)", "error_norm_percent", 1.0),
+    ("J3 (%)", "max_error_percent", 1.0),
+    ("max (mm)", "max_error_m", MM),
+)
+
+UNUSABLE = "do not use this prediction"
+"""First words of the output if the identified rig does not reproduce the recording."""
+
+
+def _reproduced(options: argparse.Namespace, run: Run, _: Path | None) -> int:
+    """Compare the recorded Commands with recomputed Commands; return 3 for a difference."""
+    result = reproduced(run)
+    equal = result.first_difference is None
+    if options.json:
+        terminal.print_json(vars(result) | {"equal": equal})
+    elif equal:
+        rest = (
+            ""
+            if result.compared == result.samples
+            else f" of {result.samples}, up to the first bridged or lost command,"
+        )
+        print(f"{run.scenario.name}: the {result.compared} recorded commands{rest} were reproduced bit for bit")
+    else:
+        print(
+            f"{run.scenario.name}: the recomputed commands differ from sample {result.first_difference} on, "
+            f"by up to {plain(result.largest, MM, 6)} mm"
+        )
+    return ExitCode.FINISHED if equal else ExitCode.TRIPPED
+
+
+def _predicted(options: argparse.Namespace, run: Run, figure: Path | None) -> int:
+    """Predict the test with other settings; return 3 unless the predicted test finishes and is usable."""
+    result = predict(run, options.set, options.engine)
+    name = run.scenario.name
+    data = _prediction_data(name, options.set, result)
+    terminal.output(options.json, data, _print_prediction, name, options.set, result)
+    if figure:
+        from rths_nodes.analysis.figures.compared import draw
+
+        arguments.save_figure(options, figure, draw, list(result.runs.items()))
+    good = result.outcomes[CHANGED][0] == "finished" and not result.discrepancy
+    return ExitCode.FINISHED if good else ExitCode.TRIPPED
+
+
+def _prediction_data(name: str, changes: list[str], result: Prediction) -> dict[str, object]:
+    return {
+        "scenario": name,
+        "set": changes,
+        "discrepancy": result.discrepancy,
+        "missing": int(result.runs[MEASURED].missing.sum()),
+        "identified": {axis: vars(model) for axis, model in result.models.items()},
+        "rows": [
+            {"name": row, "outcome": outcome, "reason": reason, "axes": result.indices[row]}
+            for row, (outcome, reason) in result.outcomes.items()
+        ],
+    }
+
+
+def _print_prediction(name: str, changes: list[str], result: Prediction) -> None:
+    console = terminal.console()
+    if result.discrepancy:
+        console.print(f"{UNUSABLE}: {result.discrepancy}", markup=False, soft_wrap=True)
+    if lost := result.runs[MEASURED].incomplete:
+        console.print(f"identified from the first {usable(result.runs[MEASURED])} samples: {lost}", markup=False)
+    for axis, model in result.models.items():
+        console.print(
+            f"{axis}: identified: displacement {model.displacement_fit:.1f} % explained, rms error "
+            f"{plain(model.residual, MM)} mm; force {model.force_fit:.1f} % explained by "
+            f"{model.specimen['stiffness']:.4g} N/m and {model.specimen['damping']:.4g} N s/m",
+            markup=False,
+            soft_wrap=True,
+        )
+    console.print(f"{name}: indices of the measured displacement; changed: {' '.join(changes)}", markup=False)
+    grid = terminal.grid("", "outcome", "axis", numbers=[title for title, _, _ in _COLUMNS])
+    for row, (outcome, reason) in result.outcomes.items():
+        axes = result.indices[row] or {"": {}}
+        for number, (axis, values) in enumerate(axes.items()):
+            cells = [plain(values.get(key), factor) for _, key, factor in _COLUMNS]
+            ending = f"{outcome}: {reason}" if reason else outcome
+            grid.add_row(*((row, ending) if number == 0 else ("", "")), axis, *cells)
+    terminal.show(console, grid)

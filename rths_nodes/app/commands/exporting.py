@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths export``: recordings as files for other programs and archives, in SI units named in the files.
+"""``rths export``: write recordings as CSV, MATLAB or HDF5 files, or as a DesignSafe archive.
+
+Each file names its units (SI). Groups of histories:
 
 samples    time; by axis target, command, displacement, force, and true values of a simulator; flags; quantities of
            the compensator
@@ -27,7 +29,6 @@ GLOBAL, COORDINATOR = "global_model", "coordinator"
 SIMULATED, TESTED = "simulation_substructure", "experimental_substructures"
 OUTPUT, REPORT = "output", "report"
 NUMERICAL = ("structure", "reduction", "ground_motion", "interface", "soft_start", "seed")
-"""Sections of the simulated part."""
 RIG = ("axes", "rig", "port", "rig_file")
 HEAD = ("version", "name", "description")
 
@@ -36,7 +37,6 @@ ENDINGS = {"mat": ".mat", "hdf5": ".h5"}
 
 
 def write_hdf5(run: Run, path: Path) -> None:
-    """Write an HDF5 file of groups with units and names. Raises ConfigError without h5py."""
     h5py = mat_files.hdf5("HDF5")
     with h5py.File(path, "w") as file:
         file.attrs.update(facts_of(run))
@@ -60,9 +60,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests by name in the layout of DesignSafe hybrid simulations; ``report`` writes their pages. Raises
-    OSError.
-    """
+    """Write tests in the layout of DesignSafe hybrid simulations; ``report`` writes the pages. Raises OSError."""
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}
@@ -125,14 +123,14 @@ def _readme(runs: Mapping[str, Run]) -> str:
         "|---|---|---|---|",
         *rows,
         "",
-        f"- `{GLOBAL}/scenario.yaml`: everything about the test, as it was run",
-        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}` has all samples, and what",
-        "  the recording says of the test",
+        f"- `{GLOBAL}/scenario.yaml`: complete description of the test",
+        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}` has all samples and a",
+        "  description of the test",
         f"- `{SIMULATED}`: structure and excitation; `{OUTPUT}` has the degrees of freedom at all steps",
         f"- `{TESTED}`: actuator, sensors and limits of each axis; `{OUTPUT}` has its samples",
         f"- `{REPORT}`: the page about each test",
         "",
-        "Tables are CSV: the first line has names with units (SI), an empty cell is a number that is not known.",
+        "Tables are CSV: the first line has names with units (SI), an empty cell is an unknown value.",
         "Exact acceleration, external and restoring force of a row belong to its step; the last step has none.",
         "",
     ]
@@ -143,18 +141,12 @@ ARCHIVE = "designsafe"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "recording",
-        nargs="+",
-        help="folder of a recording or of a test (all its rungs); several: each under its own name",
-    )
-    parser.add_argument("--out", metavar="DIR", required=True, help="a new folder, or an empty one")
+    text = "folder of a recording, or of a test (all its rungs); several are exported under their own names"
+    arguments.add(parser, "recording", "", text, nargs="+")
+    arguments.add(parser, "--out", "DIR", "new or empty folder", required=True)
     arguments.add_renamed(parser, to="--out")
-    description = (
-        "csv: text in columns; mat: MATLAB; hdf5: with h5py; designsafe: the folders of a hybrid simulation as "
-        "the archive DesignSafe has them; default: %(default)s"
-    )
-    parser.add_argument("--form", choices=(*FORMS, ARCHIVE), default=FORMS[0], help=description)
+    text = "csv; mat, for MATLAB; hdf5; designsafe, the layout of hybrid simulations in the archive DesignSafe"
+    arguments.add(parser, "--form", "", text, FORMS[0], choices=(*FORMS, ARCHIVE))
 
 
 def _recordings(path: Path) -> list[tuple[str, Path]]:
@@ -189,15 +181,15 @@ def run(options: argparse.Namespace) -> int:
     folder, inputs = Path(options.out), [Path(path) for path in options.recording]
     recordings = [recording for path in inputs for recording in _recordings(path)]
     if len(set(names := [name for name, _ in recordings])) < len(names):
-        raise ConfigError(f"two recordings are called alike: {', '.join(names)}")
+        raise ConfigError(f"two recordings have the same name: {', '.join(names)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"--out {folder}: is there already, and not an empty folder")
+        raise ConfigError(f"--out {folder}: exists and is not an empty folder")
     runs = {name: _read(path) for name, path in recordings}
     for recorded in runs.values():
         terminal.tell(recorded.notes)
     if options.form == ARCHIVE and len({recorded.scenario.name for recorded in runs.values()}) > 1:
         summary = ", ".join(f"{name} {recorded.scenario.name}" for name, recorded in runs.items())
-        raise ConfigError(f"--form {ARCHIVE}: is of one scenario; these are of: {summary}")
+        raise ConfigError(f"--form {ARCHIVE}: all recordings must be of one scenario: {summary}")
     with terminal.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for path in filter(procedure.exists, inputs):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File kinds that ``rths check`` recognises, reads completely and describes."""
+"""Kinds of files that ``rths check`` recognises, reads completely and describes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,6 @@ SCENARIO, YAML = "scenario", (".yaml", ".yml")
 
 
 class Kind(NamedTuple):
-    """Kind of YAML file: keys, required keys, a reader that returns a description, and the command
-    that uses it.
-    """
-
     name: str
     keys: frozenset[str]
     required: frozenset[str]
@@ -48,9 +44,7 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Return the description and command of a file or folder; None for a scenario. Raises ConfigError
-    if invalid.
-    """
+    """Return the description and the command of a file or folder, or None for a scenario. Raises ConfigError."""
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
         path = files.locate(text, files.RIG)
@@ -81,7 +75,7 @@ def described(text: str) -> tuple[str, str] | None:
 def _unknown(path: Path, problem: str) -> ConfigError:
     unlisted = "settings of compensators", "recording", "folder of a test", "ground motion"
     kinds = ", ".join((*(kind.name for kind in _kinds()), *unlisted))
-    return ConfigError(f"{path}: of no known kind ({problem}); known: {kinds}")
+    return ConfigError(f"{path}: unknown kind of file ({problem}); known kinds: {kinds}")
 
 
 def _keys(content: bytes, path: Path) -> set[str]:
@@ -90,7 +84,9 @@ def _keys(content: bytes, path: Path) -> set[str]:
     except ValueError as error:
         if path.suffix not in YAML:
             return set()
-        raise error if isinstance(error, ConfigError) else ConfigError(f"{path}: is no text ({error})") from None
+        raise (
+            error if isinstance(error, ConfigError) else ConfigError(f"{path}: is not a text file ({error})")
+        ) from None
     return set(data) if isinstance(data, Mapping) else set()
 
 
@@ -152,7 +148,7 @@ def _entry(path: Path) -> str:
 
 
 def _signatures(path: Path) -> str:
-    return f"{len(plain.read(Signatures, path, signatures.VERSION).signatures)} cautions signed for"
+    return f"{len(plain.read(Signatures, path, signatures.VERSION).signatures)} cautions signed"
 
 
 def _answers(path: Path) -> str:
@@ -175,11 +171,11 @@ def _kinds() -> tuple[Kind, ...]:
         of_params("rig file", RigFile, _rig, "rths check SCENARIO --rig {}"),
         of_params("study", design.StudyFile, _study, "rths study {}"),
         of_params("columns of a file", importing.Columns, _columns, "rths import FILE {} --record DIR"),
-        of_params("model of a rig", model_file.Content, _model, "compensator.file of model_based", "axes"),
+        of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
         of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
         of_record("record of a test", ProcedureRecord, _record, "rths report FOLDER"),
-        of_record("commissioning", Commissioning, _commissioning, "it is read next to its rig file"),
-        of_record("signatures", Signatures, _signatures, "they are read next to their rig file"),
+        of_record("commissioning", Commissioning, _commissioning, "commands that read the rig file next to it"),
+        of_record("signatures", Signatures, _signatures, "commands that read the rig file next to it"),
         Kind(
             "entry of a scoreboard",
             frozenset(entries.PARTS),

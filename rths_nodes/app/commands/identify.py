@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify``: a compensator's model from frequency responses, or a section of the rig file from cyclic
-tests.
-"""
+"""``rths identify``: identify the loading system of a rig, or the specimens in it, and write a file."""
 
 from __future__ import annotations
 
@@ -43,71 +41,60 @@ USES = {
     IDENTIFIED_INVERSE: (*NOISE, "fit_up_to"),
     RIG_FILE: (*characterise.TESTS, "csv", "plan", "figure"),
 }
-"""Options of each purpose, by their Python names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    parser.add_argument(
-        "--for",
-        choices=tuple(USES),
-        default=MODEL_BASED,
-        dest="purpose",
-        help=f"use of the result: a compensator ({MODEL_BASED} leaves the transport out and chooses its orders; "
-        f"{IDENTIFIED_INVERSE} has it in its coefficients, from periodic noise), or the {RIG_FILE} (specimens and "
-        "actuators by cycles); default: %(default)s",
+    text = (
+        f"use of the result: a compensator (the model of {MODEL_BASED} excludes the transport delay; the model of "
+        f"{IDENTIFIED_INVERSE} includes it and needs periodic noise), or the {RIG_FILE} (specimens and "
+        "actuators, from cyclic tests)"
     )
-    text = f"model file to write, or section of the {RIG_FILE}, which takes --rig (YAML)"
-    parser.add_argument("--out", metavar="FILE", help=text)
+    arguments.add(parser, "--for", "", text, MODEL_BASED, choices=tuple(USES), dest="purpose")
+    text = f"model file to write, or YAML file for the section of the {RIG_FILE} (requires --rig)"
+    arguments.add(parser, "--out", "FILE", text)
     arguments.add_figure(parser, "responses, fit and coherence, or loops, stiffness, damping and delay")
     arguments.add_renamed(parser, report="--figure")
-    text = "use this recording instead of running a test; may be repeated; for models one for each axis"
+    text = "recording to use instead of running a test; a model needs one for each axis"
     arguments.add_several(parser, "--from", "RECORDING", text, dest="from_")
-    parser.add_argument("--record", metavar="DIR", help="record the tests, each into a folder of DIR")
+    arguments.add(parser, "--record", "DIR", "record each test in its own folder in DIR")
     _add_noise(parser.add_argument_group(f"for {MODEL_BASED} and {IDENTIFIED_INVERSE}"))
     characterise.add_arguments(parser.add_argument_group(f"for {RIG_FILE}"))
     arguments.add_json(parser)
 
 
 def _add_noise(group: arguments.Parser) -> None:
-    defaults, inverse = from_data(Noise, {}), f"for {IDENTIFIED_INVERSE}"
-    text = f"rms of the noise, m; default: {defaults.rms:g}, {inverse} a tenth of the expected motion"
-    group.add_argument("--rms", type=float, metavar="M", help=text)
+    usual, inverse = from_data(Noise, {}), f"for {IDENTIFIED_INVERSE}"
+    text = f"rms of the noise, m; default: {usual.rms:g}, {inverse} a tenth of the expected motion"
+    arguments.add(group, "--rms", "M", text, type=float)
+    bands = (f"{lower:g} {upper:g}" for lower, upper in (usual.band, PERIODIC.band))
+    text = f"lower and upper frequency of noise and fit, Hz; default: {f', {inverse} '.join(bands)}"
+    arguments.add(group, "--band", "HZ", text, type=float, nargs=2)
+    periods = f"{PERIODIC.periods} periods of {PERIODIC.period:g} s"
+    text = f"duration of each test, s; default: {usual.duration:g}, {inverse} {periods}"
+    arguments.add(group, "--duration", "S", text, type=float)
+    lowest = f"{PERIODIC.beyond_mode:g} times the lowest natural frequency of the structure"
+    text = f"{inverse}: highest frequency of the fit, Hz; default: {lowest}"
+    arguments.add(group, "--fit-up-to", "HZ", text, type=float)
+    text = f"frequency resolution, Hz; default: {FINEST:g}, or {LINES} spectral lines if that is larger"
+    arguments.add(group, "--resolution", "HZ", text, type=float)
+    text = "orders of the inverse, in rows separated by semicolons, - for none; default: chosen automatically"
+    arguments.add(group, "--orders", "'3,1,-;...'", text)
     text = (
-        "of the noise and of the fit, lower and upper end; default: "
-        f"{defaults.lower_frequency:g} {defaults.upper_frequency:g}, {inverse} {PERIODIC.band[0]:g} "
-        f"{PERIODIC.band[1]:g}"
+        "transport delay that is removed from the responses: declared by the port, or measured; the "
+        "difference becomes the lead of the model; default: declared, unless the responses contradict the "
+        "declaration"
     )
-    group.add_argument("--band", type=float, nargs=2, metavar="HZ", help=text)
-    text = (
-        f"of each test, s; default: {defaults.duration:g}, {inverse} {PERIODIC.periods} periods of "
-        f"{PERIODIC.period:g} s"
-    )
-    group.add_argument("--duration", type=float, metavar="S", help=text)
-    text = (
-        f"{inverse}: highest frequency of the fit; default: {PERIODIC.beyond_mode:g} times the first natural "
-        "frequency of the structure"
-    )
-    group.add_argument("--fit-up-to", type=float, metavar="HZ", help=text)
-    text = f"of the responses; default: {FINEST:g}, or {LINES} spectral lines where that is more"
-    group.add_argument("--resolution", type=float, metavar="HZ", help=text)
-    text = "degrees of the inverse, rows with semicolons between them, - for none; chosen by itself if left out"
-    group.add_argument("--orders", metavar="'3,1,-;...'", help=text)
-    text = (
-        "delay of the commands that is taken out of the responses: declared by the port, or measured; the model "
-        "has the difference as its lead; default: the declared one unless they contradict it"
-    )
-    group.add_argument("--transport", choices=(DECLARED, MEASURED), help=text)
+    arguments.add(group, "--transport", "", text, choices=(DECLARED, MEASURED))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write a model, or characterise the rig. Raises ConfigError, and Stopped for an unfinished test."""
     arguments.check_purpose(options, USES)
     scenario, figure = arguments.scenario(options), arguments.figure(options)
     if options.purpose == RIG_FILE:
         return characterise.run(options, scenario, figure)
     if not options.out:
-        raise ConfigError("--out: missing; the model file to write")
+        raise ConfigError("--out: missing; give the model file to write")
     terminal.check_writable(Path(options.out))
     if options.purpose == IDENTIFIED_INVERSE:
         _inverse(options, scenario)
@@ -198,7 +185,7 @@ def _model_based(options: argparse.Namespace, scenario: Scenario, figure: Path |
         text = (
             f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-PERCENT * p.real / abs(p):.2g} %)" for p in poles if p.imag >= 0.0
         )
-        console.print(f"poles, with their damping: {', '.join(text)}", markup=False, soft_wrap=True)
+        console.print(f"poles (damping ratio): {', '.join(text)}", markup=False, soft_wrap=True)
         print(_about(identified, model, scenario))
     _write(options, model, " --set compensator.known=null" if scenario.compensator.known else "")
     if figure:
@@ -222,7 +209,9 @@ def _orders(text: str | None, n: int) -> Orders | None:
         raise ConfigError(f"--orders {text}: must be {n} rows of {n} out of {', '.join(degrees)}")
     orders = np.array([[degrees[entry] for entry in row] for row in rows])
     if orders.diagonal().min() < 0:
-        raise ConfigError(f"--orders {text}: every axis must answer to its own command")
+        raise ConfigError(
+            f"--orders {text}: every axis must respond to its own command, so that - is not allowed there"
+        )
     return orders
 
 
@@ -231,11 +220,13 @@ def _about(identified: Identified, model: LoadingModel, scenario: Scenario) -> s
     least, most = (value / dt for value in identified.delay_range)
     samples = interval(least, most)
     where = "port.transport_samples" + (" + hops.depth" if scenario.hops.depth else "")
-    text = f"transport: {samples} samples ({interval(MS * least * dt, MS * most * dt)} ms) by the responses"
+    text = (
+        f"transport: {samples} samples ({interval(MS * least * dt, MS * most * dt)} ms) according to the responses"
+    )
     text += (
         ", 95 % interval"
         if identified.explained
-        else " if further dynamics, which they show, count as transport (--transport measured)"
+        else " if further dynamics in the responses are counted as transport (--transport measured)"
     )
     return f"{text}; {declared} declared ({where}); lead of the model: {MS * model.lead:.3g} ms"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths import``: convert data of a test from another program into a recording (``doc/import.md``).
+"""``rths import``: convert the data of a test from another program into a recording.
 
-Without a scenario, components and rig have the type ``elsewhere``: histories can be viewed and fitted, but not
+Without a scenario, components and rig have the type ``elsewhere``: the histories can be viewed and fitted, but not
 recomputed.
 """
 
@@ -39,39 +39,34 @@ from rths_nodes.recording.run import ELSEWHERE
 AXIS = ("target", "command", "displacement", "force")
 MOTION = ("displacement", "velocity", "acceleration")
 FEWEST = 3
-"""Smallest number of samples."""
 SLOWEST, FASTEST = 10.0, 100e3
 """Range of plausible rates, Hz; other rates suggest that the unit of the times is wrong."""
 SPIKE = 20.0
-"""Smallest ratio of a step of measured displacement to the usual steps that noise cannot explain."""
+"""Ratio of a step of measured displacement to usual steps that noise cannot explain."""
 FAR = 10.0
-"""Ratio of a value to its limit above which it is refused, because its unit must be wrong."""
+"""Ratio of a value to its limit above which the value is refused, because its unit must be wrong."""
 
 
 @params
 class AxisColumns:
-    """Columns of an axis."""
-
-    target: Placed | None = column(LENGTHS, "target of the axis; left out: the command", optional=True)
-    command: Placed | None = column(LENGTHS, "sent to the actuator; left out: the target", optional=True)
+    target: Placed | None = column(LENGTHS, "target of the axis; default: the command", optional=True)
+    command: Placed | None = column(LENGTHS, "command sent to the actuator; default: the target", optional=True)
     displacement: Placed = column(LENGTHS, "measured displacement")
-    force: Placed | None = column(FORCES, "measured force; left out: unknown", optional=True)
-    limits: Limits | None = section(Limits, "limits of the rig, unless a scenario has them", None)
+    force: Placed | None = column(FORCES, "measured force; default: unknown", optional=True)
+    limits: Limits | None = section(Limits, "limits of the axis; not allowed with a scenario", None)
 
     def validate(self, path: str) -> None:
         if self.target is None and self.command is None:
-            raise ConfigError(f"{path}: needs target or command")
+            raise ConfigError(f"{path}: give target or command")
 
 
 @params
 class Motion:
-    """Columns of a degree of freedom, one row per sample; only the last sample of each integration
-    step is used.
-    """
+    """Columns of a degree of freedom, one row per sample. Only the last sample of each step is used."""
 
-    displacement: Placed = column(LENGTHS, "of the numerical substructure")
-    velocity: Placed | None = column(VELOCITIES, "left out: not known", optional=True)
-    acceleration: Placed | None = column(ACCELERATIONS, "left out: not known", optional=True)
+    displacement: Placed = column(LENGTHS, "displacement of the numerical substructure")
+    velocity: Placed | None = column(VELOCITIES, "velocity; default: unknown", optional=True)
+    acceleration: Placed | None = column(ACCELERATIONS, "acceleration; default: unknown", optional=True)
 
 
 @params
@@ -79,9 +74,9 @@ class Columns:
     """Map from the columns of a file to quantities."""
 
     version: int = integer("version of this file format", at_least=1, at_most=1)
-    name: str = text("of the test", "")
-    servo_rate: float | None = number("samples per second; left out: by the times", "Hz", None, more_than=0.0)
-    time: Placed | None = column(TIMES, "times of the samples, in even steps", optional=True)
+    name: str = text("name of the test", "")
+    servo_rate: float | None = number("sample rate; default: derived from the times", "Hz", None, more_than=0.0)
+    time: Placed | None = column(TIMES, "times of the samples, evenly spaced", optional=True)
     axes: dict[str, AxisColumns] = sections(AxisColumns, "columns of each axis, by its name")
     degrees_of_freedom: dict[str, Motion] = sections(
         Motion, "columns of the numerical substructure, by the names of its degrees of freedom", optional=True
@@ -89,16 +84,15 @@ class Columns:
 
     def validate(self, path: str) -> None:
         if (self.servo_rate is None) == (self.time is None):
-            presence = "both are given" if self.time is not None else "none is given"
-            raise ConfigError(f"exactly one of servo_rate and time is needed, {presence}")
+            presence = "both are given" if self.time is not None else "neither is given"
+            raise ConfigError(f"give exactly one of servo_rate and time; {presence}")
 
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """Test from another program, as a test of ``scenario``: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI
-    units.
+    """Test from another program: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI units; unknown values are nan.
 
-    Unknown values are nan. ``moved``, ``velocity`` and ``acceleration`` belong to the degrees of freedom.
+    ``moved``, ``velocity`` and ``acceleration`` belong to the degrees of freedom.
     """
 
     scenario: Scenario
@@ -118,7 +112,6 @@ class Elsewhere:
         return Names(dof, dof, dof, self.scenario.moved_axes, (), (), ())
 
     def send(self, *sinks: Any) -> None:
-        """Send every Target, Command and Measurement to ``sinks``, in the order of the embedded loop."""
         per_step = self.scenario.samples_per_step
         self._send_target(0, sinks)
         for sample in range(len(self.target)):
@@ -140,8 +133,7 @@ class Elsewhere:
 def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int = LARGEST) -> Elsewhere:
     """Read the test in ``file`` (at most ``most`` bytes) by the map ``columns``, as a test of ``scenario``.
 
-    Raises ConfigError with the path for an unreadable file, a missing column, uneven times, values far beyond the
-    limits, or a mismatch with the scenario.
+    Raises ConfigError if the file or the map is invalid, or if they do not match each other or the scenario.
     """
     wanted = read_map(columns)
     try:
@@ -155,7 +147,6 @@ def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int 
 
 
 def read_map(path: Path) -> Columns:
-    """Read a map of columns. Raises ConfigError with the path."""
     try:
         data = yaml_text.parse(read_text(path), str(path))
     except (OSError, UnicodeError) as error:
@@ -167,8 +158,6 @@ def read_map(path: Path) -> Columns:
 
 
 class _Histories:
-    """Mapped histories of a file, of equal length, and the sample rate (Hz)."""
-
     def __init__(self, wanted: Columns, table: Table) -> None:
         self._lengths = dict[str, int]()
         times = None if wanted.time is None else self._numbers(wanted.time, table, "time")
@@ -191,7 +180,7 @@ class _Histories:
         self.cautions = list(table.notes)
         if times is not None and not SLOWEST <= self.rate <= FASTEST:
             self.cautions.append(
-                f"time: {self.rate:g} Hz; is time.unit right? Usual are {SLOWEST:g} to {FASTEST:g} Hz"
+                f"time: the rate is {self.rate:g} Hz, usual are {SLOWEST:g} to {FASTEST:g} Hz; check time.unit"
             )
 
     def _axis(self, columns: AxisColumns, table: Table, path: str) -> list[Array | None]:
@@ -209,10 +198,7 @@ class _Histories:
         return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return a test of ``scenario`` with these histories. Without names, the axes are the degrees of freedom.
-
-        Raises ConfigError for a degree of freedom that the scenario lacks.
-        """
+        """Return a test of ``scenario``. Without ``dof_names``, the axes are the degrees of freedom."""
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
         sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
         for name in self.dof:
@@ -220,7 +206,7 @@ class _Histories:
                 raise unknown("degrees_of_freedom", "degree of freedom", name, names)
         for name, columns in self.axes.items():
             if not scenario.axes[name].limits.are_stated:
-                self.cautions.append(f"axes.{name}.limits: missing: units are not checked by them")
+                self.cautions.append(f"axes.{name}.limits: missing, so that the units cannot be checked")
             self.cautions += _beyond(columns, scenario.axes[name].limits, self.rate, f"axes.{name}")
         samples = scenario.samples + 1
         axes = [_side_by_side(columns, samples) for columns in zip(*self.axes.values(), strict=True)]
@@ -237,8 +223,8 @@ def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
 
 
 def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
-    """Yield cautions for values and steps beyond the limits of an axis. Raises ConfigError for values far beyond
-    them.
+    """Yield cautions for values and steps that exceed the limits of an axis. Raises ConfigError for a large
+    excess.
     """
     for key, values in zip(AXIS, columns, strict=True):
         if values is None:
@@ -251,7 +237,7 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
         peak = abs(float(values[row]))
         excess = f"{path}.{key}: {peak:.4g} {unit} in row {row + 1}; limits.{name} = {limit:g} {unit}"
         if peak > FAR * limit:
-            raise ConfigError(f"{excess}: is {path}.{key}.unit right?")
+            raise ConfigError(f"{excess}; check {path}.{key}.unit")
         if peak > limit:
             yield excess
         if key == "force":
@@ -275,8 +261,8 @@ def _rate(times: Array) -> float:
         gaps = np.diff(times)
         digits = max(9, 3 + int(np.ceil(np.log10(np.abs(times).max() / (np.abs(gaps).max() or 1.0)))))
         raise ConfigError(
-            f"time: {times[odd + 1]:.{digits}g} s in row {odd + 2} is {gaps[odd]:.4g} s after the row before; "
-            f"must be {np.median(gaps):.4g} s: even steps"
+            f"time: {times[odd + 1]:.{digits}g} s in row {odd + 2} is {gaps[odd]:.4g} s after the previous row; "
+            f"must be {np.median(gaps):.4g} s (even steps)"
         )
     rate = 1.0 / step
     if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded
@@ -286,7 +272,7 @@ def _rate(times: Array) -> float:
 
 def _new_scenario(wanted: Columns, histories: _Histories) -> Scenario:
     if not wanted.name:
-        raise ConfigError("name: missing: without a scenario the test needs one")
+        raise ConfigError("name: missing; required without a scenario")
     nobody = {"type": ELSEWHERE}
     axes = {
         name: {"actuator": nobody, "specimen": nobody, "limits": to_data(axis.limits or WIDEST)}
@@ -310,29 +296,26 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
         moved, named = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)
-        problems.append(f"axes: {named}; must be as in {scenario.name}: {moved}")
+        problems.append(f"axes: {named}; must be {moved}, as in {scenario.name}")
     for name, axis in wanted.axes.items():
         if axis.limits is not None:
-            problems.append(f"axes.{name}.limits: the scenario has its own")
+            problems.append(f"axes.{name}.limits: must be left out, because the scenario has limits")
     if abs(histories.rate - scenario.servo_rate) > 1e-4 * scenario.servo_rate:
-        problems.append(f"{histories.rate:.9g} Hz; must be {scenario.servo_rate:.9g} Hz, as in {scenario.name}")
+        problems.append(
+            f"the rate is {histories.rate:.9g} Hz; must be {scenario.servo_rate:.9g} Hz, as in {scenario.name}"
+        )
     problems.refuse()
     steps = (histories.samples - 1) // scenario.samples_per_step
     return replace(scenario, [(["soft_start"], None), (["duration"], steps * scenario.step)])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="histories: text in columns, MATLAB, HDF5 or netCDF")
-    parser.add_argument("columns", help="YAML file that says which column is what, in which unit (doc/import.md)")
-    parser.add_argument("--record", metavar="DIR", required=True, help="the recording, in a new directory")
-    parser.add_argument(
-        "--largest",
-        metavar="MIB",
-        type=int,
-        default=LARGEST >> 20,
-        help="limit of the file and of the numbers in it; default: %(default)s",
-    )
-    parser.add_argument("--scenario", help="of ours, of which it is a test: a file, or the name of a shipped one")
+    arguments.add(parser, "file", "", "file with histories: text in columns, MATLAB, HDF5 or netCDF")
+    arguments.add(parser, "columns", "", "YAML file that assigns columns and units to quantities (doc/import.md)")
+    arguments.add(parser, "--record", "DIR", "new directory for the recording", required=True)
+    arguments.add(parser, "--largest", "MIB", "size limit of the file and of its numbers, MiB", LARGEST >> 20)
+    text = "scenario of the test: name of a shipped scenario or path of a YAML file; optional"
+    arguments.add(parser, "--scenario", "", text)
     for name in ("--rig", "--set", "--case"):
         arguments.add_option(parser, run_options(COMMAND)[name])
 
@@ -348,7 +331,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.recording.sink import RecordingSink
 
     if not options.scenario and (options.rig or options.set or options.case):
-        raise ConfigError("--rig, --set and --case: go with --scenario only")
+        raise ConfigError("--rig, --set, --case: require --scenario")
     bag.check_free(Path(options.record))
     scenario = arguments.scenario(options) if options.scenario else None
     test = read(Path(options.file), Path(options.columns), scenario, options.largest << 20)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths iterate``: repeat a test, corrected after each run, until it converges, or write the next history.
+"""``rths iterate``: repeat a test, with a correction after each run, until it converges.
 
-A series is stored in a folder. Run 1 is the last rung g of the test in the folder (``rths test``), or ``run_1`` of
-``rths iterate``. Corrected runs ``run_2``, ... play ``history_2.npz``, ... The next history depends on these files
-alone.
+A series is stored in a folder. Run 1 is the last rung g of the test in the folder (``rths test``), or ``run_1``.
+Corrected runs ``run_2``, ... play ``history_2.npz``, ... The next history depends on these files alone.
 """
 
 from __future__ import annotations
@@ -55,16 +54,14 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 SCENARIO = "scenario.yaml"
-"""File with the scenario before any run, in the folder of ``rths iterate``."""
 WITHIN = 1.1
 """Largest ratio of a run's peak to the peak of run 1."""
 SAME = 1e-6
-"""Relative tolerance within which histories are equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Runs in a ``folder`` and their ``scenario``; ``predicted``: run 1 played a prediction instead of a test."""
+    """Runs in a ``folder`` and their ``scenario``. ``predicted`` is true if run 1 played a predicted history."""
 
     folder: Path
     scenario: Scenario
@@ -80,10 +77,6 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class NextRun:
-    """Rows of the runs, reason for the verdict, number of the next run, and its ``rehearsal`` (None if
-    converged).
-    """
-
     rows: list[Row]
     reason: str
     number: int
@@ -99,7 +92,7 @@ def find(folder: Path) -> Series:
     last = max([int(match[1]) for match in matches if match], default=1)
     places = [folder / f"run_{number}" for number in range(2, last + 1)]
     if missing := [run_folder for run_folder in (first, *places) if not run_folder.is_dir()]:
-        raise ConfigError(*(f"{run_folder}: missing: a series has all its runs" for run_folder in missing))
+        raise ConfigError(*(f"{run_folder}: missing; a series must have all its runs" for run_folder in missing))
     recordings = [first, *map(_recording, places)]
     scenario = files.load(folder / SCENARIO) if predicted else read_run(first).scenario
     return Series(folder, scenario, recordings, predicted)
@@ -110,7 +103,7 @@ def _recording(path: Path) -> Path:
         return path
     rungs = [rung for rung in procedure.read(path).rungs if rung.name == FULL and rung.recording]
     if not rungs or rungs[-1].outcome != "finished" or (rungs[-1].not_valid and not rungs[-1].counts):
-        ending = f"the last one: {rungs[-1].ending}" if rungs else "none was recorded"
+        ending = f"the last rung: {rungs[-1].ending}" if rungs else "none was recorded"
         raise ConfigError(f"{path}: no finished and valid rung {FULL} ({ending})")
     return path / rungs[-1].recording
 
@@ -118,8 +111,8 @@ def _recording(path: Path) -> Path:
 def write(series: Series, settings: Settings) -> NextRun:
     """Write the history and scenario of the next run, unless the series has converged.
 
-    Raises ConfigError without writing if a run is unsuitable, the specimen lost force, the error does not
-    decrease, or the next run would exceed ``WITHIN`` or an elastic limit.
+    Raises ConfigError if a run is unsuitable, the specimen lost force, the error does not decrease, or the next
+    run would exceed ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
     verdict, reason = settings.rule.verdict(work.rows)
@@ -146,7 +139,7 @@ def _replayed(series: Series, settings: Settings) -> Corrections:
         _check_played(series, 1, work.history(""), runs[0])
         work.learn(1, runs[0].outcome, "", str(recordings[0]), runs[0])
     elif scenario.soft_start is not None:
-        raise ConfigError("soft_start: must be left out: what repeats begins with the test")
+        raise ConfigError("soft_start: must be left out, because a series repeats the test from its begin")
     else:
         work = Corrections(scenario, settings, runs[0])
     _check_specimen(work.rows[-1], recordings[0])
@@ -161,7 +154,7 @@ def _replayed(series: Series, settings: Settings) -> Corrections:
 def _finished(path: Path) -> Run:
     run = read_run(path)
     if run.outcome != "finished" or run.not_valid:
-        raise ConfigError(f"{path}: {run.ending}: each run of a series must have finished, and be valid")
+        raise ConfigError(f"{path}: {run.ending}: each run of a series must be finished and valid")
     if run.incomplete:
         raise ConfigError(f"{path}: {run.incomplete}: each run of a series must be complete")
     return run
@@ -183,16 +176,16 @@ def _check_played(series: Series, number: int, computed: History, run: Run) -> N
     for name, digest in stored.parents.items():
         path = series.folder / name
         if not path.is_file() or _sum(path) != digest:
-            raise ConfigError(f"{path}: has changed since {file.name} was written: SHA-256 must be {digest}")
+            raise ConfigError(f"{path}: has changed since {file.name} was written; SHA-256 must be {digest}")
     pairs = (computed.target, stored.target), (computed.command, stored.command)
     if any(one.shape != other.shape or not _same(one, other) for one, other in pairs):
         raise ConfigError(
-            f"{file}: differs from the history computed from the runs before it: use the --mode, --relaxation, "
+            f"{file}: differs from the history computed from the previous runs; use the --mode, --relaxation, "
             "--omega and --cutoff of that history"
         )
     n = len(stored.target)
     if len(run.target) < n or not _same(run.target[1:n], stored.target[1:, 0]):
-        raise ConfigError(f"{series.recordings[number - 1]}: its targets differ from {file.name}")
+        raise ConfigError(f"{series.recordings[number - 1]}: the targets differ from {file.name}")
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -204,7 +197,7 @@ def _check_bounds(scenario: Scenario, work: Corrections, number: int, rehearsal:
     problems, elastic = Problems(), elastic_limits(scenario)
     if scenario.rig_file is not None:
         problems += [
-            f"axes.{axis}: the rig file has no elastic_limit, below which the runs of a series stay"
+            f"axes.{axis}: elastic_limit is missing in the rig file; the runs of a series must stay below it"
             for axis in scenario.axes
             if axis not in elastic
         ]
@@ -231,8 +224,6 @@ OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """Result of an iteration: rows of the runs, verdict with reason, learned inverse, ``last`` run."""
-
     rows: list[Row]
     verdict: str
     reason: str
@@ -254,7 +245,7 @@ def iterate(
     """Run ``scenario`` until the rule of ``settings`` ends the series; write histories and recordings to
     ``folder``.
 
-    ``engine`` chooses the engine for a number of samples; ``tell`` is called with each row. Raises ConfigError.
+    ``engine`` chooses the engine for a number of samples; ``tell`` is called with each row.
     """
     check(scenario)
     work = Corrections(scenario, settings)
@@ -306,49 +297,47 @@ RESULT = "iteration.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser, may_be_missing=True)
-    help_next = (
-        "without SCENARIO: read all runs of a series, and write history and scenario of the next run into FOLDER; "
-        "nothing runs. FOLDER is of rths test, with run 1 as its rung g, or of rths iterate"
+    text = (
+        "write history and scenario of the next run of the series in FOLDER, without running it; SCENARIO "
+        "must be left out. FOLDER was written by rths test (run 1 is its rung g) or rths iterate"
     )
-    parser.add_argument("--next", metavar="FOLDER", help=help_next)
-    description = (
-        "tracking: the targets are known, the commands are corrected; history: the targets are the answer of the "
-        "structure to the force of the last run; default: history where there is a structure"
+    arguments.add(parser, "--next", "FOLDER", text)
+    text = (
+        "tracking corrects the commands for known targets; history also corrects the targets, by the "
+        "response of the structure to the measured forces; default: history if the scenario has a structure"
     )
-    parser.add_argument("--mode", choices=(TRACKING, HISTORY), help=description)
-    parser.add_argument("--runs", type=int, default=Rule.runs, metavar="N", help="at most; default: %(default)s")
-    description = "error at which to end, %% of the rms of the target; default: %(default)s"
-    parser.add_argument("--tolerance", type=float, default=Rule.tolerance, metavar="PERCENT", help=description)
-    description = "of mode history: constant, aitken, quasi_newton or model; default: %(default)s"
-    parser.add_argument("--relaxation", default="model", metavar="NAME", help=description)
-    description = "factor of constant, first one of aitken and quasi_newton; default: %(default)s"
-    parser.add_argument("--omega", type=float, default=1.0, metavar="FACTOR", help=description)
-    description = "frequency up to which errors are learned from; default: from the first run"
-    parser.add_argument("--cutoff", type=float, metavar="HZ", help=description)
-    description = (
-        "hold before a run whose command, velocity or force would exceed the first run's by this factor, e.g. 1.1"
-    )
-    parser.add_argument("--within", type=float, metavar="FACTOR", help=description)
-    description = "change the rig from a run on, e.g. 2:axes.a.specimen.stiffness=1e6; may be repeated"
-    arguments.add_several(parser, "--change", "RUN:KEY=VALUE", description)
+    arguments.add(parser, "--mode", "", text, choices=(TRACKING, HISTORY))
+    arguments.add(parser, "--runs", "N", "maximum number of runs", Rule.runs)
+    text = "error at which the series ends, %% of the rms of the target"
+    arguments.add(parser, "--tolerance", "PERCENT", text, Rule.tolerance)
+    text = "relaxation of mode history: constant, aitken, quasi_newton or model"
+    arguments.add(parser, "--relaxation", "NAME", text, "model")
+    text = "factor of constant; initial factor of aitken and quasi_newton"
+    arguments.add(parser, "--omega", "FACTOR", text, 1.0)
+    text = "highest frequency of the corrected errors, Hz; default: from the first run"
+    arguments.add(parser, "--cutoff", "HZ", text, type=float)
+    text = "hold before a run whose peaks would exceed the peaks of the first run by this factor, e.g. 1.1"
+    arguments.add(parser, "--within", "FACTOR", text, type=float)
+    text = "change of the rig from run RUN on, e.g. 2:axes.a.specimen.stiffness=1e6"
+    arguments.add_several(parser, "--change", "RUN:KEY=VALUE", text)
     where = parser.add_mutually_exclusive_group()
-    description = "folder of histories, recordings and the result; default: one in runs/"
-    where.add_argument("--record", metavar="DIR", default="", help=description)
-    where.add_argument("--no-record", action="store_true", help="do not record")
+    text = "folder for histories, recordings and the result; default: a new folder in runs/"
+    arguments.add(where, "--record", "DIR", text, "")
+    arguments.add_flags(where, no_record="do not record")
     arguments.add_figure(parser, "the convergence")
-    parser.add_argument("--report", metavar="FILE", help="write a report (HTML) of the last run")
+    arguments.add(parser, "--report", "FILE", "write a report (HTML) of the last run")
     arguments.add_engine(parser)
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Iterate; return 0 if the series converged, 3 if not, or the exit code of an unfinished run."""
+    """Iterate. Return 0 if the series converged, 3 if not, or the exit code of an unfinished run."""
     from rths_nodes.app.studies.engine import Where
 
     if options.next:
         return _next(options)
     if not options.scenario:
-        raise ConfigError("SCENARIO: missing: name a scenario, or a series by --next FOLDER")
+        raise ConfigError("SCENARIO: missing; give a scenario, or a series with --next FOLDER")
     scenario, figure = arguments.scenario(options), arguments.figure(options)
     if options.report:
         terminal.check_writable(Path(options.report))
@@ -406,7 +395,7 @@ def _next(options: argparse.Namespace) -> int:
     for row in following.rows:
         _tell(row)
     if following.rehearsal is None:
-        print(f"converged: {following.reason}; no run follows")
+        print(f"converged: {following.reason}; no further run")
         return 0
     for axis, most in following.rehearsal.peaks.items():
         print(
@@ -439,7 +428,7 @@ def _changes(texts: list[str]) -> dict[int, list[str]]:
     for text in texts:
         number, sign, assignment = text.partition(":")
         if not sign or not number.strip().isdecimal() or int(number) < 2:
-            raise ConfigError(f"--change {text}: must be RUN:section.key=value, RUN from 2 on")
+            raise ConfigError(f"--change {text}: must be RUN:section.key=value, with RUN >= 2")
         changes.setdefault(int(number), []).append(assignment)
     return changes
 
@@ -493,8 +482,8 @@ def _print(scenario: Scenario, settings: Settings, iteration: Iteration) -> None
     console.print(f"{scenario.name}: {settings.mode}{how}; errors in % of the rms of the target", markup=False)
     if (inverse := iteration.inverse) is not None:
         late = ", ".join(f"{1e3 * value:.3g} ms" for value in inverse.late)
-        range_text = f"learned from up to {inverse.learned_to:.3g} Hz, known up to {inverse.known_to:.3g} Hz"
-        console.print(f"rig: late by {late}; {range_text}", markup=False)
+        range_text = f"learned up to {inverse.learned_to:.3g} Hz, known up to {inverse.known_to:.3g} Hz"
+        console.print(f"rig: delay {late}; {range_text}", markup=False)
     axes = list(iteration.rows[0].answer)
     heads = ["error", "noise", *(["residual"] if settings.mode == HISTORY else []), "true", "missed (mm)"]
     drift = [f"specimen of {axis} (%)" for axis in axes]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths layouts``: layouts of a test for PlotJuggler, Foxglove (Lichtblick) and RViz.
+"""``rths layouts``: write files that describe a rig to PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2.
 
-PlotJuggler and RViz show the axes as joints. Foxglove shows the streams with every sample.
+PlotJuggler and RViz show the axes as joints. Foxglove (Lichtblick) shows the streams with every sample.
 """
 
 from __future__ import annotations
@@ -127,14 +127,10 @@ def _beside(columns: Sequence[object]) -> object:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    parser.add_argument("--namespace", metavar="NAME", default=NAMESPACE, help="of the rig; default: %(default)s")
-    parser.add_argument(
-        "--actuator-nodes",
-        choices=ACTUATOR_NODES,
-        default=ONE_NODE,
-        help="as of the test: per_axis puts the nodes of axes into the policy of SROS 2; default: %(default)s",
-    )
-    parser.add_argument("--out", metavar="DIR", default="layouts", help="folder; default: %(default)s")
+    arguments.add(parser, "--namespace", "NAME", "namespace of the rig", NAMESPACE)
+    text = "as in the test; per_axis adds the nodes of the axes to the policy of SROS 2"
+    arguments.add(parser, "--actuator-nodes", "", text, ONE_NODE, choices=ACTUATOR_NODES)
+    arguments.add(parser, "--out", "DIR", "folder to write", "layouts")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -148,7 +144,7 @@ def run(options: argparse.Namespace) -> int:
     publisher = f"ros2 run robot_state_publisher robot_state_publisher {folder}/rig.urdf"
     aggregator = "ros2 run diagnostic_aggregator aggregator_node --ros-args"
     print(f"PlotJuggler: ros2 run plotjuggler plotjuggler -l {folder}/plotjuggler.xml")
-    print(f"Foxglove: import the layout {folder}/foxglove.json; it takes recordings, and tests by foxglove_bridge")
+    print(f"Foxglove: import the layout {folder}/foxglove.json; tests need foxglove_bridge")
     print(f"RViz: {publisher} --ros-args -r __ns:=/{name} -p frame_prefix:={name}/")
     print(f"      rviz2 -d {folder}/rig.rviz")
     print(f"ros2 bag: ros2 bag record --qos-profile-overrides-path {folder}/rosbag2_qos.yaml -a")

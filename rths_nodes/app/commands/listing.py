@@ -1,29 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths list``: scenarios, rig files and components, with descriptions."""
+"""``rths list``: list scenarios, rig files and components with their descriptions."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
 FILES = {"scenario": files.SCENARIO, "rig_file": files.RIG}
-"""Kinds of shipped files by their names in ``rths list``."""
 FAMILIES = (*FILES, *registry.FAMILIES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "family",
-        nargs="?",
-        choices=FAMILIES,
-        metavar="FAMILY",
-        help=f"one of {', '.join(FAMILIES)}; all if left out",
-    )
+    text = f"one of {', '.join(FAMILIES)}; default: all"
+    arguments.add(parser, "family", "FAMILY", text, nargs="?", choices=FAMILIES)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import TypeVar
 
-from rths_nodes.app.commands import arguments, completion, component_check, schema, terminal
+from rths_nodes.app.commands import arguments, component_check, schema, terminal
 from rths_nodes.app.commands.schema import RIG_FILE, SCENARIO
 from rths_nodes.core import inputs, registry, yaml_text
 from rths_nodes.core.data import Data
@@ -33,50 +33,51 @@ T = TypeVar("T")
 SHIPPED = {SCENARIO: scenario_files.SCENARIO, RIG_FILE: scenario_files.RIG}
 TEMPLATES = ("config", "templates")
 USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
-"""Values in a new scenario; the servo rate is also suggested for a rig."""
+"""Values in a new scenario. The servo rate is also suggested for a rig."""
 LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
-"""Limits in a new rig file; a real rig needs all of them."""
 PORT, AXES = "udp", "axis_1"
 """Suggested port and axes of a rig."""
 CHANNELS = {"displacement": "mm", "force": "kN"}
-"""Channels of a new axis, with units; the command has the scale of the displacement."""
+"""Channels of a new axis, with units. The command has the scale of the displacement."""
 CHANNEL: Data = {"range": "", "scale": 1.0, "sign": 1}
-"""Values of a channel, with suggestions."""
+"""Keys of a channel, with suggested values."""
 IN_UNIT = ("range", "scale")
 TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
 """Families with a template, and their trial: scenario, section of the component, further overrides."""
 TEST = "test_component.py"
 TAKEN = ("rths_nodes", "test")
-"""Names that a new package must not have, besides those in the standard library."""
+"""Names, in addition to modules of the standard library, that a new package must not have."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kind", choices=(*TRIED, *SHIPPED), help="kind of file or package")
-    parser.add_argument("name", help="of the component or file: small letters, digits, underscores")
-    folder = "a new folder for the package, by default NAME; the folder of a file, by default this one"
-    parser.add_argument("folder", nargs="?", help=folder)
-    source = "scenario or rig file to start from; left out: questions at the terminal"
-    completion.offer(parser.add_argument("--from", dest="from_", metavar="FILE", help=source), completed)
+    arguments.add(parser, "kind", "", "kind of file or package", choices=(*TRIED, *SHIPPED))
+    arguments.add(parser, "name", "", "name of the component or file: small letters, digits, underscores")
+    text = "new folder for a package (default: NAME), or folder of a file (default: the current folder)"
+    arguments.add(parser, "folder", "", text, nargs="?")
+    text = "scenario or rig file to start from; default: questions at the terminal"
+    arguments.add(parser, "--from", "FILE", text, completer=completed, dest="from_")
 
 
 def run(options: argparse.Namespace) -> int:
     kind, name = options.kind, options.name
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
-            f"name = {name!r}: must be small letters, digits and underscores, a letter first, "
-            "and no keyword of Python"
+            f"name = {name!r}: must be small letters, digits and underscores, beginning with a "
+            "letter, and not a Python keyword"
         )
     if kind in SHIPPED:
         return write_file(kind, name, Path(options.folder or "."), options.from_ or "")
     arguments.refuse_idle(options, ["from_"], f"is for {' and '.join(SHIPPED)}, not for {kind}")
     if name in registry.names(kind):
-        raise ConfigError(f"name = {name!r}: there is a {kind} of that name: {', '.join(registry.names(kind))}")
+        raise ConfigError(
+            f"name = {name!r}: a {kind} with this name exists; names in use: {', '.join(registry.names(kind))}"
+        )
     if name in sys.stdlib_module_names or name in TAKEN:
-        raise ConfigError(f"name = {name!r}: a module has that name, which Python would import; choose another")
+        raise ConfigError(f"name = {name!r}: Python has a module with this name; choose another name")
     folder = Path(options.folder or name)
     if folder.exists():
-        raise ConfigError(f"{folder}: is there already")
+        raise ConfigError(f"{folder}: exists already")
     has_test = (resource(*TEMPLATES, kind) / f"{TEST}.tmpl").exists()
     files = {
         folder / "pyproject.toml": "package/pyproject.toml",
@@ -123,10 +124,9 @@ def _write(path: Path, template: str, values: dict[str, str]) -> None:
 
 
 def write_file(kind: str, name: str, folder: Path, source: str) -> int:
-    """Write a valid file of ``kind``, from ``source`` or answers, and its schema. Raises ConfigError."""
     path = folder / f"{name}.yaml"
     if path.exists():
-        raise ConfigError(f"{path}: is there already")
+        raise ConfigError(f"{path}: exists already")
     asked = not source and sys.stdin.isatty()
     if asked and kind == SCENARIO:
         source = _ask(
@@ -142,7 +142,7 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> int:
             beside.write_text(schema.text(kind), encoding="utf-8")
     use = f"rths run {path}" if kind == SCENARIO else f"rths check SCENARIO --rig {path}"
     print(f"{path}: a {kind.replace('_', ' ')}; try it: {use}")
-    print(f"{beside}: its schema, for editors; rths schema {kind} --out {beside} renews it")
+    print(f"{beside}: JSON Schema for editors; update it with rths schema {kind} --out {beside}")
     return ExitCode.FINISHED
 
 
@@ -158,7 +158,7 @@ def _copied(kind: str, name: str, source: str) -> str:
     text = read_text(path)
     data = yaml_text.parse(text, str(path))
     if not isinstance(data, dict) or not re.search(r"^name:", text, re.MULTILINE):
-        raise ConfigError(f"{path}: is no {kind.replace('_', ' ')} with a name")
+        raise ConfigError(f"{path}: must be a {kind.replace('_', ' ')} with a name")
     for named in inputs.named_files(schema.KINDS[kind], data):
         text = re.sub(rf"(?<![\w./-]){re.escape(named.path)}(?![\w./-])", named.absolute(path.parent), text)
     text = re.sub(r"^name:.*$", f"name: {name}", text, count=1, flags=re.MULTILINE)
@@ -172,11 +172,11 @@ def _composed(kind: str, name: str, asked: bool) -> str:
         return _filled(SCENARIO, "scenario", {"name": name} | values)
     if not asked:
         raise ConfigError(
-            "rig_file: limits have no defaults; answer at a terminal, or start --from another rig file"
+            "rig_file: limits have no defaults; answer at a terminal, or give another rig file with --from"
         )
     head = {
         "name": name,
-        "description": _ask("description: of the rig and its place", _quoted),
+        "description": _ask("description: rig and location", _quoted),
         "servo_rate": _ask_number(Scenario, "servo_rate", "", USUAL["servo_rate"]),
         "port": _ask(f"port: one of {', '.join(registry.names('port'))}", _port, PORT),
     }
@@ -221,7 +221,7 @@ def _ask(question: str, answered: Callable[[str], T], usual: object = "") -> T:
         try:
             return answered(input(f"{question}{suggested}: ").strip() or str(usual))
         except EOFError:
-            raise ConfigError("the input has ended before all was answered; nothing was written") from None
+            raise ConfigError("the input ended before all questions were answered; nothing was written") from None
         except ConfigError as error:
             print(f"  {error}")
 

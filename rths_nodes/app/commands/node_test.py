@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test-node``: replay a recorded test to one node, and compare its messages bit for bit."""
+"""``rths test-node``: replay a recording to one node and compare the node's messages bit for bit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ T = TypeVar("T", Measurement, Target)
 
 COMPENSATOR, INTEGRATOR = "compensator", "integrator"
 STREAMS = {COMPENSATOR: "command", INTEGRATOR: "target"}
-"""Nodes that can be tested, and the stream that each publishes."""
 NUMBERS = {"command": "sample", "target": "step"}
 UNREPEATABLE = FLAG_BRIDGED | FLAG_SLOWED | FLAG_FROZEN
 """Flags of samples that depend on timing or on the operator."""
@@ -45,11 +44,10 @@ UNCOMPARED = ("run", "sec", "nanosec", "encapsulation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("node", choices=STREAMS, metavar="NODE", help=f"one of {', '.join(STREAMS)}")
+    arguments.add(parser, "node", "NODE", f"one of {', '.join(STREAMS)}", choices=STREAMS)
     arguments.add_recording(parser)
-    text = "keep the recording of this run; left out: it is deleted"
-    parser.add_argument("--record", metavar="DIR", help=text)
-    parser.add_argument("--namespace", metavar="NAME", default=NAMESPACE, help="default: %(default)s")
+    arguments.add(parser, "--record", "DIR", "keep the recording of this run; default: delete it")
+    arguments.add(parser, "--namespace", "NAME", "namespace of the node", NAMESPACE)
     arguments.add_json(parser)
 
 
@@ -85,10 +83,7 @@ def run(options: argparse.Namespace) -> int:
     count = _compared(samples, scenario.samples_per_step) if stream == "target" else samples - first
     report = compared(recorded[stream], published, count, NUMBERS[stream])
     report |= {"node": options.node, "outcome": result.outcome, "reason": result.reason}
-    if options.json:
-        terminal.print_json(report)
-    else:
-        _print(report, stream)
+    terminal.output(options.json, report, _print, report, stream)
     return ExitCode.FINISHED if report["equal"] == report["compared"] == count else ExitCode.TRIPPED
 
 
@@ -102,8 +97,8 @@ def _usable(measured: Columns) -> int:
     samples = int(tripped[0]) if len(tripped) else len(flags)
     if unrepeatable := int(np.count_nonzero(flags[:samples] & UNREPEATABLE)):
         raise ConfigError(
-            f"{unrepeatable} of {samples} samples are bridged, slowed or frozen: their Commands depend on times; "
-            "use a recording without such samples"
+            f"{unrepeatable} of {samples} samples are bridged, slowed or frozen, so that their Commands depend on "
+            "timing; use a recording without such samples"
         )
     if samples < 2:
         raise ConfigError(f"{samples} samples before the safe stop: must be >= 2")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths page``: serve the page of a test for a namespace."""
+"""``rths page``: show a running test in the browser, with a stop button always in reach."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rths_nodes.app.commands import arguments
 from rths_nodes.app.page.process import PORT, listening_at, url_of
 from rths_nodes.core.addresses import check_address, check_port
 from rths_nodes.loop.interrupts import orderly_stop
@@ -23,46 +25,32 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 NICE = 19
-"""Niceness of the page process, which may wait."""
 REAL_TIME = 1
 """Priority of the stopping process under SCHED_RR: above other users, below the loop."""
 LOOK_S = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--namespace", metavar="NAME", default=NAMESPACE, help="of the rig that is looked at; default: %(default)s"
+    arguments.add(parser, "--namespace", "NAME", "namespace of the displayed rig", NAMESPACE)
+    arguments.add(parser, "--port", "", "TCP port (0: any free port)", PORT)
+    text = (
+        "address at which the page is served: 127.0.0.1 for this machine only (others through ssh -L); at "
+        "any other address, every computer that can reach it sees the test"
     )
-    parser.add_argument("--port", type=int, default=PORT, help="TCP port, 0: any; default: %(default)s")
-    parser.add_argument(
-        "--address",
-        default=LOOPBACK,
-        help="address at which the page is served; default: %(default)s, for this machine alone (from elsewhere: "
-        "ssh -L). At any other address, every computer that reaches it sees the test",
+    arguments.add(parser, "--address", "", text, LOOPBACK)
+    arguments.add_flags(
+        parser,
+        arm_from_page="the operator at the page may also arm rungs that move",
+        stop_from_anywhere="viewers on other machines may also stop the rig",
     )
-    parser.add_argument(
-        "--arm-from-page",
-        action="store_true",
-        help="who leads a procedure by the page may arm there the rungs that move, too",
-    )
-    parser.add_argument(
-        "--stop-from-anywhere", action="store_true", help="viewers on other machines may stop the rig, too"
-    )
-    parser.add_argument(
-        "--recordings",
-        metavar="DIR",
-        default="runs",
-        help="folder whose recordings are shown; default: %(default)s",
-    )
+    arguments.add(parser, "--recordings", "DIR", "folder whose recordings are shown", "runs")
     parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # the page ends with this process
     parser.add_argument("--behind", type=int, default=0, help=argparse.SUPPRESS)  # socket to the front process
     parser.add_argument("--restarted", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C. A front process stops the rig; a low-priority process handles all other
-    requests.
-    """
+    """Serve the page until Ctrl-C, with a front process for stops, and a low-priority process for the rest."""
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()
@@ -75,15 +63,13 @@ def _front(options: argparse.Namespace) -> int:
     from rths_nodes.ros.hosting.stop_client import StopClient
 
     address, parent = options.address, options.parent
-    arguments = ["--namespace", options.namespace, "--address", address, "--recordings", options.recordings]
-    arguments += ["--arm-from-page"] * options.arm_from_page + [
-        "--stop-from-anywhere"
-    ] * options.stop_from_anywhere
-
+    typed = ["--namespace", options.namespace, "--address", address, "--recordings", options.recordings]
+    typed += ["--arm-from-page"] * options.arm_from_page
+    typed += ["--stop-from-anywhere"] * options.stop_from_anywhere
     with ExitStack() as stack:
         interrupted = stack.enter_context(orderly_stop())
         listening = stack.enter_context(listening_at(address, options.port))
-        behind = Behind(arguments)
+        behind = Behind(typed)
         stack.callback(behind.close)
         stopper = StopClient(options.namespace, f"page_stop_{os.getpid()}")
         stack.callback(stopper.close)
@@ -120,7 +106,7 @@ async def _serve_front(
         await asyncio.sleep(LOOK_S)
         behind.reaches(reaches())
         if (code := behind.ended()) is not None:
-            _say(f"the page has ended (exit code {code}) and starts again; its stop keeps working")
+            _say(f"the page process ended (exit code {code}) and starts again; the stop keeps working")
             behind.restart()
     serving.cancel()
     with suppress(asyncio.CancelledError):
@@ -151,5 +137,4 @@ def _behind(options: argparse.Namespace) -> int:
     return ExitCode.FINISHED
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+_say = partial(print, flush=True)

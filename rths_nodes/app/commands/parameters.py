@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths params``: parameters of components, sections and keys."""
+"""``rths params``: show the parameters of a component, a section or a key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rths_nodes.app.commands import completion, terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.commands.listing import described
 from rths_nodes.core import registry
 from rths_nodes.core.errors import unknown
@@ -19,8 +19,6 @@ SCENARIO = "scenario"
 
 
 class Found(NamedTuple):
-    """Component, section or key, with its parameters or possible types."""
-
     title: str
     description: str
     rows: Sequence[Row] = ()
@@ -29,12 +27,8 @@ class Found(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    name = parser.add_argument(
-        "name",
-        metavar="NAME",
-        help="a component (first_order), a section (axes, port, monitor) or a key (axes.story_1.limits.force)",
-    )
-    completion.offer(name, lambda prefix, options: _names())
+    text = "a component (first_order), a section (axes, port, monitor) or a key (axes.story_1.limits.force)"
+    arguments.add(parser, "name", "NAME", text, completer=lambda prefix, options: _names())
 
 
 def run(options: argparse.Namespace) -> int:

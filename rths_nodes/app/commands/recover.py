@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths recover``: complete an interrupted recording, or the record and the last rung of a killed test."""
+"""``rths recover``: complete an interrupted recording, or the record of an interrupted test."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ KILLED = "the program that conducted the test was killed"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser, "folder of a recording, or of a test: runs/<test id>")
-    description = (
-        "make the whole recording in this directory, and leave the other as it is: for a full or read-only disk"
-    )
-    parser.add_argument("--out", metavar="DIR", help=description)
+    text = "write the complete recording to DIR and leave the original unchanged, e.g. if its disk is full"
+    arguments.add(parser, "--out", "DIR", text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,23 +50,22 @@ def run(options: argparse.Namespace) -> int:
 
 def _of_test(options: argparse.Namespace) -> int:
     if options.out:
-        raise ConfigError("--out: is for a recording; the record of a test is completed where it is")
+        raise ConfigError("--out: applies to a recording only; the record of a test is completed in place")
     for note in recover(options.recording) or ["the record is complete, nothing to recover"]:
         print(f"{options.recording}: {note}")
     return ExitCode.FINISHED
 
 
 def recover(folder: Path | str) -> list[str]:
-    """Complete the record and the recording in ``folder``; return a report. Raises ConfigError, RecordingError."""
     if procedure.under_way(folder):
-        raise ConfigError(f"{folder}: the test is under way at this moment")
+        raise ConfigError(f"{folder}: the test is still running")
     record = procedure.read(folder)
     if record.outcome:
         return []
     notes = []
     for act in record.acts:
         if act.under_way:
-            act.under_way, act.result = False, f"{OUTCOME}: {KILLED}: it is not known how far it came"
+            act.under_way, act.result = False, f"{OUTCOME}: {KILLED}: it is unknown how far the act progressed"
             notes.append(f"act {act.act}: {act.result}")
     for rung in record.rungs:
         if not rung.outcome:
@@ -84,13 +81,13 @@ def _rung(record: ProcedureRecord, rung: RungRecord, folder: Path) -> list[str]:
     notes = [f"rung {rung.name}: {OUTCOME}"]
     try:
         if not rung.recording or not path.is_dir():
-            raise ConfigError("nothing was recorded of it")
+            raise ConfigError("nothing was recorded")
         recovered = bag.recover(path)
         run = read_run(path)
         rung.samples, rung.peaks = len(run.time) - 1, peaks_of(run)
         notes += [f"recording {rung.recording}: {recovered.messages} messages, {recovered.lost_bytes} bytes lost"]
     except (ConfigError, RecordingError) as error:
-        rung.remarks.append(f"its recording cannot be read: {error}")
+        rung.remarks.append(f"the recording cannot be read: {error}")
         notes.append(f"rung {rung.name}: {rung.remarks[-1]}")
     if update_specimen(record, rung):
         notes.append(f"history of the specimen {record.specimen.id}: completed by rung {rung.name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths replay --page``: show a recording in the browser."""
+"""``rths replay``: show a recording in the browser (--page)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from rths_nodes.recording.run import Run
 from rths_nodes.ros import environment
 
 AT_ONCE = 200
-"""Columns per message."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
-    parser.add_argument("--page", action="store_true", help="show it in the browser, with a slider; required")
-    parser.add_argument("--port", type=int, default=PORT, help="TCP port of the page; default: %(default)s")
+    arguments.add_flags(parser, page="show the recording in the browser, with a slider; required")
+    arguments.add(parser, "--port", "", "TCP port of the page (0: any free port)", PORT)
     parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused; the message names its replacement
 
 
@@ -70,7 +69,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
 
 
 class RecordedTest:
-    """Provides the data of an ended ``run``, recorded at ``path``, in place of an onlooker."""
+    """Provides the page with the data of an ended ``run``, recorded at ``path``, instead of a listener."""
 
     def __init__(self, run: Run, path: Path) -> None:
         axes = {name: run.scenario.limits[name] for name in run.axes}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths report``: report of one or several recordings; curves and figures as files."""
+"""``rths report``: write a report (HTML) of one or several recordings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from rths_nodes.recording.procedure import OfProcedure
     from rths_nodes.recording.run import Run
 
-UNMOVED = "no rung of this test that moved was recorded: there are no histories of it"
+UNMOVED = "no rung with motion was recorded, so the test has no histories"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = (
-        "folder of a recording or of a test, or RIG.commissioned.yaml; several: one page, compared with the first"
-    )
-    parser.add_argument("recording", nargs="+", help=text)
-    text = "default: <recording>.html next to the recording; of several <first recording>_compared.html"
-    parser.add_argument("--out", metavar="FILE", help=text)
+    text = "folder of a recording or of a test, or RIG.commissioned.yaml; several are compared with the first"
+    arguments.add(parser, "recording", "", text, nargs="+")
+    text = "page to write; default: <recording>.html next to the recording, or <first recording>_compared.html"
+    arguments.add(parser, "--out", "FILE", text)
     arguments.add_reference(parser)
-    parser.add_argument("--defaults", action="store_true", help="list parameters with their default values, too")
-    text = "also a folder <page>_curves with a CSV of every curve that the page draws, with all samples"
-    parser.add_argument("--csv", action="store_true", help=text)
+    arguments.add_flags(
+        parser,
+        defaults="also list parameters with default values",
+        csv="also write every curve of the page, with all samples, as CSV in the folder <page>_curves",
+    )
     arguments.add_figures(parser, "<page>_figures")
 
 
@@ -110,7 +110,7 @@ def _check(options: argparse.Namespace, out: Path) -> None:
     with problems.gathered():
         arguments.figures_width(options)
     if options.reference and len(options.recording) > 1:
-        problems += ConfigError("--reference: goes with one recording only").problems
+        problems += ConfigError("--reference: requires a single recording").problems
     problems.refuse()
     terminal.check_writable(out)
 

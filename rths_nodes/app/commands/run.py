@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths run``: run a scenario on a host."""
+"""``rths run``: run a scenario."""
 
 from __future__ import annotations
 
@@ -35,21 +35,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LOOK_S = 0.1
-"""Polling interval of the page, s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     for name, option in run_options(COMMAND).items():
         arguments.add_option(where if name == "--record" else parser, option)
-    where.add_argument("--no-record", action="store_true", help="do not record; nodes record in runs/ otherwise")
-    parser.add_argument("--report", metavar="FILE", help="write a report (HTML)")
-    parser.add_argument(
-        "--page",
-        action="store_true",
-        help="show the test in the browser while it runs, at a terminal until Ctrl-C; on the host composed, or on "
-        "processes",
-    )
+    text = "do not record; by default, the hosts composed and processes record in runs/"
+    arguments.add_flags(where, no_record=text)
+    arguments.add(parser, "--report", "FILE", "write a report (HTML)")
+    text = "show the running test in the browser, at a terminal until Ctrl-C; for the hosts composed and processes"
+    arguments.add_flags(parser, page=text)
     arguments.add_page_port(parser)
     arguments.add_reference(parser)
     arguments.add_json(parser)
@@ -57,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.reference and not options.report:
-        raise ConfigError("--reference: belongs into a report; give --report FILE")
+        raise ConfigError("--reference: requires --report FILE")
     if options.report:
         terminal.check_writable(Path(options.report))
     loaded, chosen = arguments.scenario(options), arguments.chosen(options)
@@ -87,10 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
-    if options.json:
-        terminal.print_json(_json(done))
-    else:
-        _print(done)
+    terminal.output(options.json, _json(done), _print, done)
     if options.report:
         with terminal.page_of_test(Path(options.report), "" if options.json else "report"):
             report.write(done.read(), Path(options.report), options.reference)
@@ -100,12 +93,12 @@ def _host_of_page(host: str) -> str:
     if host != EMBEDDED:
         return host
     if host is not run_options(COMMAND)["--host"].default:  # a typed option is a different object
-        raise ConfigError("--page: the host embedded publishes nothing that a page could show: use another host")
+        raise ConfigError("--page: the host embedded publishes no data for a page; use composed or processes")
     return COMPOSED
 
 
 def _await_interrupt() -> None:
-    terminal.tell_now("the page stays until Ctrl-C")
+    terminal.tell_now("the page stays open until Ctrl-C")
     with orderly_stop() as interrupted:
         while not interrupted():
             time.sleep(LOOK_S)
@@ -165,7 +158,7 @@ def _print(done: hosts.RunResult) -> None:
         _print_indices(console, done.metrics, done.samples)
     loop = done.timing.get("loop")
     if done.engine in OVER_KERNELS and loop:
-        console.print(f"loop {duration(loop['mean_s'])} a sample on the mean")
+        console.print(f"loop {duration(loop['mean_s'])} per sample (mean)")
     elif loop and done.samples:
         median, rare = (duration(loop[key]) for key in ("median_s", "p999_s"))
         text = f"loop {median} median, {rare} p99.9"
@@ -176,7 +169,7 @@ def _print(done: hosts.RunResult) -> None:
         console.print(_of_port(port), markup=False)
     if (hops := done.timing.get("hops")) and done.samples:
         means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
-        console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
+        console.print(f"mean time per hop: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
     late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
     remarks = done.scenario.compensator.remarks(flatten(done.compensator, "compensator"))
     outside = corridor_notes(done.metrics, done.scenario.dt)
@@ -213,7 +206,7 @@ def _print_indices(console: Console, metrics: Data, samples: int) -> None:
 
     present = (number(value) is not None for row in metrics["axes"].values() for value in row.values())
     if samples < 1 or not any(present):
-        console.print("there are no indices: no sample of the test counts")
+        console.print("no indices: the test has no valid samples")
         return
     grid = Table("axis", *(title for title, *_ in INDICES))
     for name, row in indices(metrics).items():

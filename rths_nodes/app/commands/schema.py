@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths schema``: print the JSON Schema of scenarios or rig files."""
+"""``rths schema``: print the JSON Schema of scenarios or rig files, for editors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
-from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.json_schema import json_schema
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.rig_file import RigFile
@@ -15,13 +15,11 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO, RIG_FILE = "scenario", "rig_file"
 KINDS = {SCENARIO: Scenario, RIG_FILE: RigFile}
-"""Kinds of files with a schema, by their names in ``rths list`` and ``rths new``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    kind = "what the schema is of; default: %(default)s"
-    parser.add_argument("kind", nargs="?", choices=(*KINDS, "rig"), default=SCENARIO, help=kind)
-    parser.add_argument("--out", metavar="FILE", help="file to write; left out: standard output")
+    arguments.add(parser, "kind", "", "kind of file", SCENARIO, nargs="?", choices=(*KINDS, "rig"))
+    arguments.add(parser, "--out", "FILE", "file to write; default: standard output")
 
 
 def run(options: argparse.Namespace) -> int:

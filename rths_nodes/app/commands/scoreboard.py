@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths scoreboard``: every compensator on the same cases, plants and noise."""
+"""``rths scoreboard``: compare all compensators on the same cases, plants and noise."""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.analysis.units import plain
-from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.outcomes import ExitCode
@@ -26,95 +27,57 @@ PLANTS = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    scenario = parser.add_argument(
-        "benchmark",
-        nargs="?",
-        default=BENCHMARK,
-        help="name of a shipped scenario or path of a YAML file; default: %(default)s",
-    )
-    completion.offer(scenario, completion.scenarios)
-    description = "change a value of the scenario for all compensators; may be repeated"
-    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", description)
-    cases = parser.add_argument(
-        "--cases", default="", metavar="NAME,...", help="cases that count; by default all that name no compensator"
-    )
-    completion.offer(cases, completion.cases)
+    text = "name of a shipped scenario or path of a YAML file"
+    arguments.add(parser, "benchmark", "", text, BENCHMARK, nargs="?")
+    text = "value to change in the scenario, for all compensators"
+    arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
+    text = "cases to run; default: all cases that set no compensator"
+    arguments.add(parser, "--cases", "NAME,...", text, "", type=arguments.names)
     _add_laws(parser)
     _add_scoring(parser)
-    parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<scenario>_scoreboard")
-    parser.add_argument(
-        "--entry",
-        metavar="FILE",
-        help="also write the result as an entry, which another group can run again: scenario, settings, "
-        "seeds, scores, code, with a digest",
-    )
+    arguments.add(parser, "--out", "DIR", "folder of the results; default: runs/<scenario>_scoreboard")
+    text = "also write an entry that others can verify: scenario, settings, seeds, scores, code, digest"
+    arguments.add(parser, "--entry", "FILE", text)
     group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--verify", metavar="ENTRY", help="run an entry again, and compare; exit code 3 where it is another"
-    )
-    parser.add_argument(
-        "--run-programs",
-        action="store_true",
-        help="with --verify: programs of the entry, as FMUs, run here with all your rights",
-    )
-    group.add_argument(
-        "--merge", nargs="+", metavar="ENTRY", help="one table of several entries, without running anything"
-    )
+    text = "run an entry again and compare the scores; exit code 3 if they differ"
+    arguments.add(group, "--verify", "ENTRY", text)
+    text = "with --verify: run the programs in the entry, such as FMUs, with all your permissions"
+    arguments.add_flags(parser, run_programs=text)
+    text = "print one table of several entries, without running them"
+    arguments.add(group, "--merge", "ENTRY", text, nargs="+")
     arguments.add_figures(parser, "figures")
     arguments.add_where(parser)
     arguments.add_json(parser)
 
 
 def _add_laws(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--laws",
-        default="",
-        metavar="NAME,...",
-        help="compensators; by default all registered ones and all of --settings",
+    text = "compensators; default: all registered compensators and all in --settings"
+    arguments.add(parser, "--laws", "NAME,...", text, "", type=arguments.names)
+    text = (
+        "settings by compensator: name of a shipped file, such as the name of the benchmark, or path of a "
+        "YAML file in the format that this command writes; missing settings are identified"
     )
-    settings = parser.add_argument(
-        "--settings",
-        metavar="FILE",
-        help="settings by compensator: the name of a shipped file (the benchmark's name for its own), or a YAML "
-        "file as this command writes it; missing settings are identified",
-    )
-    completion.offer(settings, completion.settings)
-    arguments.add_counts(parser, tune=(0, "candidates with which each is tuned before"))
-    description = "change a value for tuning only, e.g. duration=10; may be repeated"
-    arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", description)
+    arguments.add(parser, "--settings", "FILE", text, "")
+    arguments.add(parser, "--tune", "N", "candidates for tuning each compensator before it is scored", 0)
+    text = "value to change for tuning only, e.g. duration=10"
+    arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", text)
 
 
 def _add_scoring(parser: argparse.ArgumentParser) -> None:
-    arguments.add_counts(
-        parser,
-        training_plants=(2, "plants for tuning in addition to the nominal one; none without scatter"),
-        noise_seeds=(3, "seeds of the noise that each is scored with"),
-        seed=(1, "seed of the plants that are scored"),
-    )
-    description = (
-        f"plants scored in addition to the nominal one; default: {PLANTS} where the scenario has scatter, else 0"
-    )
-    parser.add_argument("--plants", type=int, metavar="N", help=description)
-    parser.add_argument(
-        "--records",
-        default="",
-        metavar="NAME,...",
-        help="published records of the ground, each of which is scored; default: the record of the scenario",
-    )
-    parser.add_argument(
-        "--indices",
-        default="",
-        metavar="NAME,...",
-        help="indices that are shown; default: the benchmark's, or J1,J2,J3,max_error_mm",
-    )
-    parser.add_argument(
-        "--rank",
-        metavar="INDEX",
-        help="index by which they rank and are tuned; default: the tracking error on the true displacement",
-    )
-    parser.add_argument(
-        "--response", metavar="INDEX", help="index of the response in the figure against the rank's"
-    )
+    text = "plants for tuning, in addition to the nominal plant; ignored without scatter"
+    arguments.add(parser, "--training-plants", "N", text, 2)
+    arguments.add(parser, "--noise-seeds", "N", "number of noise seeds for scoring", 3)
+    arguments.add(parser, "--seed", "N", "seed of the scored plants", 1)
+    text = f"scored plants in addition to the nominal plant; default: {PLANTS} if the scenario has scatter, else 0"
+    arguments.add(parser, "--plants", "N", text, type=int)
+    text = "published ground motions, each of which is scored; default: the scenario's ground motion"
+    arguments.add(parser, "--records", "NAME,...", text, "", type=arguments.names)
+    text = "indices to show; default: the indices of the benchmark, or J1,J2,J3,max_error_mm"
+    arguments.add(parser, "--indices", "NAME,...", text, "", type=arguments.names)
+    text = "index for ranking and tuning; default: the tracking error of the true displacement"
+    arguments.add(parser, "--rank", "INDEX", text)
+    text = "index of the response, which the figure shows against the ranking index"
+    arguments.add(parser, "--response", "INDEX", text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -135,20 +98,7 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
     terminal.check_makable(folder / competition.SCORES)
     conditions = competition.Conditions(
-        laws=_names(options.laws),
-        settings=options.settings or {},
-        cases=_names(options.cases),
-        plants=options.plants,
-        noise_seeds=options.noise_seeds,
-        seed=options.seed,
-        records=_names(options.records),
-        indices=_names(options.indices),
-        rank=options.rank,
-        response=options.response,
-        tune=options.tune,
-        training=options.training,
-        training_plants=options.training_plants,
-        entry=options.entry,
+        **{field.name: vars(options)[field.name] for field in fields(competition.Conditions)}
     )
     with terminal.writing(folder):
         board = competition.compete(
@@ -159,10 +109,7 @@ def run(options: argparse.Namespace) -> int:
 
         with terminal.writing(folder):
             write_drawings(board.drawings(), folder / "figures", options.format or FORMATS[0], width)
-    if options.json:
-        terminal.print_json(_data(loaded.name, board))
-    else:
-        _print(board, folder)
+    terminal.output(options.json, _data(loaded.name, board), _print, board, folder)
     return ExitCode.FINISHED
 
 
@@ -172,8 +119,8 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
     content = entries.read(path)
     if not run_programs and (programs := entries.programs(content)):
         raise ConfigError(
-            f"{path}: has programs, which would run here with all your rights ({'; '.join(programs)}); if you "
-            "trust its authors: --run-programs"
+            f"{path}: contains programs that would run with all your permissions ({'; '.join(programs)}); if "
+            "you trust the authors, give --run-programs"
         )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
         verdicts, differs = entries.verify(content, Path(folder), where, terminal.progress)
@@ -197,10 +144,6 @@ def _merged(paths: Sequence[Path]) -> int:
         )
     terminal.show(terminal.console(), grid)
     return ExitCode.FINISHED
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _data(name: str, board: Outcome) -> dict[str, object]:

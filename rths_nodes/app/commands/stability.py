@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths stability``: judge the stability of a test's loop, without running it."""
+"""``rths stability``: judge whether the loop of a test is stable, without running the test."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Judge the loop of a scenario; return 0 even if it is unstable."""
+    """Judge the loop of a scenario. Return 0 even if the loop is unstable."""
     from rths_nodes.app import api
 
     loaded = arguments.scenario(options)
     figure = arguments.figure(options)
     judgement = api.stability(loaded)
-    if options.json:
-        terminal.print_json({"scenario": loaded.name} | judgement.data())
-    else:
-        _print_stability(loaded.name, judgement)
+    data = {"scenario": loaded.name} | judgement.data()
+    terminal.output(options.json, data, _print_stability, loaded.name, judgement)
     if figure:
         from rths_nodes.analysis.figures.stability import draw
 
@@ -47,7 +45,7 @@ def _print_stability(name: str, judgement: Judgement) -> None:
     console.print(line, soft_wrap=True)
     places = [f" {axis}" if len(judgement.axes) > 1 else "" for axis in judgement.axes]
     apparent_of = [f"{name}{where}" for where in places for name in ("k*/k", "c*ω/k")]
-    numbers = ("frequency", "damping", *apparent_of, "in the loop", "damping in it")
+    numbers = ("frequency", "damping", *apparent_of, "loop frequency", "loop damping")
     grid = terminal.grid("mode", numbers=numbers, last=[""])
     for number, mode in enumerate(judgement.modes, 1):
         pairs = zip(mode.apparent_stiffness, mode.apparent_damping, strict=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths study``: many runs of a scenario, defined by a study file."""
+"""``rths study``: run many variants of a scenario, defined by a study file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.paper import FORMATS
 from rths_nodes.analysis.units import plain
-from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.loop.outcomes import ExitCode
 
 if TYPE_CHECKING:
@@ -22,16 +22,15 @@ VALUES = ("low", "median", "high", "worst")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    file = parser.add_argument("study", help="path of the study file (YAML)")
-    completion.offer(file, completion.yaml_files)
-    parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<name of the study>")
+    arguments.add(parser, "study", "", "path of the study file (YAML)")
+    arguments.add(parser, "--out", "DIR", "folder of the results; default: runs/<name of the study>")
     arguments.add_figures(parser, "figures")
     arguments.add_where(parser)
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Execute the remaining runs, write tables and page; return 3 if a run did not finish."""
+    """Execute the remaining runs, and write tables and page. Return 3 if a run did not finish."""
     from rths_nodes.app.studies import design, study
 
     width = arguments.figures_width(options)
@@ -52,17 +51,14 @@ def run(options: argparse.Namespace) -> int:
             study.write_all(table, folder, where)
     except BaseException as error:
         for note in error.__notes__ if hasattr(error, "__notes__") else ():
-            print(f"rths: {note}; the same command continues", file=sys.stderr)
+            print(f"rths: {note}; repeat the command to continue", file=sys.stderr)
         raise
     if options.figures:
         from rths_nodes.analysis.figures import files, studies
 
         with terminal.writing(folder):
             files.write_drawings(studies.drawings(table), folder / "figures", options.format or FORMATS[0], width)
-    if options.json:
-        terminal.print_json(_data(table, folder))
-    else:
-        _print(table, folder)
+    terminal.output(options.json, _data(table, folder), _print, table, folder)
     return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
 
 

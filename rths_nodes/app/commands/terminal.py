@@ -28,30 +28,27 @@ if TYPE_CHECKING:
 LINES = "\n\t"
 """Control characters kept in texts of several lines."""
 RUNS = "runs"
-"""Default folder of recordings and results."""
-FIGURES = (".png", ".svg", ".pdf")
-"""File types of figures."""
 TOLD_S = 30.0
 """Interval of progress lines if the output is not a terminal, s."""
 LEAST_WIDTH = 20
 """Smallest width of text, columns."""
 SENTENCE = 24
-"""Column width above which table cells may be wrapped between words."""
+"""Width above which cells of a table column may be wrapped between words, columns."""
 WIDE = 10_000
 """Width in which every table fits, columns."""
 TOGETHER = "\N{NO-BREAK SPACE}"
-"""No-break space, between a number and its unit or a name and its value."""
+"""No-break space between a number and its unit, or a name and its value."""
 
 
 def check_writable(path: Path) -> None:
     """Raise ConfigError if the file cannot be written; call this before any computation.
 
-    A missing folder is refused as a misspelling, except ``runs``.
+    A missing folder other than ``runs`` is refused as a misspelling.
     """
     folder = path.absolute().parent
     check_makable(path)
     if not folder.is_dir() and folder != Path(RUNS).absolute():
-        raise ConfigError(f"{path}: there is no folder {path.parent}")
+        raise ConfigError(f"{path}: the folder {path.parent} does not exist")
 
 
 def check_makable(path: Path) -> None:
@@ -62,19 +59,9 @@ def check_makable(path: Path) -> None:
             parent = parent.parent
         cannot = path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK)
     except OSError as error:  # e.g. the name is too long
-        raise ConfigError(f"{path}: cannot be written there ({error.strerror})") from error
+        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from error
     if cannot:
-        raise ConfigError(f"{path}: cannot be written there")
-
-
-def figure_path(option: str | None) -> Path | None:
-    if not option:
-        return None
-    path = Path(option)
-    if path.suffix.lower() not in FIGURES:
-        raise ConfigError(f"{path}: a figure must be one of {', '.join(FIGURES)}")
-    check_writable(path)
-    return path
+        raise ConfigError(f"{path}: cannot be written")
 
 
 def tell(notes: Iterable[str]) -> None:
@@ -101,14 +88,13 @@ def page_of_test(path: Path, word: str = "") -> Iterator[None]:
             yield
     except Exception as error:  # any figure may fail
         reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        print(f"rths: {path}: could not be written ({reason}); rths report writes it again", file=sys.stderr)
+        print(f"rths: {path}: could not be written ({reason}); repeat with rths report", file=sys.stderr)
 
 
 class Progress(Protocol):
     def __call__(self, done: float, total: float) -> None: ...
 
-    def starting(self, text: str) -> None:
-        """Show the reason for a wait before the start."""
+    def starting(self, text: str) -> None: ...
 
 
 @contextmanager
@@ -173,7 +159,7 @@ def tell_now(text: str) -> None:
 
 
 def finite(entry: object) -> object:
-    """Replace nan and infinity by None: JSON does not have them."""
+    """Replace nan and infinity, which JSON does not have, by None."""
     if isinstance(entry, dict):
         return {key: finite(value) for key, value in entry.items()}
     if isinstance(entry, list):
@@ -185,6 +171,13 @@ def print_json(data: object) -> None:
     print(json.dumps(finite(data), indent=2))
 
 
+def output(as_json: bool, data: object, show: Callable[..., object], *values: object) -> None:
+    if as_json:
+        print_json(data)
+    else:
+        show(*values)
+
+
 def console(stream: TextIO | None = None) -> rich.console.Console:
     from rich.console import Console
 
@@ -193,8 +186,7 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``text`` after ``head``. On a terminal, wrap the text and keep numbers with their units; else return
-    one line.
+    """Return ``text`` after ``head``, on a terminal wrapped between words, with numbers next to their units.
 
     Further lines are indented to the first word, plus ``hang`` columns.
     """
@@ -220,9 +212,7 @@ def say(line: str) -> None:
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """Return an empty rich table of text columns, right-aligned ``numbers`` ("published" is dim) and ``last`` text
-    columns.
-    """
+    """Return an empty rich table: text columns, right-aligned ``numbers``, ``last`` text columns."""
     from rich import box
     from rich.table import Table
 
@@ -235,7 +225,7 @@ def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> 
 
 
 def show(out: rich.console.Console, grid: rich.table.Table) -> None:
-    """Print a rich table, or its rows as sentences if it does not fit."""
+    """Print a rich table, or its rows as sentences if the table does not fit."""
     from rich.measure import Measurement
 
     wide = out.options.update(width=WIDE)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test``: conduct a test from the cold rig to its report, rung by rung, at a terminal or by an answers
-file.
-"""
+"""``rths test``: conduct a test, rung by rung, from the cold rig to its report."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rths_nodes.app.commands import arguments, completion, report, terminal
+from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.app.page.process import page_beside
 from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
@@ -41,47 +39,32 @@ REMOVED = {
     "--key": "remove it: acts over the operator socket are not signed",
     "--operator": "remove it: run the program as the user of the test",
 }
-"""Options of version 0.9.0, and their replacements."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    answers = parser.add_argument(
-        "--answers",
-        metavar="FILE",
-        help="answers of the operator (YAML): the test goes from act to act by itself, and asks only for missing "
-        "answers; without it the operator enters each act",
+    text = (
+        "file with answers of the operator (YAML): the test proceeds automatically and asks only for missing "
+        "answers; without it, the operator enters each act"
     )
-    completion.offer(answers, completion.yaml_files)
-    parser.add_argument(
-        "--print-answers", action="store_true", help="print a file of answers to be filled in, and do nothing else"
+    arguments.add(parser, "--answers", "FILE", text)
+    arguments.add_flags(parser, print_answers="print a template of the file for --answers, and exit")
+    text = "pace of the rungs on the rig; a real or watched rig requires realtime; default for others: lockstep"
+    arguments.add(parser, "--pace", "", text, choices=PACES)
+    text = (
+        "receive acts over the operator socket, from the page or other programs of this user, instead of the "
+        "terminal; --answers then supplies only the head, the rungs, the level and the time ratio. Default "
+        "namespace: "
     )
-    parser.add_argument(
-        "--pace",
-        choices=PACES,
-        help="of the rungs on the rig; one that is real, or watched, has realtime; default for others: lockstep",
-    )
-    parser.add_argument(
-        "--socket",
-        nargs="?",
-        const=NAMESPACE,
-        metavar="NAMESPACE",
-        help="acts come over the operator socket, from the page and other programs of this user, not from the "
-        f"terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
-    )
-    parser.add_argument(
-        "--page",
-        action="store_true",
-        help="with --socket: serve the page of the test, by which it can be led, as rths page does",
-    )
+    arguments.add(parser, "--socket", "NAMESPACE", f"{text}{NAMESPACE}", nargs="?", const=NAMESPACE)
+    text = "with --socket: also serve the page of the test (as rths page), from which an operator can conduct it"
+    arguments.add_flags(parser, page=text)
     arguments.add_page_port(parser)
-    parser.add_argument(
-        "--arm-from-page", action="store_true", help="with --page: rungs that move may be armed there, too"
-    )
+    arguments.add_flags(parser, arm_from_page="with --page: rungs that move may also be armed from the page")
     for name in REMOVED:
         parser.add_argument(name, nargs="?", const="", dest=_removed(name), help=argparse.SUPPRESS)
-    parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {terminal.RUNS}/<test id>")
-    parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
+    arguments.add(parser, "--record", "DIR", f"folder of the test; default: {terminal.RUNS}/<test id>")
+    arguments.add_flags(parser, no_report=f"do not write {REPORT} at the end")
     arguments.add_json(parser)
 
 
@@ -96,9 +79,9 @@ def run(options: argparse.Namespace) -> int:
     if removed := [name for name in REMOVED if vars(options)[_removed(name)] is not None]:
         raise ConfigError(*(f"{name}: was removed: {REMOVED[name]}" for name in removed))
     if not options.rig:
-        raise ConfigError("--rig: missing: a procedure needs a rig file, with its channels and limits")
+        raise ConfigError("--rig: missing; a procedure needs a rig file with channels and limits")
     if any(assignment.lstrip().startswith("rig_file") for assignment in options.set):
-        raise ConfigError("--set rig_file: change the rig file instead: it holds for every test on the rig")
+        raise ConfigError("--set rig_file: not allowed; edit the rig file, which applies to every test on the rig")
     scenario = arguments.scenario(options)
     answers = answering.read(options.answers) if options.answers else Answers()
     attended = sys.stdin.isatty() and sys.stderr.isatty()
@@ -106,14 +89,15 @@ def run(options: argparse.Namespace) -> int:
     if not attended and (lacking := answering.missing(answers, only)):
         where = options.answers or "--answers"
         raise ConfigError(
-            *(f"{where}: {problem}" for problem in lacking), "there is no terminal to ask the operator at"
+            *(f"{where}: {problem}" for problem in lacking),
+            "the operator cannot be asked, because there is no terminal",
         )
     watched = _watch_rate(options) > 0.0
     realtime = arguments.in_realtime(scenario, options.pace, watched and bool(options.socket))
     if options.page and not options.socket:
-        raise ConfigError("--page: belongs to --socket, which is missing: a page leads a test over it")
+        raise ConfigError("--page: requires --socket")
     if options.arm_from_page and not options.page:
-        raise ConfigError("--arm-from-page: belongs to --page, which is not given")
+        raise ConfigError("--arm-from-page: requires --page")
     if not options.socket:
         _check_motions(scenario, answers, options)
         if watched:
@@ -168,7 +152,7 @@ def _test(
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
     terminal.check_makable(folder / REPORT)
     if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder}: exists: a test is never written over; give another test_id or --record")
+        raise ConfigError(f"{folder}: exists; a test is never overwritten, so give another test_id or --record")
     record.specimen.history = _history(folder.absolute().parent, record.specimen.id)
     _check_second(scenario, answers, record.operator, attended or bool(options.socket))
     commissioned, barred = commissioning.in_effect(scenario, options.rig)
@@ -243,7 +227,7 @@ def _history(parent: Path, specimen: str) -> list[dict[str, object]]:
         if earlier.id != specimen or record.simulation:
             continue
         if not record.outcome and not procedure.under_way(folder):
-            hint = f"{folder}: was interrupted: rths recover {folder} completes it"
+            hint = f"{folder}: was interrupted; complete it with rths recover {folder}"
             terminal.tell([f"history of the specimen: {hint}"])
         rows |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
     return sorted(rows.values(), key=lambda row: str(row.get("date")))
@@ -278,5 +262,5 @@ def _tell(options: argparse.Namespace, screen: Screen, record: ProcedureRecord, 
         try:
             report.write(run, folder / REPORT, True, test)
         except ConfigError as error:  # no specimen model: no whole structure for comparison
-            text = f"The response is not compared with the whole structure in one piece: {error}"
+            text = f"The response is not compared with the entire structure in one piece: {error}"
             report.write(replace(run, notes=(*run.notes, text)), folder / REPORT, False, test)

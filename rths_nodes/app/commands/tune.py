@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths tune``: optimise parameters for the worst case of an ensemble."""
+"""``rths tune``: optimise parameters of a scenario for the worst case of an ensemble."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from rths_nodes.analysis.units import plain
-from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.loop.outcomes import ExitCode
 
 if TYPE_CHECKING:
@@ -16,28 +16,24 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    plants_help = (
-        "tuned parameter, and its range, by default a third to three times its value; may be repeated; by default "
-        "the positive numbers of the compensator"
+    text = (
+        "parameter to tune, with its range (default: one third to three times its value); default: the positive "
+        "numbers of the compensator"
     )
-    arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", plants_help)
-    parser.add_argument("--index", default="J2", help="index to minimise; default: %(default)s")
-    cases = parser.add_argument(
-        "--cases", default="", metavar="NAME,...", help="cases of the scenario that count, in place of one"
-    )
-    completion.offer(cases, completion.cases)
-    plants_help = "plants drawn from the scenario's scatter, in addition to its own"
-    arguments.add_counts(parser, plants=(0, plants_help))
-    parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="of plants and search; default: %(default)s"
-    )
-    arguments.add_counts(parser, evaluations=(60, "candidates that are tried"))
+    arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", text)
+    arguments.add(parser, "--index", "", "index to minimise", "J2")
+    text = "cases to evaluate, instead of the scenario itself"
+    arguments.add(parser, "--cases", "NAME,...", text, "", type=arguments.names)
+    text = "number of plants drawn from the scenario's scatter, in addition to the nominal plant"
+    arguments.add(parser, "--plants", "N", text, 0)
+    arguments.add(parser, "--seed", "N", "seed of plants and search", 1)
+    arguments.add(parser, "--evaluations", "N", "number of candidates", 60)
     arguments.add_where(parser)
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search and print the result; return 3 if no candidate is stable and finishes."""
+    """Search and print the result. Return 3 if no candidate is stable and finishes."""
     from rths_nodes.app import api
     from rths_nodes.app.studies import tuning
 
@@ -47,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         loaded,
         parameters=options.parameter,
         index=options.index,
-        cases=[name.strip() for name in options.cases.split(",") if name.strip()],
+        cases=options.cases,
         plants=options.plants,
         seed=options.seed,
         evaluations=options.evaluations,
@@ -57,10 +53,8 @@ def run(options: argparse.Namespace) -> int:
         progress=terminal.progress,
         say=terminal.tell,
     )
-    if options.json:
-        terminal.print_json(_data(loaded.name, options.index, tuned))
-    else:
-        _print(loaded.name, options.index, tuned)
+    data = _data(loaded.name, options.index, tuned)
+    terminal.output(options.json, data, _print, loaded.name, options.index, tuned)
     return ExitCode.FINISHED if tuned.usable else ExitCode.TRIPPED
 
 
@@ -106,4 +100,4 @@ def _text(value: float) -> str:
 
     if value >= tuning.UNSTABLE:
         return "judged unstable"
-    return "not to its end" if value >= tuning.BROKEN else plain(value)
+    return "not finished" if value >= tuning.BROKEN else plain(value)

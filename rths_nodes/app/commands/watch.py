@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths watch``: watcher with its own sensors that sends pulses to an interlock while sensors and test agree.
+"""``rths watch``: watch a test with separate sensors on another computer, and send pulses to an interlock.
 
-Its loop reads, judges, then sends a pulse; if the process hangs anywhere, the pulses end.
+The loop reads, judges, then sends a pulse. If the process hangs, the pulses end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from rths_nodes.app.commands import arguments, completion
+from rths_nodes.app.commands import arguments
 from rths_nodes.core.errors import ConfigError, printable
 from rths_nodes.core.samples import MODE_FORCE
 from rths_nodes.laboratory.corrections import UNCORRECTED
@@ -45,24 +45,20 @@ RECORDS = "runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    completion.offer(
-        parser.add_argument("rig", help="rig file with a section watch, or the name of a shipped one"),
-        completion.rigs,
-    )
-    parser.add_argument(
-        "--namespace", metavar="NAME", default=NAMESPACE, help="of rths test --socket; default: %(default)s"
-    )
-    parser.add_argument(
-        "--out", metavar="FILE", help=f"record, JSON lines, appended to; default: {RECORDS}/watch_<date>.jsonl"
-    )
+    text = "path of a rig file with the section watch, or name of a shipped one"
+    arguments.add(parser, "rig", "", text)
+    arguments.add(parser, "--namespace", "NAME", "namespace of rths test --socket", NAMESPACE)
+    text = f"record (JSON lines), to which events are appended; default: {RECORDS}/watch_<date>.jsonl"
+    arguments.add(parser, "--out", "FILE", text)
     arguments.add_renamed(parser, record="--out")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Watch until a disagreement (exit code 3), or Ctrl-C."""
     rig = files.load_rig(options.rig)
     if rig.watch is None:
-        raise ConfigError(f"{options.rig}: watch: missing: what a watcher sees and expects has no defaults")
+        raise ConfigError(
+            f"{options.rig}: watch: missing; the sensors and expectations of a watcher have no defaults"
+        )
     environment.check()
     from rths_nodes.ros.hosting.listener import WatchEar
 
@@ -94,8 +90,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 class Hearing:
-    """Passes messages of a test on ``rig`` to ``watch``."""
-
     def __init__(self, rig: RigFile, watch: Watch) -> None:
         self._rig, self._watch = rig, watch
         self._places: list[int] = []
@@ -109,7 +103,7 @@ class Hearing:
         try:
             self._understand(list(message.axis_names), list(message.auxiliary_names), message.servo_rate)
         except ConfigError as error:
-            self._watch.end(f"the test is none of this rig: {'; '.join(error.problems)}")
+            self._watch.end(f"the test runs on another rig: {'; '.join(error.problems)}")
         changed = bool(message.state != self._state)
         self._state = message.state
         if changed:
@@ -118,7 +112,7 @@ class Hearing:
 
     def _understand(self, axes: list[str], auxiliary: list[str], rate: float) -> None:
         if rate != self._rig.servo_rate:
-            raise ConfigError(f"servo_rate = {rate:g} Hz, of the rig {self._rig.servo_rate:g} Hz")
+            raise ConfigError(f"servo_rate = {rate:g} Hz: must be {self._rig.servo_rate:g} Hz, as in the rig file")
         mine = self._rig.axis_of(axes)
         scenario_of = {axis: name for name, axis in mine.items()}
         names = [scenario_of[axis] for axis in self._rig.axes]
@@ -160,7 +154,7 @@ class Sensors(Protocol):
 
 
 class WatchLoop:
-    """Watches the ``rig`` by ``sensors`` and messages; ``tell(event, text)`` reports. Raises ConfigError."""
+    """Compares ``sensors`` and messages of the ``rig``; ``tell(event, text)`` reports. Raises ConfigError."""
 
     def __init__(
         self,
@@ -180,13 +174,15 @@ class WatchLoop:
         try:
             self._far = socket.gethostbyname(pulse.address), pulse.port
         except OSError as error:
-            raise ConfigError(f"watch.pulse.address = {pulse.address!r}: not known ({error.strerror})") from error
+            raise ConfigError(
+                f"watch.pulse.address = {pulse.address!r}: unknown host ({error.strerror})"
+            ) from error
         self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._out.setblocking(False)
         self._due = 0.0
 
     def run(self, ended: Callable[[], bool]) -> str:
-        """Watch until a disagreement, and return its reason; empty if ``ended``."""
+        """Watch until a disagreement, and return its reason, or an empty string once ``ended()`` is true."""
         try:
             while not ended():
                 self._wait()
@@ -225,13 +221,11 @@ class WatchLoop:
             self._out.sendto(data, self._far)
         self._due = max(self._due + self._period, now)
         if self.pulses.count == 1:
-            self._tell("begins", "all agrees: the pulse begins")
+            self._tell("begins", "sensors and test agree: the pulse begins")
 
 
 class WatchRecord:
-    """Appends events to the file ``path`` and prints them, in a thread that does not delay the pulse. Raises
-    ConfigError.
-    """
+    """Appends events to a file and prints them, in a thread that does not delay the pulse. Raises ConfigError."""
 
     def __init__(self, path: Path, name: str) -> None:
         try:
@@ -258,7 +252,7 @@ class WatchRecord:
                 self._file.flush()
                 os.fsync(self._file.fileno())
             except OSError as error:
-                self.failed = f"the record cannot be written any more: {error.strerror}"
+                self.failed = f"the record can no longer be written: {error.strerror}"
                 print(f"{self._name}: {self.failed}", flush=True)
 
     def close(self) -> None:

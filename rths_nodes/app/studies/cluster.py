@@ -82,7 +82,7 @@ def _client(scheduler: str) -> Iterator[Client]:
     try:
         from distributed import Client
     except ImportError:
-        raise ConfigError("--scheduler: needs dask.distributed (pip install distributed)") from None
+        raise ConfigError("scheduler: needs dask.distributed (pip install distributed)") from None
     try:
         client = Client(scheduler, timeout=PATIENCE_S, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -91,7 +91,7 @@ def compete(
     names = names or [*registry.names(FAMILY), *stored]
     for name in names:
         if name not in stored:
-            registry.load(FAMILY, name, "--laws")
+            registry.load(FAMILY, name, "laws")
     folder.mkdir(parents=True, exist_ok=True)
     identified = candidates.identify(scenario, folder, hooks.shown)
     chosen = candidates.chosen(scenario, identified, names, stored)
@@ -145,7 +145,7 @@ def _tuned(
     where: engine.Where,
     hooks: Hooks,
 ) -> tuple[list[Candidate], dict[str, Tuned]]:
-    pairs = pairs_in(conditions.training, "--training")
+    pairs = pairs_in(conditions.training, "training")
     with hooks.shown("tuning") as progress:
         order = [law.name for law in chosen if not law.reason]
         tell = remaining.weighed(progress, [(name,) for name in order])

@@ -64,8 +64,8 @@ PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test with ``noise`` on each axis, recorded in ``record``/<axis>. Raises Stopped and ConfigError."""
-    result = histories(scenario, noise, record, progress, "a smaller --rms or --band")
+    """Run a test with ``noise`` on each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
+    result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
     return [_experiment(experiment) for experiment in result]
 
 
@@ -120,9 +120,7 @@ def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Exp
     axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
-        raise ConfigError(
-            f"--from: {', '.join(names)} driven in the recordings; must be one recording for each axis"
-        )
+        raise ConfigError(f"--from: the driven axes are {', '.join(names)}; each axis must be driven once")
     return [experiments[axes.index(axis)] for axis in range(len(scenario.moved_axes))]
 
 
@@ -190,7 +188,7 @@ def expected_rms(scenario: Scenario) -> float:
     """Return the expected rms (m) of the axis that moves least. Raises ConfigError without a structure."""
     assembly = Assembly(scenario)
     if assembly.structure is None:
-        raise ConfigError("structure: missing, so the expected motion is unknown; set --rms in m")
+        raise ConfigError("structure: missing, so the expected motion is unknown; set rms in m")
     return float(np.std(axes_of(assembly, reference_displacement(assembly)), axis=0).min())
 
 
@@ -198,7 +196,7 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
     """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError without a structure."""
     structure = Assembly(scenario).structure
     if structure is None:
-        raise ConfigError("structure: missing, so its frequency is unknown; set --fit-up-to in Hz")
+        raise ConfigError("structure: missing, so its frequencies are unknown; set fit_up_to in Hz")
     mass, _, stiffness = combined(structure)
     frequency = float(modes(mass, stiffness)[0][0]) / (2.0 * np.pi)
     return min(band[1], PERIODIC.beyond_mode * frequency)
@@ -208,7 +206,7 @@ def end_of_fit(scenario: Scenario, band: tuple[float, float], up_to: float | Non
     end = fitted_up_to(scenario, band) if up_to is None else up_to
     if not band[0] < end <= band[1]:
         raise ConfigError(
-            f"--fit-up-to {end:g}: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"
+            f"fit_up_to = {end:g} Hz: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"
         )
     return end
 
@@ -226,7 +224,7 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
     whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:
         raise ConfigError(
-            f"--duration {whole_periods:g}: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
+            f"duration = {whole_periods:g} s: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
         )
     rms = wanted["rms"] if "rms" in wanted else PERIODIC.share * expected_rms(scenario)
     lower, upper = PERIODIC.band

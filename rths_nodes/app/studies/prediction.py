@@ -142,7 +142,7 @@ def check(changes: Overrides, scenario: Scenario) -> None:
     """Raise ConfigError for changes of identified sections, or of the port, which is replaced by a simulator."""
     problems = Problems()
     for keys, value in pairs_in(changes):
-        change = f"--set {'.'.join(keys)}={show(value)}"
+        change = f"{'.'.join(keys)} = {show(value)}"
         if keys[0] == "axes" and len(keys) > 1 and keys[1] in scenario.force_axes:
             problems.append(f"{change}: the load of the recording cannot be changed")
         elif keys[0] in ("port", "rig") or (keys[0] == "axes" and (len(keys) < 3 or keys[2] in IDENTIFIED)):

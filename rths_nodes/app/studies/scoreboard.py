@@ -100,7 +100,7 @@ def tuned(
                 parameters = tuning.parameters(scenarios[0], [])
                 searches[law.name] = tuning.Search(scenarios, parameters, index, where)
         except ConfigError as error:
-            raise error.within(f"--training: {law.name}") from None
+            raise error.within(f"training: {law.name}") from None
     assignments, laws = {}, []
     for law in chosen:
         if search := searches.get(law.name):

@@ -114,7 +114,7 @@ def parameters(
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
         if not chosen:
             kind = type(scenario.compensator).type_name
-            raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; use --parameter KEY=LOW:HIGH")
+            raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; give parameters, KEY=LOW:HIGH")
         return chosen
     if isinstance(stated, Mapping):
         return [_parameter(scenario, key, limits) for key, limits in stated.items()]
@@ -146,17 +146,17 @@ def _parsed(scenario: Scenario, text: str) -> Parameter:
     except ValueError:
         colon = ""
     if not colon or not (math.isfinite(limits[0]) and limits[0] < limits[1] < math.inf):
-        raise ConfigError(f"--parameter {text}: must be KEY=LOW:HIGH with LOW < HIGH")
+        raise ConfigError(f"parameters = {text}: must be KEY=LOW:HIGH with LOW < HIGH")
     return _parameter(scenario, key, limits)
 
 
 def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Parameter:
-    value, spec = declaration(scenario, key, f"--parameter {key}")
+    value, spec = declaration(scenario, key, f"parameters: {key}")
     if spec is None or spec.kind not in ("number", "integer"):
-        raise ConfigError(f"--parameter {key} = {show(value)}: must be a number")
+        raise ConfigError(f"parameters: {key} = {show(value)}: must be a number")
     if limits is None:
         if value is None or not value > 0.0:
-            raise ConfigError(f"--parameter {key} = {show(value)}: has no default range; use {key}=LOW:HIGH")
+            raise ConfigError(f"parameters: {key} = {show(value)}: has no default range; use {key}=LOW:HIGH")
         limits = value / AROUND, value * AROUND
         low = max(bound for bound in (limits[0], spec.at_least, spec.more_than) if bound is not None)
         high = min(bound for bound in (limits[1], spec.at_most, spec.less_than) if bound is not None)
@@ -177,7 +177,7 @@ class Search:
         self._scenarios, self._chosen, self._index, self._where = scenarios, chosen, index, where
         indices = runs.known_indices(checked_loop(scenarios[0]).assembly)
         if index not in indices:
-            raise unknown("--index", "index", index, indices)
+            raise unknown("index", "index", index, indices)
         for share in (0.0, 1.0):  # if both limits are valid, all values between are valid
             self._with(scenarios[0], {parameter.key: parameter.value(share) for parameter in chosen})
         self.evaluations, self._engine = 0, AUTO

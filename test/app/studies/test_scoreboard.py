@@ -308,7 +308,7 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
 def test_a_training_that_a_parameter_does_not_fit_into_is_refused() -> None:
     """The window of a second is searched up to three; without a word the law would stay as it was."""
     law = Candidate("slow", {"type": "adaptive_time_series", "delay": 0.027})
-    with pytest.raises(ConfigError, match=naming("--training", "slow", "3 s", "<= duration", "2 s")):
+    with pytest.raises(ConfigError, match=naming("training", "slow", "3 s", "<= duration", "2 s")):
         scoreboard.tuned(load(PAPER, ["duration=10"]), [law], "J2", 8, 0, Where(), [(["duration"], 2.0)])
 
 
@@ -373,7 +373,7 @@ def test_plants_are_scored_where_the_scenario_has_scatter(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--laws", "invers"], ("--laws", "unknown", "invers", "inverse")),
+        (["--laws", "invers"], ("laws", "unknown", "invers", "inverse")),
         (["--noise-seeds", "0"], ("--noise-seeds", "0", ">= 1")),
         (["--tune", "3"], ("--tune", "3", "0", ">= 8")),
         (["--settings", "nowhere.yaml"], ("settings", "nowhere.yaml")),

@@ -231,13 +231,13 @@ def test_a_start_that_is_the_best_is_reported_as_no_improvement(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--parameter", "compensator.alfa=1:2"], ("--parameter", "compensator.alfa", "alfa", "unknown")),
+        (["--parameter", "compensator.alfa=1:2"], ("parameters", "compensator.alfa", "alfa", "unknown")),
         (["--parameter", "compensator.alpha_es=2:1"], ("KEY", "LOW", "HIGH", "< HIGH")),
         (["--parameter", "compensator.alpha_es=2"], ("KEY", "LOW", "HIGH")),
         (["--parameter", "compensator.alpha_es=0:2"], ("compensator.alpha_es", "0", ">= 1")),
         (["--parameter", "compensator.alpha_min"], ("compensator.alpha_min", "LOW", "HIGH")),
         (["--parameter", "name"], ("name", "number")),
-        (["--index", "J77"], ("--index", "unknown", "J77")),
+        (["--index", "J77"], ("index", "unknown", "J77")),
         (["--evaluations", "7"], ("--evaluations", "7", ">= 8")),
         (["--plants", "3"], ("draw", "3", "plants")),
         (["--cases", "alpha"], ("unknown", "case", "alpha")),

@@ -14,7 +14,7 @@ from messages import mentions, naming
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands import what_if
+from rths_nodes.app.commands import estimate
 from rths_nodes.app.studies import prediction
 from rths_nodes.app.studies.prediction import reproduced
 from rths_nodes.core.errors import ConfigError
@@ -146,7 +146,7 @@ def test_a_model_that_does_not_match_says_so_first(
     monkeypatch.setattr("rths_nodes.recording.reading.read_run", lambda path: run)
     code = main(["estimate", str(recording), "--set", "compensator.type=none"])
     first = capsys.readouterr().out.splitlines()[0]
-    assert (code, first.startswith(what_if.UNUSABLE)) == ((3, True) if own_motion else (0, False))
+    assert (code, first.startswith(estimate.UNUSABLE)) == ((3, True) if own_motion else (0, False))
     assert not own_motion or mentions(first, "story_1", "mm")
 
 
