@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from rths_nodes.core.errors import ConfigError
 
 COMPILERS = ("cc", "gcc", "clang")
-"""Names of compilers, in order of preference; the environment variable CC takes precedence."""
+"""Names of compilers, in order of preference. The environment variable CC takes precedence."""
 ARGUMENTS = (0.1, 0.7, 1.3, 2.9, 7.7, 23.1, 101.3, 487.9)
 EXPONENT = 1.7
 RESULTS = {
@@ -46,12 +46,10 @@ RESULTS = {
     "tanh": "0x1.983d7795f413ap-4 0x1.356fb17af2e92p-1 0x1.b933c726e9b3ap-1 0x1.fce8bd82660e8p-1 "
     "0x1.fffff23d39f08p-1 0x1.0000000000000p+0 0x1.0000000000000p+0 0x1.0000000000000p+0",
 }
-"""Results of each elementary function at ARGUMENTS, in hexadecimal."""
 CALLS = "#include <math.h>\n" + "".join(
     f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
     for name in RESULTS
 )
-"""C text with a call of each elementary function."""
 FLAGS = (
     *("-std=c99", "-fPIC", "-O3", "-fno-math-errno"),
     *(("-march=native",) if platform.machine() == "x86_64" else ()),  # gcc or clang refuses it for others
@@ -61,18 +59,17 @@ FLAGS = (
 )
 LIBRARY, PROGRAM = ".so", ".bin"
 KINDS = {LIBRARY: ("-shared",), PROGRAM: ("-pthread",)}
-"""Compiler flags, by file extension of libraries and programs."""
 PRIVATE = 0o700
 SMALLEST_ROOM = 1 << 20
-"""Free bytes of a file system up to which a compiler failure is attributed to a full device."""
+"""Free bytes of a file system up to which a compiler failure counts as a full device."""
 
 
 class Unbuilt(ConfigError):
-    """A C text could not be built; the message is the reason for the user."""
+    """A C text could not be built; the message is the reason."""
 
 
 class Toolchain(NamedTuple):
-    """A C compiler and the identity of its output: version, processor, C library and flags."""
+    """A C compiler, and its version, processor, C library and flags."""
 
     compiler: str
     identity: str
@@ -87,12 +84,10 @@ class Library(NamedTuple):
 
 
 def folder() -> Path:
-    """Return the folder of libraries, below ``XDG_CACHE_HOME`` or below ``.cache`` in the home directory."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rths_nodes" / "kernels"
 
 
 def toolchain() -> Toolchain:
-    """Return the compiler of this machine. Raises Unbuilt if no compiler works."""
     return first_of((os.environ["CC"],) if os.environ.get("CC") else COMPILERS)
 
 
@@ -124,7 +119,6 @@ def key_of(text: str, tools: Toolchain) -> str:
 
 
 def kept(key: str, kind: str = LIBRARY) -> Library | None:
-    """Load the library stored under ``key``; return None if it is missing or damaged."""
     with suppress(OSError, Unbuilt):
         check_private(folder())
         for path in folder().glob(f"{key}-*{kind}"):
@@ -141,7 +135,7 @@ def _opened(path: Path, kind: str) -> object:
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
     """Return the library or program of a C ``text``, from the folder if stored there. Raises Unbuilt.
 
-    If the folder cannot be used, a note gives the reason, and the library is built for this process only.
+    If the folder cannot be used, a note states the reason, and the library is built for this process only.
     """
     directory, key = folder(), key_of(text, tools)
     if library := kept(key, kind):
@@ -156,7 +150,7 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
             damaged = [*directory.glob(f"{key}-*{kind}")]
             for path in damaged:
                 path.unlink()
-            notes = (f"{directory}: a library there was damaged; it was built again",) if damaged else ()
+            notes = (f"{directory}: a damaged library was built again",) if damaged else ()
             return _made(directory, key, text, tools, kind)._replace(notes=notes)
     except (OSError, Unbuilt) as error:
         if isinstance(error, Refused):
@@ -200,7 +194,6 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
 
 
 def check_private(directory: Path) -> None:
-    """Raise Unbuilt unless ``directory`` is a folder that only this user may read and write."""
     state = directory.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
         raise Unbuilt(

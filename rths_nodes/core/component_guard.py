@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Components of other packages: checks, defaults and labelled errors.
 
-Their exceptions become errors with family, type, file and line: :class:`ConfigError` while they are built,
-:class:`ComponentError` in a test. A non-finite result of finite arguments is reported in the same way. Missing
-members are refused, or filled with the defaults of the family's base class. A copy of a compensator computes some
-trial commands. The functions of some kernels are guarded as well; ``codegen`` translates the functions inside the
-guards.
+An exception of a component becomes an error with family, type, file and line: :class:`ConfigError` during
+construction, :class:`ComponentError` in a test. So does a non-finite result of finite arguments. Missing members
+are refused, or filled with the defaults of the family's base class. A copy of a compensator computes some trial
+commands. ``codegen`` translates the functions inside the guards.
 """
 
 from __future__ import annotations
@@ -65,15 +64,14 @@ SHOWN = {
     "rig": ("displacement", "velocity", "force"),
     "actuator": ("displacement", "force"),
 }
-"""Results of each family at the start, and after each ``step``: numbers for actuators, else arrays."""
+"""Attributes with the results of a ``step``, by family: numbers for actuators, arrays for the others."""
 PROBED = 1e-3
-"""Target of a compensator in a trial, m."""
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
-"""Errors that name the failed part."""
+"""Errors whose message already names the failed part."""
 
 
 GUARD = "guard"
-"""Attribute of a guarded function: its Guard."""
+"""Name of the attribute of a guarded function that holds its Guard."""
 
 
 def _unchanged(result: Any) -> object:
@@ -99,11 +97,10 @@ OF_KERNEL: dict[str, dict[str, Output]] = {
     "restoring_force": {"step": AFTER_STATE},
     "setup": {},
 }
-"""Guarded kernels: functions whose outputs must be finite if their arguments are."""
+"""Guarded kernel functions, by family, and the part of their result that must be finite if the arguments are."""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
-    """Build the component ``cls`` of another package. Raises a ConfigError that names the component."""
     label = f"{family}.type = {type_of(params)!r}"
     protocol = PROTOCOLS.get(family)
     made = guarded(family, cls, type_of(params))
@@ -182,14 +179,13 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
     first, again = commands
     if not np.array_equal(first, again, equal_nan=True):
         raise ConfigError(
-            f"{label}: reset() does not restore the first state: a command is {show(again.tolist())} m after it, "
-            f"and {show(first.tolist())} m at first"
+            f"{label}: reset() does not restore the first state: the same command is {show(again.tolist())} m "
+            f"after it, and {show(first.tolist())} m before"
         )
 
 
 @cache
 def guarded(family: str, cls: type, name: str) -> Any:
-    """Return ``cls`` of another package with its missing members added; its errors contain ``name``."""
     if family not in PROTOCOLS or not isinstance(cls, type):
         return cls
     label, results = f"{family}.type = {name!r}", RESULTS.get(family, ())
@@ -245,8 +241,6 @@ class Guard(NamedTuple):
         return guarded_function
 
     def kernel_of(self, cls: Any, family: str) -> Callable[..., object]:
-        """Return ``kernel_of`` for a subclass of ``cls``; it guards the functions of the kernel."""
-
         def kernel_of(_: type, *arguments: object) -> object:
             kernel, outputs = cls.kernel_of(*arguments), OF_KERNEL[family]
             functions = kernel._asdict().items() if kernel is not None else ()
@@ -278,7 +272,7 @@ def _located(function: Callable[..., object], name: str = "") -> str:
 def _check_shown(built: object, family: str, label: str) -> None:
     for name in SHOWN.get(family, ()):
         if not _is_fit(value := getattr(built, name), family):
-            wanted = "a number" if family == "actuator" else "an array of floats with one number for each"
+            wanted = "a number" if family == "actuator" else "an array (n,) of floats"
             raise ConfigError(f"{label}: {name} is {show(value)}: must be {wanted}")
 
 

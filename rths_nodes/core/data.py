@@ -29,7 +29,7 @@ class Table(Protocol):
 
 
 def plain(value: object) -> Any:
-    """Convert a caller's value to plain types: numpy numbers to Python's, tuples to lists, paths to texts."""
+    """Convert numpy numbers to Python's, tuples to lists, paths to text, and tables to mappings."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -57,7 +57,9 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """Invert :func:`flatten` below ``section``; numbered keys become lists. The first conflicting key counts."""
+    """Invert :func:`flatten` below ``section``. Numbered keys become lists; of conflicting keys, the first is
+    used.
+    """
     tree: Data = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")

@@ -12,7 +12,6 @@ import numpy as np
 from rths_nodes.core.samples import Array
 
 SECOND = 1_000_000_000
-"""Nanoseconds per second."""
 
 _BINS_PER_DECADE = 10
 
@@ -27,7 +26,7 @@ class Durations:
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add a duration; beyond the expected number it replaces the last one (end of a safe stop)."""
+        """Add a duration. Durations beyond the expected number replace the last one."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -69,9 +68,9 @@ def median_count(counts: Counter[int]) -> int:
 
 
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
-    """Return counts between ``edges`` (s), by default in bins of equal ratio between 1 us and 1 s.
+    """Return the counts between ``edges`` (s), by default 10 bins per decade between 1 us and 1 s.
 
-    Outliers count in the outermost bins. ``counts`` has the meaning as in :func:`statistics`.
+    Outliers count in the outermost bins. ``counts`` is used as in :func:`statistics`.
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)
@@ -92,6 +91,8 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def periods(lateness: Array, period: float) -> Array:
-    """Return times ``(n - 1,)`` s between ticks from ``lateness`` ``(n,)`` s; ticks slip by whole periods."""
+    """Return the times between ticks, ``(n - 1,)`` s, from their ``lateness`` ``(n,)`` s. Ticks slip by multiples
+    of ``period``.
+    """
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

@@ -32,20 +32,20 @@ class SmallMove:
 
 @params
 class Unloading:
-    """Bounds of the path on which the operator unloads the specimen."""
+    """Bounds of the motion with which the operator unloads the specimen."""
 
-    travel: float = number("largest distance from its begin", "m", more_than=0.0)
+    travel: float = number("largest distance from the start", "m", more_than=0.0)
     velocity: float = number("largest velocity", "m/s", more_than=0.0)
     tolerance: float = number(
-        "share of the range of the load cell that counts as no force", "1", 0.01, at_least=1e-4, at_most=0.1
+        "fraction of the load cell's range that counts as zero force", "1", 0.01, at_least=1e-4, at_most=0.1
     )
-    carries_gravity: bool = flag("it carries weight: it is unloaded after the others", False)
+    carries_gravity: bool = flag("the axis carries weight: it is unloaded last", False)
 
 
 def check_handling(axis: Any, limits: Any, path: str) -> None:
-    """Raise ConfigError for bounds of the rig file's ``axis`` beyond its ``limits``, or for an incomplete pair."""
+    """Raise ConfigError if a bound of ``axis`` exceeds ``limits``, or if only one of a pair of bounds is set."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
-        raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
+        raise ConfigError(f"{join(path, 'stiffness_known_to')}: has no effect without stiffness")
     _check_characterised(axis, path)
     bounds = [
         ("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke"),
@@ -96,4 +96,4 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 STEPS = 20
-"""Minimum displacement of a small move, in multiples of its sensor's resolution."""
+"""Smallest displacement of a small move, in multiples of the sensor's resolution."""

@@ -21,11 +21,10 @@ from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AUXILIARY, LA
 
 QUEUE = 64
 UNTESTED = -2
-"""Result of ``rths_init`` after a failed self-test."""
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
-"""Outcomes of receiving a datagram, as the receiver counts them."""
+"""Outcomes of receiving a datagram."""
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
-"""The last option makes sums identical on every processor."""
+"""Options of the compiler; the last makes sums identical on every processor."""
 
 _Axes, _Channels = ctypes.c_double * LARGEST_AXES, ctypes.c_double * LARGEST_AUXILIARY
 _Modes = ctypes.c_uint8 * LARGEST_AXES
@@ -172,7 +171,7 @@ def sources() -> tuple[Path, Path]:
 
 
 def build_number() -> int:
-    """Return the build number of the receiver: the first 64 bits of the SHA-256 of its two source files."""
+    """Return the first 64 bits of the SHA-256 of the receiver's two source files."""
     return int.from_bytes(
         hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
     )
@@ -180,15 +179,15 @@ def build_number() -> int:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return the compiled receiver. Raises ConfigError if there is no C compiler, or if compilation fails."""
+    """Return the compiled receiver. Raises ConfigError if it cannot be compiled."""
     _, source = sources()
     named = os.environ.get("CC", "").split()
     compiler = next((path for name in (named[:1] or ["cc", "gcc", "clang"]) if (path := shutil.which(name))), None)
     if compiler is None:
         asked = named[0] if named else "cc, gcc, clang"
         raise ConfigError(
-            f"no C compiler found ({asked}): the emulator runs the receiver of the rig, which is compiled when it "
-            "is needed: sudo apt install gcc, or name one in CC"
+            f"no C compiler found ({asked}): the emulator compiles the receiver of the rig; install gcc "
+            "(sudo apt install gcc), or set CC"
         )
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         built = Path(folder) / "receiver.so"
@@ -224,11 +223,11 @@ class Receiver:
     """One receiver for one session, of axes with ``limits``; ``dt`` s.
 
     ``bridged`` samples are bridged along the slope. The session ends after ``watchdog`` samples without a command,
-    or ``persistence`` consecutive samples beyond a limit of force or error. ``flags`` as in ``datagrams``;
-    ``inputs`` and ``channels`` are the numbers of auxiliary ones; ``position`` of the axes, m. Axes with the same
-    number in ``groups`` stop in a common time. ``units`` are units of measured displacements per unit of commands.
-    ``loads`` are the controller's force loops, which may take ``switching`` samples to change a mode. ``metres``
-    are units of a command per metre. Raises ConfigError if the receiver refuses.
+    or ``persistence`` consecutive samples beyond a limit of force or error. ``flags`` are the flags in
+    ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary channels; ``position`` of the axes, m. Axes
+    with the same number in ``groups`` stop in a common time. ``units`` are units of measured displacements per
+    unit of commands. ``loads`` are the controller's force loops, which may take ``switching`` samples to change a
+    mode. ``metres`` are units of a command per metre. Raises ConfigError if the receiver refuses.
     """
 
     def __init__(
@@ -263,8 +262,8 @@ class Receiver:
         result = self._library.rths_init(self._target, config, _Axes(*position))
         if result == UNTESTED:
             raise ConfigError(
-                f"the receiver, as {os.environ.get('CC', 'the C compiler')} makes it here, does not compute as "
-                f"the tested one: its self-test finds {self._library.rths_self_test()} (rths_target.h)"
+                f"the receiver, compiled with {os.environ.get('CC', 'the C compiler')}, fails its self-test with "
+                f"result {self._library.rths_self_test()} (rths_target.h)"
             )
         if result:
             raise self._refusal(result, config, position)
@@ -300,12 +299,11 @@ class Receiver:
 
     @property
     def command(self) -> list[float]:
-        """Commands, m; N for axes with force in ``modes``."""
+        """Commands, m; N for axes in force mode."""
         return list(self._target.command[: self._axes])
 
     @property
     def modes(self) -> bytes:
-        """Requested control modes, a byte per axis."""
         return bytes(self._target.mode[: self._axes])
 
     @property
@@ -332,6 +330,6 @@ class Receiver:
         return int(getattr(self._target, "state" if name == "state_number" else name))
 
     def counts(self) -> dict[str, int]:
-        """Count the datagrams by outcome, and the samples that the receiver has bridged or limited."""
+        """Return the numbers of datagrams by outcome, and of bridged and limited samples."""
         counts = dict(zip(RESULTS, self._target.counts, strict=True))
         return counts | {"bridged": int(self._target.bridged), "limited": int(self._target.limited)}

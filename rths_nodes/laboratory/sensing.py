@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurement of the true state by the sensors: kernels and noise.
+"""Measurement of the true state by the sensors: kernels and noise. The kernel of the sensors of one axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
-is the kernel of the sensors of one axis, from true to measured displacement (m) and force (N). ``end`` is true if
-a sensor is at the end of its range. Each axis has one noise stream, seeded by the scenario's seed and the axis
-name, and draws exactly once per sample.
+It converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of its
+range. Each axis has one noise stream, seeded by the scenario's seed and the axis name, and draws exactly once per
+sample.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Samples of noise drawn at a time; the sequence is the same as for single draws."""
+"""Number of samples whose noise is drawn at a time; the sequence is the same as for single draws."""
 
 
 class Channel(NamedTuple):
@@ -44,7 +44,7 @@ Pair = tuple[Channel, Channel]
 
 
 def read(k: Channel, value: float, noise: float, sample: int) -> float:
-    """Return the reading for ``value``; a drift begins with sample 0."""
+    """Reading for ``value``; a drift begins with sample 0."""
     scale, offset, drift, dead, shown_dead, _, _ = k
     return shown_dead if dead else scale * value + (offset + sample * drift) + noise
 
@@ -52,7 +52,7 @@ def read(k: Channel, value: float, noise: float, sample: int) -> float:
 def sensors(
     k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
 ) -> tuple[tuple[()], tuple[float, float, bool]]:
-    """Return the readings of both channels after the converters."""
+    """Readings of both channels after the converters."""
     one, other = k
     shown = converted(read(one, displacement, noise, sample), one[5], one[6])
     push = converted(read(other, force, noise_of_force, sample), other[5], other[6])

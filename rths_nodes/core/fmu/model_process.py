@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an FMU, run by ``core/child_program.py`` with the task as JSON.
 
-It sends the outputs of the model at the start. Then it receives messages: step number and inputs, or one byte,
-which resets the model. It answers with the outputs after the step or the reset. It ends with the connection, and
-imports nothing from the package. It reports an error in one line, and exits with code 1.
+At the start the process sends the outputs of the model. A request has the step number and the inputs, or is one
+byte, which resets the model. Each answer has the outputs after the step or the reset. The process ends with the
+connection, and imports nothing from the package. It reports an error in one line, and exits with code 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ GOOD, DISCARD = 1, 2
 
 
 def main(task: Data) -> None:
-    """Run the model until the connection ends. Raises SystemExit with the error."""
     try:
         import fmpy.fmi2
         import fmpy.fmi3
@@ -59,7 +58,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
             try:
                 unit.set_back()
             except Exception as error:  # fmpy raises various exceptions
-                raise SystemExit(f"cannot be set back to its start: {error}") from error
+                raise SystemExit(f"cannot be reset: {error}") from error
             unit.read(0.0)
         else:
             step(round(request[0]))
@@ -88,7 +87,6 @@ class Unit:
         self._outputs, self._n_outputs = (reference * len(outputs))(*outputs), len(outputs)
 
     def begin(self) -> None:
-        """Instantiate and initialise the model. Raises the exceptions of fmpy."""
         self._unit.instantiate()
         self._initialise()
         self._state = None
@@ -105,7 +103,6 @@ class Unit:
         raise NotImplementedError
 
     def set_back(self) -> None:
-        """Reset the model to its start, from the saved state or by a new initialisation."""
         if self._state is not None:
             self._unit.setFMUState(self._state)
             return
@@ -135,7 +132,7 @@ class Unit:
             raise SystemExit(f"{function} has returned {self.prefix}{name} at {time:g} s{self.meaning(status)}")
 
     def meaning(self, status: int) -> str:
-        return f": the model does not take the step of {self._dt:g} s there" if status == DISCARD else ""
+        return f": the model refuses a step of {self._dt:g} s" if status == DISCARD else ""
 
     get: Callable[..., int]
     getter = ""
@@ -193,7 +190,7 @@ class Fmi3(Unit):
         _, ends, early = self._flags
         if ends.value or early.value:
             reason = (
-                "asks for the end of the simulation" if ends.value else f"has stopped at {self._last.value:g} s"
+                "requests the end of the simulation" if ends.value else f"has stopped at {self._last.value:g} s"
             )
             raise SystemExit(f"the model {reason} in the step from {time:g} s to {time + self._dt:g} s")
         self.read(time + self._dt)

@@ -31,8 +31,8 @@ class Codec:
 
     ``n_auxiliary`` counts measured auxiliary channels, ``n_inputs`` channels of a command, ``n_state`` the
     compensator's internal quantities, ``n_updating`` quantities of learning copies. The last ``n_force`` axes may
-    be controlled by force. All messages belong to ``run``; messages of other runs are refused. ``unpack_target``,
-    ``unpack_command`` and ``unpack_measurement`` return the sample of a message and its stamp.
+    be controlled by force. Messages of other runs than ``run`` are refused. ``unpack_target``, ``unpack_command``
+    and ``unpack_measurement`` return the sample of a message and its stamp.
     """
 
     def __init__(
@@ -70,7 +70,6 @@ class Codec:
 
     @property
     def largest(self) -> int:
-        """Size of the largest message, bytes."""
         return max(
             layout.size for layout in (self._target, self._command, self._measurement, self._state, self._updating)
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An actuator that follows its command exactly, with a delay."""
+"""Actuator that follows its command exactly, with a delay."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def go(
 
 
 def constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """Return the delay in whole samples, the remaining fraction, ``dt``. Raises ConfigError if too long."""
+    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError for an excessive
+    delay.
+    """
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")

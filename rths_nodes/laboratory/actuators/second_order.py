@@ -28,7 +28,7 @@ class SecondOrder(HeldPlant):
 
     @classmethod
     def plant_of(cls, params: Params) -> Plant:
-        """Return the plant; its states are d (m) and d' / w (m), of equal magnitude."""
+        """Return the plant with the states d and d' / w (m), which have equal magnitude."""
         omega = 2.0 * math.pi * params.natural_frequency
         a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.damping_ratio]])
         return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specimen moved along straight lines: for actuators whose displacement is known only at samples.
+"""A specimen moved along straight lines, for actuators whose displacement is known only at samples. The kernel is
 
     step(constants, state, displacement, velocity) -> state, force
 
-moves the specimen from sample to sample at constant velocity and advances its inner states. A specimen with mass
-also resists the change of velocity; it starts at rest. A sample has at least ``INCREMENTS`` increments, more if
-the states decay fast. Beyond ``HARD_LIMIT`` the states are NaN.
+It moves the specimen from sample to sample at constant velocity and advances its inner states. A specimen with
+mass also resists the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, more
+if the states decay fast. Beyond ``HARD_LIMIT`` the states are NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rths_nodes.core.kernels import Kernel, ToNumber, advance_of, no_state
 from rths_nodes.core.specimen import Specimen
 
 INCREMENTS = 4
-"""Minimum number of RK4 steps per sample for the specimen's inner states."""
+"""Smallest number of RK4 steps per sample."""
 LEAST = float(INCREMENTS)
 LONGEST_WAY = HARD_LIMIT * LONGEST
 """Number of decay times per sample beyond which the states are NaN."""
@@ -62,7 +62,7 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
 
 
 def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
-    """Return number and length (s) of increments at ``velocity`` (m/s) until the states settle; 0 if too many."""
+    """Number and length (s) of the increments at ``velocity`` (m/s) until the states settle; 0 if too many."""
     at_rest, per_velocity, settling = decay
     times = (at_rest + per_velocity * abs(velocity)) * dt
     moving = settling if times > settling else times
@@ -73,7 +73,7 @@ def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tu
 
 
 def with_inertia(move: ToNumber) -> ToNumber:
-    """Return the step of a specimen with a mass (kg). State: the last velocity (m/s) and the state of ``move``."""
+    """Return the step of a specimen with mass. State: the last velocity (m/s) and the state of ``move``."""
 
     def step(
         k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float

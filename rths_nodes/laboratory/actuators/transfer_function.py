@@ -13,7 +13,7 @@ from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.held_plant import HeldPlant, Plant, hold_parameter
 
 HIGHEST_ORDER = 12
-"""Highest order; for higher orders the rounding of coefficients alone moves the poles."""
+"""Highest order; beyond it the rounding of coefficients alone moves the poles."""
 GAIN_TOLERANCE = 0.01
 
 
@@ -34,30 +34,31 @@ class TransferFunction(HeldPlant):
         def validate(self, path: str) -> None:
             key, order = f"{path}.denominator", len(self.denominator) - 1
             if not 1 <= order <= HIGHEST_ORDER:
-                raise ConfigError(f"{key}: has the order {order}, must be 1 to {HIGHEST_ORDER}")
+                raise ConfigError(f"{key}: the order is {order}: must be 1 to {HIGHEST_ORDER}")
             if self.denominator[0] == 0.0 or self.denominator[-1] == 0.0:
-                raise ConfigError(f"{key} = {show(list(self.denominator))}: first and last must not be zero")
+                raise ConfigError(
+                    f"{key} = {show(list(self.denominator))}: the first and the last coefficient must not be 0"
+                )
             degree = len(_trimmed(self.numerator)) - 1
             if degree < 0:
-                raise ConfigError(f"{path}.numerator: must not be zero")
+                raise ConfigError(f"{path}.numerator: must not be 0")
             if degree > order:
-                raise ConfigError(f"{path}.numerator: has the order {degree}, must be <= {order} (proper)")
+                raise ConfigError(f"{path}.numerator: the order is {degree}: must be <= {order} (proper)")
             if degree == order and self.hold != "ramp":
                 raise ConfigError(
-                    f"{path}.numerator: has the order of the denominator, the actuator would jump with a "
-                    "staircase: needs hold: ramp"
+                    f"{path}.numerator: has the order of the denominator: the actuator would jump; use hold: ramp"
                 )
             _, scaled, rate = _scaled(self)
             poles = rate * np.roots(scaled)
             worst = poles[np.argmax(poles.real)]
             if worst.real >= 0.0:
-                raise ConfigError(f"{key}: has a pole at {worst:.4g} rad/s, its real part must be < 0 (stable)")
+                raise ConfigError(f"{key}: has a pole at {worst:.4g} rad/s: the real part must be < 0 (stable)")
 
         def cautions(self, test: TestContext) -> list[str]:
             gain = self.numerator[-1] / self.denominator[-1]
             if abs(gain - 1.0) <= GAIN_TOLERANCE:
                 return []
-            return [f"numerator[-1] / denominator[-1] = {gain:.4g}: it settles at that times its command"]
+            return [f"numerator[-1] / denominator[-1] = {gain:.4g}: it settles at this multiple of its command"]
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
         super().__init__(params, dt, specimen)
@@ -82,7 +83,7 @@ def _trimmed(coefficients: tuple[float, ...]) -> Array:
 def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
     """Return both polynomials in s / rate, of equal length and with a monic denominator, and rate (rad/s).
 
-    rate is the geometric mean of the poles; coefficients in s would scale the companion matrix badly.
+    The rate is the geometric mean of the poles; coefficients in s would scale the companion matrix badly.
     """
     denominator = np.array(params.denominator)
     order = len(denominator) - 1

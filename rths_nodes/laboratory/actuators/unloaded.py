@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators whose motion does not depend on the specimen; the specimen follows them.
+"""Actuators whose motion does not depend on the specimen; the specimen follows them. The kernel of the actuator
+alone is
 
     step(constants, state, command) -> state, displacement, velocity
 
-is the kernel of the actuator alone; ``specimen_path`` adds the specimen.
+``specimen_path`` adds the specimen.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.specimen_path import path_of
 
 Both = tuple[object, object]
-"""Constants, or states, of actuator and specimen."""
 Going = Callable[..., tuple[object, float, float]]
 
 
@@ -45,7 +45,7 @@ def with_force(go: Going, force: Callable[..., float]) -> Function:
 
 
 class Unloaded(Actuator):
-    """An actuator made of its ``MOTION``, or of :meth:`motion_of` applied to its parameters."""
+    """Actuator made of its ``MOTION``, or of :meth:`motion_of` applied to its parameters."""
 
     MOTION: ClassVar[Kernel]
 

@@ -18,15 +18,14 @@ import numpy as np
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
 MAGIC, VERSION = 0x53485452, 2
-"""Identification of the layout: the letters RTHS, and its version."""
+"""The letters RTHS, and the version of the layout."""
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
-"""Kinds of datagrams; the last two are sent by the rig."""
+"""Kinds of datagrams; the rig sends the last two."""
 
 EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS, WARNING = (1 << bit for bit in range(9))
 
 IDLE, WAITING, RUNNING, BRAKING, STOPPED = range(5)
-"""States of the receiver."""
 
 REASONS = {
     0: "no reason told",
@@ -61,12 +60,12 @@ fields of :class:`FarLimits`."""
 LOAD_ROW = struct.Struct("<3d")
 """Row of an axis after the numbers of an answer, if commands in N were requested: :class:`FarLoad`."""
 ANSWER_END = struct.Struct("<IIIQ")
-"""Numbers of an answer, after its axes: bridged samples, watchdog and persistence (samples), build."""
+"""End of an answer: bridged samples, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
-"""Largest transport, in samples, that a receiver can store."""
+"""Largest transport that a receiver can store, samples."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
-"""Number of axes, and of auxiliary channels in each direction, that a receiver can store."""
+"""Largest number of axes, and of auxiliary channels in each direction."""
 LARGEST = 768
 """Largest datagram, bytes."""
 
@@ -125,7 +124,7 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """The bytes are not a datagram of this layout; the message has the reason."""
+    """The bytes are not a datagram of this layout; the message is the reason."""
 
 
 class OtherVersion(Unreadable):
@@ -216,7 +215,9 @@ class FarLimits(NamedTuple):
 
 
 class FarLoad(NamedTuple):
-    """Limits of a receiver for commands in N of one axis, in units of its datagrams; rate 0: it accepts none."""
+    """Limits of a receiver for the force commands of one axis, in units of its datagrams. With rate 0 it accepts
+    none.
+    """
 
     rate: float
     error: float
@@ -230,9 +231,8 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer of a receiver: active command (m) and limits of each axis; numbers in samples; its build.
-
-    ``loads`` are empty if not requested or unavailable.
+    """Answer of a receiver: active commands (m), limits, numbers in samples, build; ``loads`` are empty if
+    unavailable.
     """
 
     active: list[float]

@@ -27,23 +27,23 @@ log = logging.getLogger(__name__)
 AGAIN_S = 0.02
 """Interval for repeating an unanswered datagram, s."""
 PROBES, PROBING_S = 64, 1.0
-"""Number of exchanges, and their duration (s), to measure the round trip."""
+"""Number of exchanges that measure the round trip, and their duration, s."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
-"""Reasons of a rig to refuse."""
 _ROUNDING = 1.0 + 1e-6
 _SAME = 0.01
-"""Allowed relative difference between the receiver's braking and the declared deceleration."""
+"""Largest relative difference between the receiver's braking and the declared deceleration."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of a test on its rig: ``head`` is common to all datagrams; the rest is as in the port's parameters."""
+    """Conditions of a test on its rig. ``head`` is common to all datagrams; for the other fields see the port's
+    parameters.
+    """
 
     head: Head
     axes: tuple[str, ...]
     limits: tuple[Limits, ...]
     gains: tuple[Gains, ...]
-    """Factors from numbers in datagrams to SI units."""
     loads: tuple[FarLoad | None, ...]
     """Limits of the axes with a force loop in the controller, SI; None for the others."""
     channels: tuple[str, ...]
@@ -63,15 +63,13 @@ class Terms:
 
 
 class Agreement(NamedTuple):
-    """Agreement of both ends; ``can_warn``: the rig has a warning output."""
-
     answer: Answer
     in_lockstep: bool
     can_warn: bool
 
 
 class Judgement:
-    """Checks the rig at ``address`` against the ``terms``; ``label`` names the port. Raises ConfigError."""
+    """Checks the rig at ``address`` against the ``terms``. Raises ConfigError."""
 
     def __init__(self, terms: Terms, label: str, address: str) -> None:
         self._terms, self._label, self._address = terms, label, address
@@ -82,7 +80,7 @@ class Judgement:
         try:
             answer = datagrams.answer_of(data, head)
         except Unreadable as error:
-            raise ConfigError(f"{self._label}: its answer makes no sense: {error}") from error
+            raise ConfigError(f"{self._label}: its answer is invalid: {error}") from error
         self._check_start(answer)
         self._check_limits(answer)
         self._check_loads(head, answer)
@@ -107,7 +105,7 @@ class Judgement:
             wider += [f"axes.{name}.limits.{text}" for text in _wider(declared, scaled)]
             if not terms.emulator and math.isinf(scaled.error):
                 log.warning(
-                    "axes.%s: the receiver at %s does not watch how far the rig is off",
+                    "axes.%s: the receiver at %s does not limit the command error",
                     name,
                     self._address,
                 )
@@ -118,8 +116,8 @@ class Judgement:
         terms = self._terms
         if any(terms.loads) and not head.flags & datagrams.NEWTONS:
             raise ConfigError(
-                f"{self._label}: refused: its receiver takes no commands in N: put examples/udp_target of "
-                "this package onto the target"
+                f"{self._label}: refused: its receiver accepts no commands in N: install examples/udp_target of "
+                "this package on the target"
             )
         wider: list[str] = []
         rows = zip(terms.axes, terms.loads, answer.loads, terms.gains, strict=True) if any(terms.loads) else ()
@@ -138,7 +136,7 @@ class Judgement:
                 ("force_control.largest_correction", "m", declared.travel, far.travel),
             ):
                 if not there <= ours * _ROUNDING:
-                    text = f"the receiver's is wider, {there:.6g} {unit},"
+                    text = f"the receiver allows {there:.6g} {unit}; lower its limit"
                     wider.append(f"axes.{name}.{path} = {ours:.6g} {unit}: {text}")
         if wider:
             raise ConfigError(*(f"{problem} at {self._address}" for problem in wider))
@@ -150,8 +148,8 @@ class Judgement:
         is_emulator = bool(head.flags & datagrams.EMULATOR)
         if head.reason == NO_LOCKSTEP:
             return (
-                "the rig has a clock of its own: pace must be realtime (hosts composed and processes); the host "
-                "embedded needs port.transport_samples >= 2 declared, for it computes much between some samples"
+                "the rig has its own clock: use pace = realtime (hosts composed and processes), or "
+                "port.transport_samples >= 2 on the host embedded"
             )
         if head.reason == WRONG_EMULATOR or is_emulator != terms.emulator:
             there = "an emulator" if is_emulator else "a rig that is no emulator"
@@ -172,23 +170,20 @@ class Judgement:
         needed, worst = round(statistics.median_high(delays)), max(delays)
         if needed > declared:
             raise ConfigError(
-                f"port.transport_samples = {declared}: the way to the rig at {self._address} and back takes "
+                f"port.transport_samples = {declared}: the round trip to the rig at {self._address} takes "
                 f"{needed} samples (median of {len(delays)}; at most {worst}): must be >= {needed}"
             )
         if worst > declared:
             longer = sum(delay > declared for delay in delays)
             log.warning(
-                "port.transport_samples = %d: %d of %d exchanges with the rig took longer, up to %d samples: such "
-                "commands are bridged there",
+                "port.transport_samples = %d: %d of %d exchanges with the rig took longer, up to %d samples: the "
+                "receiver bridges such commands",
                 *(declared, longer, len(delays), worst),
             )
 
 
 class Opening:
-    """Opens the session of ``link`` on ``terms``, in ``lockstep`` if the rig supports it.
-
-    Raises ConfigError if the two ends do not agree.
-    """
+    """Opens the session of ``link`` on ``terms``, in ``lockstep`` if the rig supports it. Raises ConfigError."""
 
     def __init__(self, link: Link, terms: Terms, lockstep: bool) -> None:
         self._link, self._terms, self._number = link, terms, 0
@@ -236,23 +231,23 @@ class Opening:
 
 def other_version(label: str, version: int) -> ConfigError:
     return ConfigError(
-        f"{label}: refused: its receiver uses version {version} of the datagrams, here is version "
-        f"{datagrams.VERSION}: put examples/udp_target of this package onto the target"
+        f"{label}: refused: its receiver uses version {version} of the datagrams, must be {datagrams.VERSION}: "
+        "install examples/udp_target of this package on the target"
     )
 
 
 def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent: str) -> ConfigError:
-    unread = f"; {garbage} datagrams came that are none of this version" if garbage else ""
+    unread = f"; {garbage} received datagrams are not of this version" if garbage else ""
     cause = "is the rig, or rths emulate, running there?"
     if other_sender:
-        cause = f"answers came from {other_sender}: state that as port.address"
+        cause = f"answers came from {other_sender}: set port.address to it"
     elif unsent:
         cause = f"this computer cannot send there: {unsent}"
     return ConfigError(f"{label}: cannot connect: no answer within {within:g} s: {cause}{unread}")
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the limits that a receiver may have for commands in N of an ``axis``; None if it receives none."""
+    """Return the limits that a receiver may have for force commands of ``axis``; None if it receives none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)
@@ -270,11 +265,9 @@ def _wider(declared: Limits, stated: FarLimits) -> list[str]:
     for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
         ours, there = getattr(declared, key), getattr(stated, key)
         if not there <= ours * _ROUNDING:
-            wider.append(f"{key} = {ours:.6g} {unit}: the receiver's is wider, {there:.6g} {unit},")
+            wider.append(f"{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}; lower its limit")
     ours, there = declared.deceleration, stated.acceleration
     if not abs(there - ours) <= _SAME * ours:
-        worse = (
-            "harder than any stop that is stated" if there > ours else "so that stops take longer than is stated"
-        )
-        wider.append(f"deceleration = {ours:.6g} m/s^2: the receiver brakes at {there:.6g} m/s^2, {worse},")
+        worse = "harder" if there > ours else "longer"
+        wider.append(f"deceleration = {ours:.6g} m/s^2: the receiver brakes {worse}, at {there:.6g} m/s^2,")
     return wider

@@ -41,11 +41,11 @@ class Links(Protocol):
     def send_command(self, axis: str, command: Command) -> None: ...
 
     def measurement_of(self, axis: str) -> Measurement | None:
-        """Return the next Measurement of an axis, if received."""
+        """Return the next Measurement of an axis, or None."""
         ...
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
-        """Return the next true state of an axis and its stamp, if received; a real axis has none."""
+        """Return the next true state of an axis and its stamp, or None; a real axis has none."""
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
@@ -56,7 +56,7 @@ class Links(Protocol):
 class PerAxisPort(OfPort, Readback):
     """Port of a rig with one node per axis.
 
-    A lost axis trips the test as an ``interlock``: its measurements are NaN, and it receives no more Commands. An
+    A lost axis trips the test as an ``interlock``. Its measurements are NaN, and it receives no more Commands. An
     axis that stops itself is a ``partial_stop``.
     """
 
@@ -81,10 +81,9 @@ class PerAxisPort(OfPort, Readback):
         self._lost: set[str] = set()
         """Axes that do not respond and receive no more Commands."""
         self._unheard: set[str] = set()
-        """The lost axes, and axes whose Measurements are ignored because an earlier Measurement is missing."""
+        """The lost axes, and axes with a missing Measurement, whose later Measurements are ignored."""
         self._answers: dict[str, Measurement] = {}
         self._awaited: list[str] = []
-        """Axes whose Measurement of the current sample is missing."""
         self._truths: dict[str, tuple[Measurement, int]] = {}
         self._true_sample = 0
         self._with_truth: set[str] = set()
@@ -140,7 +139,7 @@ class PerAxisPort(OfPort, Readback):
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        """Return True for the current sample. Older Measurements are duplicates; a later one reveals a loss."""
+        """Return True for the current sample. An older Measurement is a duplicate; a later one reveals a loss."""
         if measured.sample > self.sample:
             self._unheard.add(axis)
             came = f"Measurement {measured.sample} came where {self.sample} was expected"
@@ -196,8 +195,7 @@ class PerAxisPort(OfPort, Readback):
 
     def disarm_watchdog(self) -> None: ...
 
-    def safe(self) -> None:
-        """Not needed: the axis nodes stop their axes if Commands are missing."""
+    def safe(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -212,7 +210,7 @@ class LoadedAxesPort(ForceLoopPort):
         super().__init__(port, loops)
         self._apart = port
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
-        """Sample numbers of the last Measurements, their axes with commands in N, and these commands."""
+        """Sample, axes with commands in N, and these commands, of the last Measurements."""
 
     def read(self) -> Measurement:
         measured = super().read()

@@ -50,16 +50,16 @@ PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HI
 SETTLING = 1.0 / 36.6
 """Time constant T of the loop, s, for the actuator of Chen & Ricles (2010), as in ``servo_hydraulic``."""
 WALK, REST = 1.0, 1.0
-"""Duration of the motion to the start position before a test, and of the rest before sample 0, s."""
+"""Duration of the motion to the start position, and of the rest before sample 0, s."""
 
 
 class Drive:
     """Moves the actuators of all axes by active commands; ``dt`` s, ``low_velocity`` (m/s) at low pressure.
 
     Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
-    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the actuator it drives (another actuator
-    if a cable is wrong). The actuator passes through the play b before it moves. It does not move without pressure
-    or with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
+    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the actuator that it drives (another
+    actuator if a cable is wrong). The actuator passes through the play b before it moves. It does not move without
+    pressure or with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -88,7 +88,7 @@ class Drive:
         self._led = list(led)
 
     def walk(self) -> Iterator[Array]:
-        """Yield the commands of the motion to the start position; none if the distance is zero."""
+        """Yield the commands of the motion to the start position, if any."""
         if (self.start == self._rest).all():
             return
         for step in range(1, round((WALK + REST) / self._dt) + 1):
@@ -136,7 +136,7 @@ def _places(outputs: Mapping[str, Output]) -> list[int]:
 
 
 class Parts(NamedTuple):
-    """Rig, sensors, auxiliary sensors, ``converters`` of commands (resolution, range), transport in samples."""
+    """Rig, sensors, auxiliary sensors, resolution and range of the commands' converters, transport in samples."""
 
     rig: Rig
     sensors: Sequence[SensorPair]
@@ -148,8 +148,7 @@ class Parts(NamedTuple):
 class Simulator(WarningPort):
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    ``axes`` maps names to the axes' parameters. Force loops in its controller act after the transport and use the
-    load cells' forces.
+    Force loops in its controller act after the transport and use the load cells' forces.
     """
 
     @params
@@ -237,7 +236,7 @@ class Simulator(WarningPort):
         self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Start at rest at sample 0 without commands in transport. Raises ConfigError if impossible."""
+        """Start at rest at sample 0 without commands in transport. Raises ConfigError."""
         if self.external:
             self._rig.open()
         self._rest(pacer, walk=True)
@@ -279,7 +278,6 @@ class Simulator(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Commands of the controllers, ``(n_axes,)`` m: the last sent ones, or the initial ones."""
         return np.array(self._command if self._loops is None else self._last)
 
     @property

@@ -19,8 +19,8 @@ from rths_nodes.laboratory.ports.session import SessionParams, SessionPort
 class UdpTransport(Transport):
     """Datagrams to and from ``address``:``port``.
 
-    Before :meth:`settle`, any port of that computer may answer; afterwards only the address and port that did. Set
-    ``local_port`` to a value other than 0 if the target needs a declared port.
+    Before :meth:`settle`, any port of that computer may answer; afterwards only the address and port that did. A
+    ``local_port`` other than 0 is for targets that need a declared port.
     """
 
     def __init__(self, address: str, port: int, local_port: int = 0) -> None:
@@ -87,8 +87,6 @@ class UdpTransport(Transport):
 
 
 class UdpPort(SessionPort):
-    """A rig connected over UDP, whose receiver bridges, brakes and holds by itself."""
-
     @params
     class Params(SessionParams):
         address: str = text("address or name of the rig's target computer", "127.0.0.1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrappers of a rig's port: errors with a location, a delegating base, SI units, forces, force loops."""
+"""Wrappers of a rig's port: labelled errors, delegation, SI units, corrected forces, force loops."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _perhaps(name: str, purpose: str) -> Any:
 class NamedPort(Port):
     """Wraps ``port``, of the type ``name``, and converts its exceptions to errors with a description.
 
-    ConfigError if the port cannot be opened, because nothing has moved; later PortError.
+    A port that cannot be opened raises ConfigError, because nothing has moved; later errors are PortError.
     """
 
     def __init__(self, port: Any, name: str) -> None:
@@ -80,13 +80,13 @@ class NamedPort(Port):
                 self._port.close()
             raise ConfigError(self._message("cannot connect", error)) from error
 
-    begin = _tried("begin", "asking for Measurement 0")
+    begin = _tried("begin", "requesting Measurement 0")
     arm_watchdog = _tried("arm_watchdog", "arming the watchdog")
     disarm_watchdog = _tried("disarm_watchdog", "disarming the watchdog")
     wait_tick = _tried("wait_tick", "waiting for the tick", int)
-    ready = _tried("ready", "asking whether the Measurement is there", bool)
+    ready = _tried("ready", "checking for the Measurement", bool)
     read = _tried("read", "reading the Measurement")
-    truth = _tried("truth", "asking for the true state")
+    truth = _tried("truth", "reading the true state")
     safe = _tried("safe", "leaving the rig to its safe state")
 
     hydraulics = _read_back("hydraulics", HYDRAULICS_NOT_TOLD, int)
@@ -114,25 +114,24 @@ class NamedPort(Port):
     counter_at_start = _read_back("counter_at_start", None)
 
     drop_heartbeat = _perhaps("drop_heartbeat", "dropping the heartbeat")
-    numbers = _perhaps("numbers", "asking for its counts")
-    accept_any_start = _perhaps("accept_any_start", "asking it to accept any start")
+    numbers = _perhaps("numbers", "reading its counts")
+    accept_any_start = _perhaps("accept_any_start", "accepting any start")
     warn = _perhaps("warn", "switching the warning output")
     set_interlock = _perhaps("set_interlock", "switching the interlock")
     set_hydraulics = _perhaps("set_hydraulics", "switching the pressure")
 
     @property
     def wait(self) -> Callable[[float], None] | None:  # type: ignore[override]
-        """Wait for the rig; None if the port cannot wait."""
         waits = self._reading("wait", OfPort.wait)
         return None if waits is None else partial(self._try, "waiting for the rig", waits)
 
     @property
     def interlock(self) -> str:
-        return str(self._try("asking for the interlock", getattr, self._port, "interlock"))
+        return str(self._try("reading the interlock", getattr, self._port, "interlock"))
 
     @property
     def partial_stop(self) -> str:
-        return str(self._try("asking for stopped parts", getattr, self._port, "partial_stop"))
+        return str(self._try("reading stopped parts", getattr, self._port, "partial_stop"))
 
     @property
     def active_command(self) -> Array | None:
@@ -172,13 +171,13 @@ class NamedPort(Port):
 
 
 def _has(port: Any, name: str) -> bool:
-    """Return True if a port has a member, without accessing the rig if possible."""
+    """Return whether a port has a member, without accessing the rig if possible."""
     declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))
 
 
 class _HandedOn:
-    """A member of the wrapped port; an attribute set on the wrapper itself has precedence."""
+    """A member of the wrapped port. An attribute set on the wrapper itself has precedence."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -192,7 +191,7 @@ def _handed_on() -> Any:
 
 
 class PortBefore(Port):
-    """A wrapper that delegates every declared member to ``port``, unless overridden (``core/declarations.py``)."""
+    """A wrapper that delegates every declared member to ``port``, unless overridden."""
 
     external = _handed_on()
     simulated = _handed_on()
@@ -255,8 +254,6 @@ class _Renumbered(PortBefore):
 
 
 class CalibratedPort(_Renumbered):
-    """A wrapper that converts all numbers by ``calibration``."""
-
     def __init__(self, port: Port, calibration: Calibration, auxiliary_names: tuple[str, ...]) -> None:
         super().__init__(port)
         self._calibration = calibration
@@ -296,8 +293,6 @@ def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, C
 
 
 class CorrectedPort(_Renumbered):
-    """A wrapper that converts the forces by ``corrections``."""
-
     def __init__(self, port: Port, corrections: ForceCorrections) -> None:
         super().__init__(port)
         self._corrections = corrections
@@ -320,8 +315,6 @@ def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated
 
 
 class ForceLoopPort(_Renumbered):
-    """A wrapper that closes ``loops`` of force-controlled axes."""
-
     def __init__(self, port: Port, loops: ForceLoops) -> None:
         super().__init__(port)
         self._loops = loops

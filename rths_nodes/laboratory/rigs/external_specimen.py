@@ -81,12 +81,11 @@ class Followed(Rig):
             felt.stiffness, felt.displacement, felt.at = float(self._stiffness[index, index]), x, force
 
     @abstractmethod
-    def share_scheduling(self) -> None:
-        """Give the other process the scheduling policy of this process, which waits for it."""
+    def share_scheduling(self) -> None: ...
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        """Return forces ``(n_axes,)`` N after a step to x, v, a (m, s). Raises RuntimeError without a response."""
+        """Return forces ``(n_axes,)`` N after a step to x, v, a (m, s). Raises RuntimeError without an answer."""
 
 
 def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
@@ -98,7 +97,7 @@ def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
 
 
 class _Felt(Specimen):
-    """Specimen model for the actuator's substeps within one sample: a spring about the model's last position."""
+    """Specimen within one sample: a spring about the last position."""
 
     initial_state = ()
 

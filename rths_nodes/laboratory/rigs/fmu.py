@@ -28,19 +28,17 @@ log = logging.getLogger(__name__)
 
 @params
 class AxisVariables:
-    """Variables of the FMU for motion and force of an axis."""
-
     displacement: str = text("input of the FMU: displacement of the actuator")
     velocity: str | None = text("input: its velocity", None)
     acceleration: str | None = text("input: its acceleration", None)
-    force: str = text("output of the FMU: restoring force of the specimen; at its start it counts as zero")
+    force: str = text("output of the FMU: restoring force of the specimen; its start value counts as zero")
     stiffness: float = number(
-        "stiffness that the actuator feels between two steps of the FMU; the first one of the specimen", "N/m", 0.0
+        "stiffness between two steps of the FMU: the initial stiffness of the specimen", "N/m", 0.0
     )
 
 
 class Fmu(Followed):
-    """Actuators that move an FMU; the test starts and ends the FMU."""
+    """Actuators that move an FMU."""
 
     SOURCES = ("blochwitz_2012",)
 
@@ -49,7 +47,7 @@ class Fmu(Followed):
         axes: dict[str, AxisVariables] = sections(
             AxisVariables, "variables of the FMU by the name of the axis, in order"
         )
-        actuators: dict[str, OfParams] = components("actuator", "by the name of the axis, in order")
+        actuators: dict[str, OfParams] = components("actuator", "actuators by the name of the axis, in order")
         every: int = integer("samples of a step of the FMU", default=1, at_least=1, at_most=1000)
 
         def rows(self) -> Iterator[Row]:
@@ -99,7 +97,7 @@ class Fmu(Followed):
         self._at_rest = process.start("rig", self._params.start_within)
         self._process = process
         if self._at_rest.any():
-            log.info("%s: forces at its start %s N, which count as zero", self.name, self._at_rest.tolist())
+            log.info("%s: forces at the start: %s N; they count as zero", self.name, self._at_rest.tolist())
 
     def share_scheduling(self) -> None:
         if self._process is not None:

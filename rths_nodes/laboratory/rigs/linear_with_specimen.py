@@ -45,8 +45,8 @@ class Constants(NamedTuple):
     """n, m, B, J"""
     ramp: bool
     places: tuple[Array, ...]
-    """B matrices ``(2 J, n + 2 m)``: x and v at the ends of substeps, from z and the inputs at both ends, without
-    forces."""
+    """B matrices ``(2 J, n + 2 m)``: x and v at the ends of substeps without forces, from z and the inputs at both
+    ends."""
     onward: tuple[Array, ...]
     """B matrices ``(n + p, n + 2 m + 2 J + 1)``: z at the end and its outputs, from z, inputs and forces."""
     held: tuple[float, float]
@@ -165,9 +165,10 @@ def constants(
     substeps: int,
     ramp: bool = True,
 ) -> Constants:
-    """Return the constants for A ``(n, n)``, B ``(n, m)``, e ``(n,)``; ``rows`` ``(n,)``: displacement, velocity.
+    """Return the constants for A ``(n, n)``, B ``(n, m)``, e ``(n,)``; ``rows`` ``(n,)`` give displacement and
+    velocity.
 
-    ``seen`` ``(p, n + 1)``: rows that give the outputs from z and F.
+    ``seen`` ``(p, n + 1)`` gives the outputs from z and F.
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps

@@ -64,7 +64,7 @@ class Analysis:
 
 
 class OpenSees(Followed):
-    """Actuators that move an OpenSees model; the test starts and ends its process."""
+    """Actuators that move an OpenSees model."""
 
     @params
     class Params:
@@ -73,7 +73,7 @@ class OpenSees(Followed):
         interface: tuple[tuple[float, ...], ...] = matrix(
             "node and degree of freedom that each axis moves, in OpenSees' numbers", "1"
         )
-        actuators: dict[str, OfParams] = components("actuator", "by the name of the axis, in order")
+        actuators: dict[str, OfParams] = components("actuator", "actuators by the name of the axis, in order")
         gravity: bool = flag("the model has gravity loads, so that their P-Delta is in its forces", default=False)
         every: int = integer("samples of a step of the model", default=1, at_least=1, at_most=1000)
         analysis: Analysis = section(Analysis, "commands of OpenSees for a step")
@@ -91,13 +91,12 @@ class OpenSees(Followed):
             check_files(self.model, self.files)
             if self.gravity and test.has_gravity and test.gravity_of_rig is None:
                 raise ConfigError(
-                    "gravity = True: the structure computes P-Delta of its gravity_loads: must say in "
-                    "structure.experimental_gravity_loads which part of them the rig applies, 0 N where none"
+                    "gravity = True: the structure computes the P-Delta effect of its gravity_loads; set "
+                    "structure.experimental_gravity_loads to the part that the rig applies, 0 N for none"
                 )
             if not self.gravity and any(test.gravity_of_rig or ()):
                 raise ConfigError(
-                    "gravity = False: must be True, for structure.experimental_gravity_loads says that the rig "
-                    "applies some"
+                    "gravity = False: must be True, because the rig applies structure.experimental_gravity_loads"
                 )
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -136,7 +135,7 @@ class OpenSees(Followed):
         try:
             numbers = self._receive(n * n + n, self._params.start_within)
             if ignored := self._process.line_with(IGNORED):
-                raise RuntimeError(f"ties nodes together as only equalDOF may: {ignored}")
+                raise RuntimeError(f"has constraints between nodes other than equalDOF: {ignored}")
         except RuntimeError as error:
             raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
         self._stiffness = numbers[: n * n].reshape((n, n), order="F")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computed force: displacement times stiffness, the safest rehearsal of a rig (Horiuchi et al. 1996, Fig. 6a).
 
-The reaction force is computed, so that the loop shows only the actuator's control.
+The loop then shows only the actuator's control.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ComputedSpring(Specimen):
     """F = k d; the actuator is not affected by F.
 
     d is the true displacement of the simulated actuator. In a laboratory F includes the noise of the displacement
-    sensor: ``sensors.force_noise_rms`` = k ``sensors.displacement_noise_rms`` gives noise of that size.
+    sensor; ``sensors.force_noise_rms`` = k ``sensors.displacement_noise_rms`` gives noise of that size.
     """
 
     @params

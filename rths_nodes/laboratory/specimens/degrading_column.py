@@ -37,10 +37,11 @@ def rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
 
 
 class DegradingColumn(Specimen):
-    """F = k_s(m) d + c v, where m is the largest past excursion: no set remains, but each loop is softer.
+    """F = k_s(m) d + c v, where m is the largest past excursion. There is no permanent set, but each loop is
+    softer.
 
-    At first loading it follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest excursion it
-    moves on the straight line to the origin. Both directions are alike.
+    At first loading the force follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest
+    excursion it follows the straight line to the origin. Both directions are alike.
     """
 
     @params

@@ -28,7 +28,7 @@ class MaxwellDamper(Specimen):
 
     @params
     class Params:
-        """Parameters of a Maxwell damper; its relaxation time is c / k_s."""
+        """The relaxation time is c / k_s."""
 
         damping: float = number("damping c", "N s/m", 0.2e6, more_than=0.0)
         series_stiffness: float = number("spring k_s in series", "N/m", 20e6, more_than=0.0)

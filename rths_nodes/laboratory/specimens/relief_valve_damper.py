@@ -68,7 +68,7 @@ class ReliefValveDamper(Specimen):
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
         def decay(self) -> Decay:
-            """Return the decay: fast for an open valve, slow for a closed valve."""
+            """Return a decay that is fast for an open valve, slow for a closed valve."""
             if self.series_stiffness is None:
                 return Decay()
             slower = self.damping / self.relief_damping

@@ -43,7 +43,7 @@ class SlippingElastomeric(Specimen):
         F = k_1 u + q,  q' = k_m u' - q / tau,  u' = v (1 - (abs(F) / F_s)^n) while loading, u' = v while unloading
 
     u is the deformation of the rubber, d - u the slip. At small amplitudes u = d: a spring k_1 and a Maxwell
-    element of spring k_m and relaxation time tau in parallel. At large ones F stays at the slip force F_s.
+    element of spring k_m and relaxation time tau in parallel. At large amplitudes F stays at the slip force F_s.
     """
 
     @params
