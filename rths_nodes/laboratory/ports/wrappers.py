@@ -13,9 +13,9 @@ import numpy as np
 
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.errors import ConfigError, PortError, raised_at
+from rths_nodes.core.port_readings import Readback
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
-    HYDRAULICS_NOT_TOLD,
     MODE_FORCE,
     MODE_NOT_TOLD,
     Array,
@@ -31,30 +31,62 @@ from rths_nodes.laboratory.force_control import ForceLoops
 _MEMBERS = sorted(name for name in (*vars(Port), *Port.__annotations__) if not name.startswith("_"))
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+PURPOSES = {
+    "begin": "requesting Measurement 0",
+    "arm_watchdog": "arming the watchdog",
+    "disarm_watchdog": "disarming the watchdog",
+    "wait_tick": "waiting for the tick",
+    "ready": "checking for the Measurement",
+    "read": "reading the Measurement",
+    "truth": "reading the true state",
+    "safe": "leaving the rig to its safe state",
+    "drop_heartbeat": "dropping the heartbeat",
+    "numbers": "reading its counts",
+    "accept_any_start": "accepting any start",
+    "warn": "switching the warning output",
+    "set_interlock": "switching the interlock",
+    "set_hydraulics": "switching the pressure",
+}
+"""Operation of each method, for messages."""
 
 
-def _tried(name: str, purpose: str, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    def method(self: NamedPort) -> Any:
-        return kind(self._try(purpose, getattr(self._port, name)))
+class _HandedOn:
+    """A member of the wrapped port. An attribute set on the wrapper itself has precedence."""
 
-    return method
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, port: Any, owner: type) -> Any:
+        return self if port is None else getattr(port._port, self._name)
 
 
-def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    return property(lambda self: kind(self._reading(name, absent)))
+class _Tried(_HandedOn):
+    """A member of a port of another package: its errors are labelled, and it has a default if missing."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        super().__set_name__(owner, name)
+        default = vars(OfPort).get(name, vars(Readback).get(name))
+        self._default: Any = default.fget(None) if isinstance(default, property) and default.fget else default
+        self._kind: Any = {"wait_tick": int, "ready": bool}.get(name, type(self._default))
+
+    def __get__(self, port: Any, owner: type) -> Any:
+        if port is None:
+            return self
+        if self._name not in PURPOSES:
+            return self._converted(port._reading(self._name, self._default))
+        if self._default is not None and not _has(port._port, self._name):
+            return partial(self._default, port)
+        method, purpose = getattr(port._port, self._name), PURPOSES[self._name]
+        return lambda *arguments, **named: self._converted(
+            port._try(purpose, partial(method, *arguments, **named))
+        )
+
+    def _converted(self, value: Any) -> Any:
+        return self._kind(value) if self._kind in (bool, int, str, bytes) else value
 
 
-def _perhaps(name: str, purpose: str) -> Any:
-    otherwise = getattr(OfPort, name)
-
-    def method(self: NamedPort, *arguments: Any, **named: Any) -> Any:
-        if not _has(self._port, name):
-            return otherwise(self, *arguments, **named)
-        return self._try(purpose, partial(getattr(self._port, name), *arguments, **named))
-
-    return method
+def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
+    return (kind() for _ in range(count))
 
 
 class NamedPort(Port):
@@ -80,45 +112,12 @@ class NamedPort(Port):
                 self._port.close()
             raise ConfigError(self._message("cannot connect", error)) from error
 
-    begin = _tried("begin", "requesting Measurement 0")
-    arm_watchdog = _tried("arm_watchdog", "arming the watchdog")
-    disarm_watchdog = _tried("disarm_watchdog", "disarming the watchdog")
-    wait_tick = _tried("wait_tick", "waiting for the tick", int)
-    ready = _tried("ready", "checking for the Measurement", bool)
-    read = _tried("read", "reading the Measurement")
-    truth = _tried("truth", "reading the true state")
-    safe = _tried("safe", "leaving the rig to its safe state")
-
-    hydraulics = _read_back("hydraulics", HYDRAULICS_NOT_TOLD, int)
-    control_mode = _read_back("control_mode", b"", bytes)
-    heartbeat = _read_back("heartbeat", None)
-    build = _read_back("build", "", str)
-    stated = _read_back("stated", None)
-    ear = _read_back("ear", None)
-
-    external = _read_back("external", False)
-    simulated = _read_back("simulated", False)
-    transport_samples = _read_back("transport_samples", 0)
-    auxiliary_names = _read_back("auxiliary_names", ())
-    auxiliary_inputs = _read_back("auxiliary_inputs", ())
-
-    follows_rig = _read_back("follows_rig", OfPort.follows_rig, bool)
-    in_lockstep = _read_back("in_lockstep", OfPort.in_lockstep, bool)
-    address = _read_back("address", OfPort.address, str)
-    trigger = _read_back("trigger", OfPort.trigger)
-    can_warn = _read_back("can_warn", OfPort.can_warn, bool)
-    armed = _read_back("armed", OfPort.armed, bool)
-    paced = _read_back("paced", OfPort.paced, bool)
-    handover = _read_back("handover", OfPort.handover)
-    failure = _read_back("failure", "", str)
-    counter_at_start = _read_back("counter_at_start", None)
-
-    drop_heartbeat = _perhaps("drop_heartbeat", "dropping the heartbeat")
-    numbers = _perhaps("numbers", "reading its counts")
-    accept_any_start = _perhaps("accept_any_start", "accepting any start")
-    warn = _perhaps("warn", "switching the warning output")
-    set_interlock = _perhaps("set_interlock", "switching the interlock")
-    set_hydraulics = _perhaps("set_hydraulics", "switching the pressure")
+    begin, arm_watchdog, disarm_watchdog, wait_tick, ready, read, truth, safe = _handed_on(8, _Tried)
+    hydraulics, control_mode, heartbeat, build, stated, ear = _handed_on(6, _Tried)
+    external, simulated, transport_samples, auxiliary_names, auxiliary_inputs = _handed_on(5, _Tried)
+    follows_rig, in_lockstep, address, trigger, can_warn, armed, paced = _handed_on(7, _Tried)
+    handover, failure, counter_at_start, drop_heartbeat, numbers, accept_any_start = _handed_on(6, _Tried)
+    warn, set_interlock, set_hydraulics = _handed_on(3, _Tried)
 
     @property
     def wait(self) -> Callable[[float], None] | None:  # type: ignore[override]
@@ -176,69 +175,16 @@ def _has(port: Any, name: str) -> bool:
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))
 
 
-class _HandedOn:
-    """A member of the wrapped port. An attribute set on the wrapper itself has precedence."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, port: Any, owner: type) -> object:
-        return self if port is None else getattr(port._port, self._name)
-
-
-def _handed_on() -> Any:
-    return _HandedOn()
-
-
 class PortBefore(Port):
     """A wrapper that delegates every declared member to ``port``, unless overridden."""
 
-    external = _handed_on()
-    simulated = _handed_on()
-    transport_samples = _handed_on()
-    auxiliary_names = _handed_on()
-    auxiliary_inputs = _handed_on()
-
-    open = _handed_on()
-    begin = _handed_on()
-    arm_watchdog = _handed_on()
-    disarm_watchdog = _handed_on()
-    interlock = _handed_on()
-    partial_stop = _handed_on()
-    wait_tick = _handed_on()
-    write = _handed_on()
-    ready = _handed_on()
-    read = _handed_on()
-    truth = _handed_on()
-    safe = _handed_on()
-    close = _handed_on()
-
-    active_command = _handed_on()
-    hydraulics = _handed_on()
-    control_mode = _handed_on()
-    heartbeat = _handed_on()
-    build = _handed_on()
-    stated = _handed_on()
-    ear = _handed_on()
-
-    follows_rig = _handed_on()
-    in_lockstep = _handed_on()
-    wait = _handed_on()
-    address = _handed_on()
-    label = _handed_on()
-    trigger = _handed_on()
-    can_warn = _handed_on()
-    armed = _handed_on()
-    paced = _handed_on()
-    handover = _handed_on()
-    failure = _handed_on()
-    counter_at_start = _handed_on()
-    drop_heartbeat = _handed_on()
-    numbers = _handed_on()
-    accept_any_start = _handed_on()
-    warn = _handed_on()
-    set_interlock = _handed_on()
-    set_hydraulics = _handed_on()
+    external, simulated, transport_samples, auxiliary_names, auxiliary_inputs = _handed_on(5)
+    open, begin, arm_watchdog, disarm_watchdog, interlock, partial_stop, wait_tick, write = _handed_on(8)
+    ready, read, truth, safe, close = _handed_on(5)
+    active_command, hydraulics, control_mode, heartbeat, build, stated, ear = _handed_on(7)
+    follows_rig, in_lockstep, wait, address, label, trigger, can_warn, armed, paced = _handed_on(9)
+    handover, failure, counter_at_start, drop_heartbeat, numbers, accept_any_start = _handed_on(6)
+    warn, set_interlock, set_hydraulics = _handed_on(3)
 
     def __init__(self, port: Port) -> None:
         self._port = port
