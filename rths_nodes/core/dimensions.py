@@ -95,6 +95,8 @@ def unit_of(text: str) -> Unit:
             continue
         factor = _FACTOR.fullmatch(part)
         if factor is None or factor[1] not in UNITS:
-            raise ValueError(f"{part!r} is not a unit; known: {', '.join(UNITS)}, combined by *, / and ^ (power)")
+            raise ValueError(
+                f"{part!r} is not a unit; known: {', '.join(UNITS)}, between * and /, with ^ for a power"
+            )
         unit = unit.times(UNITS[factor[1]], sign * int(factor[2] or 1))
     return unit

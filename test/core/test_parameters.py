@@ -106,7 +106,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("rows", 1.0, "top.rows = 1: must be a list of rows"),
     ("rows", [[1.0, 2.0], [3.0]], "top.rows: rows of different length (2, 1)"),
     ("rows", [[1.0], ["x"]], "top.rows[1][0] = 'x': must be a number in N/m"),
-    ("ramp", 3, "top.ramp = 3: must be a section with a type out of: hermite, linear, predictor_corrector, "),
+    ("ramp", 3, "top.ramp = 3: must be a section with one of the types hermite, linear, predictor_corrector, "),
     ("ramp", {}, "top.ramp.type: missing; known: hermite, linear, predictor_corrector, quadratic"),
     ("ramp", {"type": "cubic"}, "top.ramp.type: unknown ramp 'cubic'"),
     ("ramp", {"type": ["linear"]}, "top.ramp.type: unknown ramp ['linear']"),

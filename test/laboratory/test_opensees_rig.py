@@ -302,7 +302,7 @@ REFUSED = {
     ),
     "loads": (
         SPRING + '    ops.timeSeries("Constant", 1)\n    ops.pattern("Plain", 1, 1)\n    ops.load(1, 1.0)\n',
-        "the model has loads: the scenario must say so (rig.gravity: true)",
+        "the model has loads: rig.gravity must be true",
     ),
     "linked": (
         LEANS.format(pull=0.0).replace("    hold()", "    more()\n    hold()").replace(", -6.0e5)", ", 0.0)")
@@ -320,7 +320,7 @@ def more():
         ops.element("zeroLength", node, 0, node, "-mat", 1, 1, 1, "-dir", 1, 2, 6)
     ops.rigidLink("beam", 3, 4)
 """,
-        "ties nodes together as only equalDOF may",
+        "has constraints between nodes other than equalDOF",
     ),
 }
 

@@ -169,12 +169,12 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "address": (
         {},
         {"port": {"type": "udp", "address": "0.0.0.0", "emulator": True}},
-        r"port.address = '0.0.0.0': must be the address of one computer, the rig's",
+        r"port.address = '0.0.0.0': must be the address of the rig's computer",
     ),
     "broadcast": (
         {},
         {"port": {"type": "udp", "address": "255.255.255.255", "emulator": True}},
-        r"port.address = '255.255.255.255': must be the address of one computer",
+        r"port.address = '255.255.255.255': must be the address of the rig's computer",
     ),
     "wait": (
         {},

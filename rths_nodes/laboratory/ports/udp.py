@@ -87,6 +87,8 @@ class UdpTransport(Transport):
 
 
 class UdpPort(SessionPort):
+    """A rig connected over UDP."""
+
     @params
     class Params(SessionParams):
         address: str = text("address or name of the rig's target computer", "127.0.0.1")

@@ -28,7 +28,7 @@ class KelvinVoigt(Specimen):
 
     @params
     class Params:
-        """At the reference velocity v_0 the dashpot force is c v_0 for any exponent."""
+        """The dashpot force is c v_0 at the reference velocity v_0, for any exponent."""
 
         stiffness: float = number("stiffness k", "N/m", 7.6e6, at_least=0.0)
         damping: float = number("damping c, at the reference velocity", "N s/m", 0.64e6, at_least=0.0)
