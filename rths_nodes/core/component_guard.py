@@ -27,7 +27,6 @@ from rths_nodes.core.errors import (
     IntegratorError,
     PortError,
     located,
-    package_of,
     raised_at,
     show,
 )
@@ -171,7 +170,7 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
             for name, (value, before) in arguments.items():
                 if not np.array_equal(value, before):
                     raise ConfigError(
-                        f"{label}: {_located(compensator.step, 'step')} changes its input {name}: work on a "
+                        f"{label}: {located(compensator.step, 'step')} changes its input {name}: work on a "
                         f"copy, {name}.copy()"
                     )
     except ComponentError as error:
@@ -230,11 +229,11 @@ class Guard(NamedTuple):
             except IN_WORDS:
                 raise
             except Exception as error:
-                where = raised_at(error, self.module) or f"{_located(self.source or function)}: "
+                where = raised_at(error, self.module) or f"{located(self.source or function)}: "
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
             if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):
                 shown = show(output(result))
-                raise self.failure(f"{self.label}: {_located(function)} gives {shown}: must be finite")
+                raise self.failure(f"{self.label}: {located(function)} gives {shown}: must be finite")
             return result
 
         vars(guarded_function)[GUARD] = self
@@ -262,13 +261,6 @@ def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
     return ": ".join([*labels[:1], text])
 
 
-def _located(function: Callable[..., object], name: str = "") -> str:
-    inner: Any = inspect.unwrap(function)
-    if package_of(inner.__module__) == package_of(__name__):
-        return name or str(inner.__name__)
-    return f"{name or inner.__name__} ({inner.__code__.co_filename}:{inner.__code__.co_firstlineno})"
-
-
 def _check_shown(built: object, family: str, label: str) -> None:
     for name in SHOWN.get(family, ()):
         if not _is_fit(value := getattr(built, name), family):
@@ -292,7 +284,7 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
             if not _is_fit(value, family) or np.shape(value) != size:
                 raise ComponentError(f"{label}: step: {name} became {show(value)}: must keep its shape {size}")
             if not is_finite(value) and is_finite(arguments):
-                raise ComponentError(f"{label}: {_located(step)}: {name} became {show(value)}: must be finite")
+                raise ComponentError(f"{label}: {located(step)}: {name} became {show(value)}: must be finite")
         return result
 
     return stepped
@@ -328,12 +320,12 @@ def _command(step: Callable[..., object], label: str, source: Function) -> Calla
                 else show(command)
             )
             raise ComponentError(
-                f"{label}: {_located(source, name)} gives {problem}: must be an array {shape} of floats, the "
+                f"{label}: {located(source, name)} gives {problem}: must be an array {shape} of floats, the "
                 "commands in m"
             )
         if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
             raise ComponentError(
-                f"{label}: {_located(source, name)}: command = {show(command.tolist())} m: must be finite"
+                f"{label}: {located(source, name)}: command = {show(command.tolist())} m: must be finite"
             )
         return command
 

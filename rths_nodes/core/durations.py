@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import statistics as statistics_of
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -59,12 +60,7 @@ def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
 
 
 def median_count(counts: Counter[int]) -> int:
-    left = counts.total() // 2
-    for value in sorted(counts):
-        left -= counts[value]
-        if left < 0:
-            break
-    return value
+    return statistics_of.median_high(counts.elements())
 
 
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:

@@ -7,8 +7,9 @@ import difflib
 import inspect
 import traceback
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class ConfigError(ValueError):
@@ -111,8 +112,12 @@ def raised_at(error: Exception, module: str) -> str:
     return location
 
 
-def located(source: type | Callable[..., object]) -> str:
-    name = source.__qualname__
+def located(source: Any, name: str = "") -> str:
+    """Return a class or function, or another ``name``, with file and line unless it belongs to this package."""
+    source = inspect.unwrap(source)
+    name = name or source.__qualname__
+    if package_of(source.__module__) == package_of(__name__):
+        return name
     try:
         file, (_, line) = inspect.getsourcefile(source), inspect.getsourcelines(source)
     except (OSError, TypeError):  # defined in an interactive session, or without a file

@@ -13,15 +13,13 @@ from typing import Protocol
 import numpy as np
 
 from rths_nodes.core import mat_files, parameters
+from rths_nodes.core.dimensions import FORCES, LENGTHS, VELOCITIES
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.mat_files import Contents
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, number_of, read_bytes, read_head, reason
 
-LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254}
-FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "d": 86400.0}
-VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
 ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
 UNITS = LENGTHS | FORCES | TIMES | VELOCITIES | ACCELERATIONS
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -303,7 +303,6 @@ def limits_of_rig(axis: Any) -> Limits:
 _ROUNDING = 1.0 + 1e-9
 
 
-@dataclass(frozen=True)
 class Calibration:
     """Converts samples of a port, with axes in the rig's order, to samples of the test, and back.
 
@@ -311,37 +310,19 @@ class Calibration:
     index of each axis of the port.
     """
 
-    seats: list[int]
-    home: list[int]
-    displacement: Array
-    force: Array
-    command: Array
-    newtons: Array
-    ends: tuple[Array, Array, Array]
-    """Ranges of displacement, force and auxiliary channels, SI."""
-    channels: Array
-
-    @classmethod
-    def of(cls, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> Calibration:
-        """Build the Calibration of axes with a ``rig_axis``, and of auxiliary channels; None: already SI units."""
+    def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
+        """Build from axes with a ``rig_axis``, and from auxiliary channels; None for a channel in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
-        home = sorted(range(len(rows)), key=lambda index: rows[index].number)
-        seats = [home.index(index) for index in range(len(rows))]
-        displacement, force, command, newtons = np.array([gains_of(row) for row in rows]).T
-        return cls(
-            seats,
-            home,
-            displacement,
-            force,
-            command,
-            newtons,
-            (
-                np.array([row.displacement.range_si for row in rows]),
-                np.array([row.force.range_si for row in rows]),
-                np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
-            ),
-            np.array([1.0 if channel is None else channel.gain for channel in auxiliary]),
+        self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
+        self.seats = [self.home.index(index) for index in range(len(rows))]
+        self.displacement, self.force, self.command, self.newtons = np.array([gains_of(row) for row in rows]).T
+        self.channels = np.array([1.0 if channel is None else channel.gain for channel in auxiliary])
+        self.ends = (
+            np.array([row.displacement.range_si for row in rows]),
+            np.array([row.force.range_si for row in rows]),
+            np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
         )
+        """Ranges of displacement, force and auxiliary channels, SI."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Return the Measurement of the test from the port's; flag it if a channel is at the end of its range.
@@ -349,25 +330,22 @@ class Calibration:
         ``applied`` ``(n_axes,)`` m is the applied command, if known exactly.
         """
         seats, modes = self.seats, self.modes(measurement.control_mode)
-        displacement, force = (
-            measurement.displacement[seats] * self.displacement,
-            measurement.force[seats] * self.force,
-        )
+        displacement = measurement.displacement[seats] * self.displacement
+        force = measurement.force[seats] * self.force
         channels = measurement.auxiliary * self.channels if len(self.channels) else measurement.auxiliary
         flags = measurement.flags
         for values, end in zip((displacement, force, channels), self.ends, strict=True):
             if len(end) and (np.abs(values) >= end).any():
                 flags |= FLAG_SATURATED
-        return Measurement(
-            measurement.sample,
-            displacement,
-            force,
-            measurement.command[seats] * self._gains(modes) if applied is None else applied,
-            channels,
-            flags,
-            modes,
-            measurement.hydraulics,
-            measurement.interlock,
+        command = measurement.command[seats] * self._gains(modes) if applied is None else applied
+        return replace(
+            measurement,
+            displacement=displacement,
+            force=force,
+            command=command,
+            auxiliary=channels,
+            flags=flags,
+            control_mode=modes,
         )
 
     def modes(self, modes: bytes) -> bytes:

@@ -13,6 +13,7 @@ the rig file declares its delay. Limits apply to the raw load-cell force, which 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -224,17 +225,7 @@ class ForceCorrections:
         return self._with(shown, np.array(force))
 
     def _with(self, shown: Measurement, force: Array) -> Measurement:
-        return Measurement(
-            shown.sample,
-            shown.displacement,
-            force,
-            shown.command,
-            np.append(shown.auxiliary, shown.force[list(self._rows)]),
-            shown.flags,
-            shown.control_mode,
-            shown.hydraulics,
-            shown.interlock,
-        )
+        return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
     def with_channels(self, true: Measurement) -> Measurement:
         """Return ``true``, which needs no correction, with the same number of channels."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -95,6 +96,7 @@ LAYOUT = {
 }
 """Fields of the head: name -> type (as in ``struct``), meaning."""
 HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
+_NUMBERS = attrgetter(*list(LAYOUT)[2:])
 
 
 @dataclass(slots=True)
@@ -136,26 +138,7 @@ class OtherVersion(Unreadable):
 
 
 def packed(head: Head, rows: bytes = b"") -> bytes:
-    body = (
-        HEAD.pack(
-            MAGIC,
-            VERSION,
-            head.kind,
-            head.axes,
-            head.session,
-            head.counter,
-            head.heard,
-            head.period,
-            head.flags,
-            head.transport,
-            head.auxiliary,
-            head.state,
-            head.reason,
-            head.hydraulics,
-            head.interlock,
-        )
-        + rows
-    )
+    body = HEAD.pack(MAGIC, VERSION, *_NUMBERS(head)) + rows
     return body + CHECKSUM.pack(zlib.crc32(body))
 
 

@@ -46,9 +46,9 @@ from rths_nodes.laboratory.ports.common import (
     longest_wait_parameter,
     trigger_parameter,
 )
-from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
+from rths_nodes.laboratory.ports.datagrams import Answer, Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.link import GARBAGE, GOODBYES, Link, SessionListener, Transport
-from rths_nodes.laboratory.ports.opening import AGAIN_S, Agreement, Opening, Terms, load_of, stated_of
+from rths_nodes.laboratory.ports.opening import AGAIN_S, Terms, load_of, opened, stated_of
 
 FURTHEST = 100_000
 """Largest difference of counters, samples; a state further ahead does not belong to this test."""
@@ -199,11 +199,8 @@ class SessionPort(WarningPort):
             gains,
             tuple(load_of(axis) for axis in axes.values()),
             self.auxiliary_names[: self._n_channels],
-            params.emulator,
-            params.hold == "ramp",
-            params.trigger,
+            params,
             params.start_tolerance,
-            params.connect_within,
             dt,
         )
         self.interlock = self.build = ""
@@ -241,12 +238,12 @@ class SessionPort(WarningPort):
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
         self._head.session = self._link.session
         try:
-            agreement = Opening(self._link, self.terms, lockstep=pacer is None).agreement
+            head, answer, in_lockstep = opened(self._link, self.terms, pacer is None)
         except BaseException:
             self._transport.close()
             raise
-        agree(self, agreement)
-        self._sent.start(agreement.answer.active)
+        agree(self, head, answer, in_lockstep)
+        self._sent.start(answer.active)
         self.ear = SessionListener(self._link, self._head)
         self._closed = False
 
@@ -418,10 +415,10 @@ class SessionPort(WarningPort):
         self._transport.close()
 
 
-def agree(port: SessionPort, agreement: Agreement) -> None:
-    port.in_lockstep, port.can_warn = agreement.in_lockstep, agreement.can_warn
-    port.build = f"{agreement.answer.build:016x}"
-    port.stated = stated_of(agreement.answer, port.terms.gains)
+def agree(port: SessionPort, head: Head, answer: Answer, in_lockstep: bool) -> None:
+    port.in_lockstep, port.can_warn = in_lockstep, bool(head.flags & datagrams.WARNING)
+    port.build = f"{answer.build:016x}"
+    port.stated = stated_of(answer, port.terms.gains)
 
 
 def numbers_of(counts: Mapping[str, float], declared: int, needed: Counter[int]) -> dict[str, float]:

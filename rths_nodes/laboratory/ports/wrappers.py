@@ -234,7 +234,7 @@ class CalibratedPort(_Renumbered):
 
 def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> Port:
     channels = channels_of(port.auxiliary_names, auxiliary)
-    calibration = Calibration.of(axes, channels)
+    calibration = Calibration(axes, channels)
     return CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels))
 
 
