@@ -7,10 +7,12 @@ other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
+
+from rths_nodes.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,12 @@ class TestContext:
     """True if each degree of freedom has its own axis, which moves equally."""
     axis: str = ""
     """Name of the component's axis; empty if it has none or serves all axes."""
+
+    def check_order(self, key: str, names: Iterable[str]) -> None:
+        """Raise ConfigError unless the ``names`` at ``key`` are the axes, in order."""
+        if (listed := tuple(names)) != self.axes:
+            shown, axes = ", ".join(listed) or "none", ", ".join(self.axes)
+            raise ConfigError(f"{key}: of {shown}; must be of the axes of the test in their order: {axes}")
 
     def of_first(self, n: int) -> TestContext:
         if n == len(self.axes):

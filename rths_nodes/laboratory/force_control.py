@@ -162,27 +162,19 @@ class ForceLoops:
         return asked
 
 
-class TransportedLoops:
+class TransportedLoops(ForceLoops):
     """Force loops of a simulated controller, which receives Commands ``transport`` samples later."""
 
-    def __init__(self, loops: ForceLoops, transport: int) -> None:
-        self._loops, self._transport = loops, transport
-        self._under_way: deque[Command] = deque()
+    def __init__(self, axes: Mapping[str, Any], dt: float, transport: int) -> None:
+        self._transport = transport
+        super().__init__(axes, CONTROLLER, dt)
 
     def start(self, places: Array) -> None:
-        self._loops.start(places)
+        super().start(places)
         self._led = places.copy()
         self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
 
-    @property
-    def modes(self) -> bytes:
-        return self._loops.modes
-
-    @property
-    def breach(self) -> str:
-        return self._loops.breach
-
-    def led(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
+    def transported(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
         """Return all positions, ``(n_axes,)`` m, for ``command`` transmitted as ``sent``, after ``force`` (N).
 
         The positions do not change while the ``interlock`` is open.
@@ -190,5 +182,5 @@ class TransportedLoops:
         self._under_way.append(replace(command, target=command.target.copy(), command=sent))
         acting = self._under_way.popleft()
         if not interlock:
-            self._led = self._loops.led(acting, force)
+            self._led = self.led(acting, force)
         return self._led

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
@@ -68,59 +68,47 @@ class ReceiverLoad(NamedTuple):
     """Index of the drifting axis."""
 
 
-class _Limits(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_double) for name in ReceiverLimits._fields)
+def _fields(names: str, kind: object = ctypes.c_uint32) -> list[tuple[str, object]]:
+    return [(name, kind) for name in names.split()]
 
 
-class _Load(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_double) for name in ReceiverLoad._fields[:-2]),
-        ("frozen", ctypes.c_uint32),
-        ("coupled", ctypes.c_uint8),
-    )
+def _structure(name: str, *fields: tuple[str, object]) -> Any:
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-class _Config(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_uint8) for name in ("axes", "inputs", "channels")),
-        *((name, ctypes.c_uint32) for name in ("period_ns", "bridged", "watchdog", "persistence", "flags")),
-        ("limits", _Limits * LARGEST_AXES),
-        ("group", ctypes.c_uint8 * LARGEST_AXES),
-        ("unit", _Axes),
-        ("load", _Load * LARGEST_AXES),
-        ("switching", ctypes.c_uint32),
-        ("metre", _Axes),
-    )
-
-
-class _Command(ctypes.Structure):
-    _fields_ = (
-        ("counter", ctypes.c_uint32),
-        ("trigger", ctypes.c_uint32),
-        ("warning", ctypes.c_uint32),
-        ("command", _Axes),
-        ("slope", _Axes),
-        ("input", _Channels),
-        ("mode", _Modes),
-    )
-
-
-class _Level(ctypes.Structure):
-    _fields_ = (("once", ctypes.c_double), ("twice", ctypes.c_double))
-
-
-class _Loop(ctypes.Structure):
-    _fields_ = (
-        ("place", _Level),
-        ("force", _Level),
-        *(
-            (name, ctypes.c_double)
-            for name in ("drift", "from_place", "from_force", "from_drift", "shift", "shown")
-        ),
-        *((name, ctypes.c_uint32) for name in ("seen", "same", "over_force", "over_error", "over_travel")),
-        ("wrong_mode", ctypes.c_uint32),
-        *((name, ctypes.c_uint8) for name in ("own", "told")),
-    )
+_Limits = _structure("_Limits", *((name, ctypes.c_double) for name in ReceiverLimits._fields))
+_Load = _structure(
+    "_Load",
+    *((name, ctypes.c_double) for name in ReceiverLoad._fields[:-2]),
+    ("frozen", ctypes.c_uint32),
+    ("coupled", ctypes.c_uint8),
+)
+_Config = _structure(
+    "_Config",
+    *_fields("axes inputs channels", ctypes.c_uint8),
+    *_fields("period_ns bridged watchdog persistence flags"),
+    ("limits", _Limits * LARGEST_AXES),
+    ("group", ctypes.c_uint8 * LARGEST_AXES),
+    ("unit", _Axes),
+    ("load", _Load * LARGEST_AXES),
+    ("switching", ctypes.c_uint32),
+    ("metre", _Axes),
+)
+_Command = _structure(
+    "_Command",
+    *_fields("counter trigger warning"),
+    *_fields("command slope", _Axes),
+    ("input", _Channels),
+    ("mode", _Modes),
+)
+_Level = _structure("_Level", *_fields("once twice", ctypes.c_double))
+_Loop = _structure(
+    "_Loop",
+    *_fields("place force", _Level),
+    *_fields("drift from_place from_force from_drift shift shown", ctypes.c_double),
+    *_fields("seen same over_force over_error over_travel wrong_mode"),
+    *_fields("own told", ctypes.c_uint8),
+)
 
 
 class Sensors(ctypes.Structure):
@@ -131,38 +119,29 @@ class Sensors(ctypes.Structure):
         ("force", _Axes),
         ("channel", _Channels),
         ("mode", _Modes),
-        *((name, ctypes.c_uint8) for name in ("hydraulics", "interlock", "saturated")),
+        *_fields("hydraulics interlock saturated", ctypes.c_uint8),
     )
 
 
-_STATES = ("state", "reason", "transport", "lockstep", "asked_reason", "reply_due", "rejoining")
-_NUMBERS = (
-    *("session", "asked_session", "asked_counter", "asked_version", "ticks", "counter", "driven", "newest"),
-    *("missing", "over_force", "over_error", "moved_flags", "trigger"),
+_Target = _structure(
+    "_Target",
+    ("config", _Config),
+    ("dt", ctypes.c_double),
+    *_fields("state reason transport lockstep asked_reason reply_due rejoining", ctypes.c_uint8),
+    ("sender", ctypes.c_uint64),
+    *_fields("session asked_session asked_counter asked_version ticks counter driven newest"),
+    *_fields("missing over_force over_error moved_flags trigger"),
+    ("queue", _Command * QUEUE),
+    ("base", _Command),
+    *_fields("command velocity", _Axes),
+    ("input", _Channels),
+    ("counts", ctypes.c_uint32 * len(RESULTS)),
+    *_fields("bridged limited asked_flags"),
+    ("newtons", ctypes.c_uint8),
+    ("mode", _Modes),
+    ("loop", _Loop * LARGEST_AXES),
+    ("warning", ctypes.c_uint32),
 )
-
-
-class _Target(ctypes.Structure):
-    _fields_ = (
-        ("config", _Config),
-        ("dt", ctypes.c_double),
-        *((name, ctypes.c_uint8) for name in _STATES),
-        ("sender", ctypes.c_uint64),
-        *((name, ctypes.c_uint32) for name in _NUMBERS),
-        ("queue", _Command * QUEUE),
-        ("base", _Command),
-        ("command", _Axes),
-        ("velocity", _Axes),
-        ("input", _Channels),
-        ("counts", ctypes.c_uint32 * len(RESULTS)),
-        ("bridged", ctypes.c_uint32),
-        ("limited", ctypes.c_uint32),
-        ("asked_flags", ctypes.c_uint32),
-        ("newtons", ctypes.c_uint8),
-        ("mode", _Modes),
-        ("loop", _Loop * LARGEST_AXES),
-        ("warning", ctypes.c_uint32),
-    )
 
 
 def sources() -> tuple[Path, Path]:
@@ -268,7 +247,7 @@ class Receiver:
         if result:
             raise self._refusal(result, config, position)
 
-    def _refusal(self, result: int, config: _Config, position: Sequence[float]) -> ConfigError:
+    def _refusal(self, result: int, config: Any, position: Sequence[float]) -> ConfigError:
         field, bound = (text(result).decode() for text in (self._library.rths_field, self._library.rths_bound))
         axis = self._library.rths_axis(result)
         first, _, last = field.partition("[]")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurement of the true state by the sensors: kernels and noise. The kernel of the sensors of one axis is
+"""Measurement of the true state by the sensors: kernels and noise.
+
+The kernel of the sensors of one axis is
 
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
@@ -122,12 +124,12 @@ class Noise:
 
     def row(self) -> Array:
         if not self._left:
-            self._left = list(self._block()[::-1])
+            self._left = list(self.ahead(BLOCK)[::-1])
         return self._left.pop()
 
     def numbers(self) -> list[list[float]]:
         """Return the rows of the next ``BLOCK`` samples, the last sample first."""
-        rows: list[list[float]] = self._block()[::-1].tolist()
+        rows: list[list[float]] = self.ahead(BLOCK)[::-1].tolist()
         return rows
 
     def ahead(self, samples: int) -> Array:
@@ -136,9 +138,6 @@ class Noise:
         for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):  # row by row takes five times as long
             column *= rms
         return drawn
-
-    def _block(self) -> Array:
-        return self.ahead(BLOCK)
 
 
 class SensorPair:
@@ -199,22 +198,14 @@ def _same(one: Channel, other: Channel) -> bool:
     return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
 
 
-class AuxiliarySensors:
-    """Noise on the auxiliary channels of a rig, from its own stream."""
-
-    def __init__(self, noise_rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> None:
-        if noise_rms is not None and len(noise_rms) != len(names):
-            raise ConfigError(
-                f"port.auxiliary_noise_rms: {len(noise_rms)} numbers; must be {len(names)}: "
-                f"{', '.join(names) or 'the rig has no auxiliary channel'}"
-            )
-        self.noise = Noise([seed, zlib.crc32(b"auxiliary"), len(names)], noise_rms or (0.0,) * len(names))
-
-    def reset(self) -> None:
-        self.noise.reset()
-
-    def measure(self, true: Array) -> Array:
-        return true + self.noise.row() if self.noise.any else true
+def auxiliary_noise(rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> Noise:
+    """Return the noise of a rig's auxiliary channels. Raises ConfigError for a wrong number of ``rms`` values."""
+    if rms is not None and len(rms) != len(names):
+        raise ConfigError(
+            f"port.auxiliary_noise_rms: {len(rms)} numbers; must be {len(names)}: "
+            f"{', '.join(names) or 'the rig has no auxiliary channel'}"
+        )
+    return Noise([seed, zlib.crc32(b"auxiliary"), len(names)], rms or (0.0,) * len(names))
 
 
 class SecondSensors:

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.errors import Problems
 from rths_nodes.core.fmu.description import Description, Variable, described, factor_of, listed
 from rths_nodes.core.fmu.process import Feed
 from rths_nodes.core.parameters import mapping, number, params, path
@@ -109,14 +109,6 @@ class FmuParams:
             (_setter(description, variables[name]), variables[name].reference, value)
             for name, value in self.parameters.items()
         ]
-
-
-def check_axes(axes: Iterable[str], test: TestContext) -> None:
-    if (names := tuple(axes)) != test.axes:
-        raise ConfigError(
-            f"axes: of {', '.join(names) or 'none'}; must be of the axes of the test in their order: "
-            f"{', '.join(test.axes)}"
-        )
 
 
 def _check_units(params: FmuParams, description: Description, problems: Problems) -> None:

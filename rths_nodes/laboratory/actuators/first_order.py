@@ -6,7 +6,7 @@ from __future__ import annotations
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
-from rths_nodes.laboratory.actuators.unloaded import Unloaded
+from rths_nodes.laboratory.actuators.specimen_path import Unloaded
 
 
 def go(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[float], float, float]:

@@ -12,7 +12,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.actuators.unloaded import Unloaded
+from rths_nodes.laboratory.actuators.specimen_path import Unloaded
 
 LONGEST = 1_000_000
 """Largest delay in samples; a longer delay indicates a wrong unit."""

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A specimen moved along straight lines, for actuators whose displacement is known only at samples. The kernel is
+"""Actuators whose motion does not depend on the specimen; the specimen follows them along straight lines.
+
+The kernel of such an actuator alone is
+
+    step(constants, state, command) -> state, displacement, velocity
+
+and the kernel of the specimen is
 
     step(constants, state, displacement, velocity) -> state, force
 
@@ -11,10 +17,13 @@ if the states decay fast. Beyond ``HARD_LIMIT`` the states are NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
+from rths_nodes.core.actuator import Actuator
 from rths_nodes.core.arithmetic import all_nan, ceiling
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
-from rths_nodes.core.kernels import Kernel, ToNumber, advance_of, no_state
+from rths_nodes.core.declarations import AnyParams
+from rths_nodes.core.kernels import Function, Kernel, ToNumber, advance_of, no_state
 from rths_nodes.core.specimen import Specimen
 
 INCREMENTS = 4
@@ -24,6 +33,8 @@ LONGEST_WAY = HARD_LIMIT * LONGEST
 """Number of decay times per sample beyond which the states are NaN."""
 
 
+Both = tuple[object, object]
+Going = Callable[..., tuple[object, float, float]]
 Constants = tuple[float, float, tuple[float, float, float], object]
 """dt (s), velocity (m/s) up to which ``INCREMENTS`` suffice, decay, and constants of the specimen."""
 
@@ -121,3 +132,50 @@ class SpecimenPath:
     def move(self, displacement: float, velocity: float) -> float:
         self.state, force = self._step(self._constants, self.state, displacement, velocity)
         return float(force)
+
+
+def with_specimen(go: Going, move: ToNumber) -> Function:
+    def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
+        """Step of an actuator that is not affected by the force of its specimen."""
+        of_actuator, of_specimen = k
+        state, inner = s
+        state, displacement, velocity = go(of_actuator, state, command)
+        inner, force = move(of_specimen, inner, displacement, velocity)
+        return (state, inner), (displacement, velocity, force)
+
+    return step
+
+
+def with_force(go: Going, force: Callable[..., float]) -> Function:
+    def step(k: Both, s: object, command: float) -> tuple[object, tuple[float, float, float]]:
+        """Step of an actuator and a specimen without states."""
+        of_actuator, of_specimen = k
+        s, displacement, velocity = go(of_actuator, s, command)
+        return s, (displacement, velocity, force(of_specimen, (), displacement, velocity))
+
+    return step
+
+
+class Unloaded(Actuator):
+    """Actuator made of its ``MOTION``, or of :meth:`motion_of` applied to its parameters."""
+
+    MOTION: ClassVar[Kernel]
+
+    @classmethod
+    def motion_of(cls, params: object) -> Kernel:
+        return cls.MOTION
+
+    @classmethod
+    def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
+        motion, path = cls.motion_of(params), path_of(specimen)
+        if not (specimen.initial_state or specimen.mass):
+            return Kernel(
+                lambda plant, dt: (motion.constants(plant, dt), path.constants(dt)),
+                lambda k: motion.rest(k[0]),
+                with_force(motion.step, specimen.bound()[0].force),
+            )
+        return Kernel(
+            lambda plant, dt: (motion.constants(plant, dt), path.constants(dt)),
+            lambda k: (motion.rest(k[0]), path.rest(k[1])),
+            with_specimen(motion.step, path.step),
+        )

@@ -33,7 +33,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
-from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
+from rths_nodes.laboratory.force_control import TransportedLoops
 from rths_nodes.laboratory.ports.common import (
     TRIGGER_CHANNEL,
     Trigger,
@@ -42,7 +42,7 @@ from rths_nodes.laboratory.ports.common import (
     trigger_parameter,
 )
 from rths_nodes.laboratory.ports.watchdog import Watchdog
-from rths_nodes.laboratory.sensing import AuxiliarySensors, SecondSensors, SensorPair
+from rths_nodes.laboratory.sensing import Noise, SecondSensors, SensorPair, auxiliary_noise
 from rths_nodes.laboratory.sensors import Output, converted, seats
 
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
@@ -140,7 +140,7 @@ class Parts(NamedTuple):
 
     rig: Rig
     sensors: Sequence[SensorPair]
-    auxiliary: AuxiliarySensors
+    auxiliary: Noise
     converters: Sequence[tuple[float, float]]
     transport: int
 
@@ -211,7 +211,7 @@ class Simulator(WarningPort):
         self._watchdog: Watchdog | None = None
         self._rig: Rig = SeparateAxes(axes, dt) if rig is None else rig
         self.external = self._rig.external
-        self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self._rig.auxiliary_names, seed)
+        self._auxiliary = auxiliary_noise(params.auxiliary_noise_rms, self._rig.auxiliary_names, seed)
         sensors = {name: axis.sensors for name, axis in axes.items()}
         self._sensors = [SensorPair(sensor, seed, name, dt) for name, sensor in sensors.items()]
         self._second = SecondSensors(sensors, seed)
@@ -225,8 +225,7 @@ class Simulator(WarningPort):
         self._outputs = [output.converter for output in outputs.values()]
         self._converts = any(output.converts for output in outputs.values())
         self._drive = Drive(outputs, dt, params.low_velocity)
-        loops = ForceLoops(axes, CONTROLLER, dt)
-        self._loops = TransportedLoops(loops, params.transport_samples) if loops else None
+        self._loops = TransportedLoops(axes, dt, params.transport_samples) or None
         self._astray = any(output.misdirects for output in outputs.values())
         self._at_start = (
             PRESSURES.get(params.hydraulics or "", HYDRAULICS_NOT_TOLD),
@@ -348,7 +347,7 @@ class Simulator(WarningPort):
             self._triggers.append(self.trigger.high)
             self._high = self._triggers.popleft()
         if self._loops is not None:
-            driven = self._loops.led(command, self._applied, self._shown_forces, self.interlock).tolist()
+            driven = self._loops.transported(command, self._applied, self._shown_forces, self.interlock).tolist()
             self._modes, self.partial_stop = self._loops.modes, self._loops.breach
             self._last = driven
         if self._driven:
@@ -386,7 +385,7 @@ class Simulator(WarningPort):
                     self._flags |= FLAG_SATURATED
             self._shown, self._shown_forces = shown, shown_forces
         true = self._rig.auxiliary
-        self._channels = self._auxiliary.measure(true) if self._auxiliary.noise.any else true
+        self._channels = true + self._auxiliary.row() if self._auxiliary.any else true
         if self._second.names:
             second = self._second.measure(self._second.true(self._places))
             self._channels = np.concatenate([self._channels, second])
@@ -395,7 +394,7 @@ class Simulator(WarningPort):
         self.sample, self._line = sample, deque(line)
         for pair in self._sensors:
             pair.resume(sample)
-        self._auxiliary.noise.resume(sample)
+        self._auxiliary.resume(sample)
 
     def read(self) -> Measurement:
         return self._measurement(self._shown, self._shown_forces, self._channels)

@@ -184,11 +184,7 @@ class CoupledTransferFunctions(Rig):
                 )
 
         def fits(self, test: TestContext) -> None:
-            if tuple(self.responses) != test.axes:
-                raise ConfigError(
-                    f"responses: of {', '.join(self.responses)}; must be of the axes of the test in their order: "
-                    f"{', '.join(test.axes)}"
-                )
+            test.check_order("responses", self.responses)
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         if len(params.responses) != n_axes:

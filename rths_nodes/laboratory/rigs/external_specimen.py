@@ -18,8 +18,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
@@ -86,14 +84,6 @@ class Followed(Rig):
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
         """Return forces ``(n_axes,)`` N after a step to x, v, a (m, s). Raises RuntimeError without an answer."""
-
-
-def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
-    if tuple(actuators) != test.axes:
-        raise ConfigError(
-            f"actuators: of {', '.join(actuators) or 'none'}; must be of the axes of the test in "
-            f"their order: {', '.join(test.axes)}"
-        )
 
 
 class _Felt(Specimen):

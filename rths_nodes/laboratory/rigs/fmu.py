@@ -15,11 +15,11 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.named import FmuParams, Row, check_axes
+from rths_nodes.core.fmu.named import FmuParams, Row
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import components, integer, number, params, sections, text
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.rigs.external_specimen import Followed, check_actuators
+from rths_nodes.laboratory.rigs.external_specimen import Followed
 
 NOUNS = ("displacement", "velocity", "acceleration")
 
@@ -58,8 +58,8 @@ class Fmu(Followed):
                 yield Row(f"axes.{axis}.force", names.force, "output", "force")
 
         def fits(self, test: TestContext) -> None:
-            check_axes(self.axes, test)
-            check_actuators(self.actuators, test)
+            test.check_order("axes", self.axes)
+            test.check_order("actuators", self.actuators)
             self.check(test)
 
         def step_in(self, test: TestContext) -> float:

@@ -38,7 +38,7 @@ from rths_nodes.core.parameters import (
     texts,
 )
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.rigs.external_specimen import Followed, check_actuators
+from rths_nodes.laboratory.rigs.external_specimen import Followed
 
 WORK = Path(__file__).with_name("opensees_specimen.py")
 
@@ -86,7 +86,7 @@ class OpenSees(Followed):
             check_rows({f"{where}.interface": self.interface})
 
         def fits(self, test: TestContext) -> None:
-            check_actuators(self.actuators, test)
+            test.check_order("actuators", self.actuators)
             check_count("interface", self.interface, len(test.axes), "axis")
             check_files(self.model, self.files)
             if self.gravity and test.has_gravity and test.gravity_of_rig is None:
