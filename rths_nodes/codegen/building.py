@@ -68,11 +68,8 @@ class Unbuilt(ConfigError):
     """A C text could not be built; the message is the reason."""
 
 
-class Toolchain(NamedTuple):
-    """A C compiler, and its version, processor, C library and flags."""
-
-    compiler: str
-    identity: str
+Toolchain = tuple[str, str]
+"""A C compiler, and the identity of its output: version, processor, C library and flags."""
 
 
 class Library(NamedTuple):
@@ -102,7 +99,7 @@ def first_of(names: tuple[str, ...]) -> Toolchain:
         )
         if done.returncode == 0:
             machine = platform.machine(), instructions(), *platform.libc_ver()
-            return Toolchain(command, " ".join([done.stdout.partition("\n")[0], *machine, *FLAGS]))
+            return command, " ".join([done.stdout.partition("\n")[0], *machine, *FLAGS])
     raise Unbuilt(f"no C compiler ({', '.join(names)}): install gcc (sudo apt install gcc)")
 
 
@@ -115,7 +112,7 @@ def instructions() -> str:
 
 
 def key_of(text: str, tools: Toolchain) -> str:
-    return hashlib.sha256(f"{tools.identity}\0{text}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{tools[1]}\0{text}".encode()).hexdigest()[:32]
 
 
 def kept(key: str, kind: str = LIBRARY) -> Library | None:
@@ -172,7 +169,7 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
     source, new = directory / f"{key}.c", directory / f"{key}.{os.getpid()}.new"
     try:
         source.write_text(text, encoding="utf-8")
-        command = [tools.compiler, *FLAGS, *KINDS[kind], "-o", str(new), str(source), "-lm"]
+        command = [tools[0], *FLAGS, *KINDS[kind], "-o", str(new), str(source), "-lm"]
         done = subprocess.run(
             command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
         )
@@ -182,7 +179,7 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
                 raise OSError(errno.ENOSPC, "no space left on the device")
             first = (done.stderr or f"exit code {done.returncode}").strip().partition("\n")[0]
             first = f"ended by signal {-done.returncode}" if done.returncode < 0 else first
-            raise Refused(f"{tools.compiler} does not compile {source.name}: {first}")
+            raise Refused(f"{tools[0]} does not compile {source.name}: {first}")
         digest = hashlib.sha256(new.read_bytes()).hexdigest()
         if system.f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "mounted noexec")

@@ -4,31 +4,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 Data: TypeAlias = dict[str, Any]
 """Numbers, texts, flags, lists and nested Data by name. Each reader states the keys that it expects."""
 
 
-class Column(Protocol):
-    name: object
-
-    def tolist(self) -> list[object]: ...
-
-
-@runtime_checkable
-class Table(Protocol):
-    """Interface of a pandas DataFrame; pandas is not imported."""
-
-    index: Column
-
-    def items(self) -> Iterable[tuple[object, Column]]: ...
-
-    def to_records(self) -> object: ...
-
-
-def plain(value: object) -> Any:
+def plain(value: Any) -> Any:
     """Convert numpy numbers to Python's, tuples to lists, paths to text, and tables to mappings."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
@@ -36,7 +19,7 @@ def plain(value: object) -> Any:
         return [plain(entry) for entry in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Table):  # append the index if it has a name
+    if hasattr(value, "to_records"):  # a pandas DataFrame, with its index if it has a name
         index = {str(value.index.name): value.index.tolist()} if value.index.name else {}
         return index | {str(name): column.tolist() for name, column in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value

@@ -81,51 +81,43 @@ def _parsed(text: str) -> ast.Expression:
     return tree
 
 
+def _owned(node: ast.AST) -> tuple[str, Any]:
+    """Return noun and owner of a quantity; the noun of any other node is empty."""
+    if not isinstance(node, (ast.Attribute, ast.Subscript)) or not isinstance(node.value, ast.Name):
+        return "", ""
+    if isinstance(node, ast.Attribute):
+        return node.value.id, node.attr
+    return node.value.id, node.slice.value if isinstance(node.slice, ast.Constant) else ""
+
+
 def named(text: str) -> set[tuple[str, str]]:
     """Return the noun and the owner of each quantity in ``text``; empty for an invalid expression."""
     try:
-        tree = _parsed(text)
+        pairs = map(_owned, ast.walk(_parsed(text)))
     except ValueError:
         return set()
-    names: set[tuple[str, str]] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name):
-            whose = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", "")
-            names.add((node.value.id, str(whose)))
-    return names
+    return {(noun, str(owner)) for noun, owner in pairs if noun}
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
     """Replace owners of ``nouns`` in ``text`` by ``names``. An invalid expression is returned unchanged."""
+    source = text.strip().replace("\n", " ").encode()  # positions of nodes count bytes of a line
+    changes: list[tuple[int, int, str]] = []
     try:
-        tree = _parsed(text)
+        nodes: Any = ast.walk(_parsed(source.decode()))
     except ValueError:
         return text
-    renamer = _Renamer(names, nouns)
-    made = renamer.visit(tree)
-    return ast.unparse(made) if renamer.changed else text
-
-
-class _Renamer(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str], nouns: Collection[str]) -> None:
-        self._names, self._nouns = names, nouns
-        self.changed = False
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        return self._with_owner(node, node.attr)
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        return self._with_owner(node, node.slice.value if isinstance(node.slice, ast.Constant) else None)
-
-    def _with_owner(self, node: ast.Attribute | ast.Subscript, owner: Any) -> ast.expr:
-        noun = node.value.id if isinstance(node.value, ast.Name) else ""
-        new = self._names.get(owner, owner) if isinstance(owner, str) and noun in self._nouns else owner
-        if new == owner:
-            return node
-        self.changed = True
-        if new.isidentifier() and not iskeyword(new):
-            return ast.Attribute(node.value, new, ast.Load())
-        return ast.Subscript(node.value, ast.Constant(new), ast.Load())
+    for node in nodes:
+        noun, owner = _owned(node)
+        new = names.get(owner, owner) if noun in nouns and isinstance(owner, str) else owner
+        if new != owner:
+            plain = new.isidentifier() and not iskeyword(new)
+            changes.append(
+                (node.col_offset, node.end_col_offset, f"{noun}.{new}" if plain else f"{noun}[{new!r}]")
+            )
+    for begin, end, new in sorted(changes, reverse=True):
+        source = source[:begin] + new.encode() + source[end:]
+    return source.decode() if changes else text
 
 
 def _lambda(body: ast.expr) -> ast.expr:
@@ -160,11 +152,7 @@ class _Reader:
         return next((f"{noun}.{whose}" for noun, named in self._names.items() for whose in named), "none")
 
     def _quantity(self, node: ast.Attribute | ast.Subscript) -> tuple[Unit, ast.expr]:
-        noun = node.value.id if isinstance(node.value, ast.Name) else ""
-        if isinstance(node, ast.Attribute):
-            whose = node.attr
-        else:
-            whose = node.slice.value if isinstance(node.slice, ast.Constant) else None  # type: ignore[assignment]
+        noun, whose = _owned(node)
         if noun not in self._names:
             raise ValueError(f"{ast.unparse(node)!r}: no such quantity; known: {', '.join(self._names)}")
         if whose not in self._names[noun]:
