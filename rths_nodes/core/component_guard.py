@@ -117,42 +117,34 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
     built = one()
     outside = bool(getattr(built, "external", False))  # it has no results before it is opened
     if protocol is not None:
-        wanted = _methods(protocol) if outside else _wanted(protocol)
-        if missing := [name for name in wanted if not hasattr(built, name)]:
-            names = ", ".join(missing)
+        wanted = sorted(_members(protocol) - _defaults(protocol).keys())
+        missing = [name for name in wanted if not hasattr(built, name)]
+        if names := ", ".join(name for name in missing if not outside or callable(getattr(protocol, name, None))):
             raise ConfigError(f"{label}: {located(cls)} lacks {names} of the family {family}: add them")
         if not outside:
-            _check_shown(built, family, label)
+            for name in SHOWN.get(family, ()):
+                if not _is_fit(value := getattr(built, name), family):
+                    wanted_kind = "a number" if family == "actuator" else "an array (n,) of floats"
+                    raise ConfigError(f"{label}: {name} is {show(value)}: must be {wanted_kind}")
             if family == "compensator":
                 _probe(one(), label, int(arguments[1]))
     return built
 
 
-def _methods(protocol: type) -> list[str]:
-    return [name for name in _wanted(protocol) if callable(getattr(protocol, name, None))]
-
-
-def _wanted(protocol: type) -> list[str]:
-    defaults = _defaults(protocol)
-    return [name for name in _members(protocol) if name not in defaults]
-
-
 def _defaults(protocol: Any) -> dict[str, object]:
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
+    members = _members(protocol) - set(needed) if needed else ()
     attributes = {name: value for base in reversed(_bases(protocol)) for name, value in vars(base).items()}
-    defaults = {
-        name: value for name, value in attributes.items() if not name.startswith("_") and name not in needed
-    }
-    return defaults if needed else {}
+    return {name: value for name, value in attributes.items() if name in members}
 
 
 def _bases(protocol: type) -> list[type]:
     return [base for base in protocol.__mro__ if base.__module__ == protocol.__module__]
 
 
-def _members(protocol: type) -> list[str]:
+def _members(protocol: type) -> set[str]:
     names = {name for base in _bases(protocol) for name in (*vars(base), *inspect.get_annotations(base))}
-    return sorted(name for name in names if not name.startswith("_"))
+    return {name for name in names if not name.startswith("_")}
 
 
 def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
@@ -191,8 +183,8 @@ def guarded(family: str, cls: type, name: str) -> Any:
     kernel = inspect.getattr_static(cls, "KERNEL", None)
     source = kernel.step if isinstance(kernel, Kernel) else None
     guard = Guard(label, cls.__module__, ConfigError if family in BEFORE else ComponentError, source)
-    members = {name: inspect.getattr_static(cls, name, None) for name in _members(PROTOCOLS[family])}
-    names = [name for name, member in members.items() if callable(member) and name != "Params"]
+    members = sorted(_members(PROTOCOLS[family]) - {"Params"})
+    names = [name for name in members if callable(inspect.getattr_static(cls, name, None))]
     methods = {name: guard.around(getattr(cls, name), _unchanged if name in results else None) for name in names}
     defaults = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
     if family == "compensator" and {"step", "state"} <= methods.keys():
@@ -259,13 +251,6 @@ def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
     modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}
     labels = [label for label, names in modules.items() if text.startswith(f"{names.get('__file__')}:")]
     return ": ".join([*labels[:1], text])
-
-
-def _check_shown(built: object, family: str, label: str) -> None:
-    for name in SHOWN.get(family, ()):
-        if not _is_fit(value := getattr(built, name), family):
-            wanted = "a number" if family == "actuator" else "an array (n,) of floats"
-            raise ConfigError(f"{label}: {name} is {show(value)}: must be {wanted}")
 
 
 def _is_fit(value: object, family: str) -> bool:

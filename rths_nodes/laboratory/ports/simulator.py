@@ -63,7 +63,17 @@ class Drive:
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
-        self._places = _places(outputs)
+        names, taken = list(outputs), dict[str, str]()
+        for name, output in outputs.items():
+            driven = output.cabled_to or name
+            if driven in taken:
+                guilty, other = (name, taken[driven]) if output.cabled_to else (taken[driven], name)
+                raise ConfigError(
+                    f"axes.{guilty}.output.cabled_to = {show(driven)}: the command of axes.{other} drives that "
+                    "actuator, too; swap both cables"
+                )
+            taken[driven] = name
+        self._places = [names.index(driven) for driven in taken]
         self._rows = [
             (
                 output.scale,
@@ -73,9 +83,10 @@ class Drive:
             )
             for output in outputs.values()
         ]
-        self.start = np.array([_start(output) for output in outputs.values()])
+        self._rest = np.array([0.0 - output.offset / output.scale for output in outputs.values()])
+        starts = [output.start for output in outputs.values()]
+        self.start = np.array([rest if one is None else one for one, rest in zip(starts, self._rest, strict=True)])
         """Active commands at sample 0, ``(n_axes,)`` m."""
-        self._rest = np.array([_rest(output) for output in outputs.values()])
         self._dt, self._share = dt, -math.expm1(-dt / SETTLING)
         self._slowest = low_velocity * dt
         self.reset()
@@ -111,28 +122,6 @@ class Drive:
             after = [old + min(max(new - old, -most), most) for old, new in zip(before, after, strict=True)]
         self._led = after
         return after
-
-
-def _rest(output: Output) -> float:
-    return 0.0 - output.offset / output.scale
-
-
-def _start(output: Output) -> float:
-    return _rest(output) if output.start is None else output.start
-
-
-def _places(outputs: Mapping[str, Output]) -> list[int]:
-    names, taken = list(outputs), dict[str, str]()
-    for name, output in outputs.items():
-        driven = output.cabled_to or name
-        if driven in taken:
-            guilty, other = (name, taken[driven]) if output.cabled_to else (taken[driven], name)
-            raise ConfigError(
-                f"axes.{guilty}.output.cabled_to = {show(driven)}: the command of axes.{other} drives that "
-                "actuator, too; swap both cables"
-            )
-        taken[driven] = name
-    return [names.index(output.cabled_to or name) for name, output in outputs.items()]
 
 
 class Parts(NamedTuple):
