@@ -100,7 +100,6 @@ INLINE void matrix_product(
 """
 WIDTH = 110
 LONG = 200
-"""Number of lines from which a function is not inlined."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,6 @@ def names_of(target: ast.expr | None, value: Value) -> list[str]:
 
 
 def is_handed(part: Value) -> TypeGuard[Scalar | Arr]:
-    """Return whether a leaf is passed as a C parameter; other leaves are part of the text."""
     return isinstance(part, Arr) or (isinstance(part, Scalar) and not part.fixed)
 
 
@@ -338,8 +336,6 @@ def call(*arguments):
 
 
 class Entry(Expressions):
-    """Body of the entry point; Python allocates its arrays."""
-
     def __init__(self, program: Program, arguments: list[Arr]) -> None:
         super().__init__(program.call, {})
         self.whole, self.made = arguments, [name_of(argument) for argument in arguments]

@@ -389,7 +389,6 @@ class FunctionTranslator(Expressions):
         return result
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
-        """Translate statements; return True if control never reaches their end."""
         for statement in statements:
             with self._located(statement):
                 if self._statement(statement):
@@ -576,7 +575,6 @@ class FunctionTranslator(Expressions):
         return carried
 
     def _declared(self, planned: Value, first: Value, name: str) -> Value:
-        """Declare variables for the parts of ``planned`` that a loop changes, and assign ``first`` to them."""
         parts = leaves(planned)
         for position, (part, begin) in enumerate(zip(parts, leaves(first), strict=False)):
             if isinstance(part, Arr) and part.c.startswith(HANDED_ON):

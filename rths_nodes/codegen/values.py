@@ -117,8 +117,6 @@ class Arr:
 
 @dataclass(frozen=True)
 class Plain:
-    """A Python object that exists only during the translation: a function, None, a module, a type."""
-
     value: object
 
 
@@ -169,7 +167,6 @@ def row_strides(shape: tuple[int | None, ...]) -> tuple[int, ...]:
 
 
 def wrapped(c: str, operators: str = "") -> str:
-    """Return a C expression as an operand, in parentheses if it has operators other than ``operators``."""
     outer, inner = "", c
     while inner != outer:
         outer, inner = inner, re.sub(r"\([^()]*\)|\[[^][]*\]", "", inner)
@@ -215,7 +212,6 @@ def joined(values: Sequence[Value], stem: str) -> Value:
 
 
 def nesting(value: Value) -> object:
-    """Return the form that all values of one name must share."""
     if isinstance(value, Tup):
         return tuple(map(nesting, value.items))
     if isinstance(value, Arr):
@@ -388,7 +384,6 @@ class Scope:
         return replace(row, shape=array.shape[1:], strides=array.strides[1:])
 
     def item(self, value: Tup, position: Scalar) -> Value:
-        """Return the item of a tuple at a computed position; all items must have one form."""
         first = value.items[0] if value.items else Plain(None)
         rows = [item.items for item in value.items if isinstance(item, Tup)]
         if isinstance(first, Tup) and len(rows) == len(value.items) and len(set(map(len, rows))) == 1:

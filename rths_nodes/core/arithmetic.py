@@ -28,9 +28,7 @@ Numbers = tuple[float, ...]
 NAN, INF = math.nan, math.inf
 LARGEST_EXPONENT = 709.78
 WHOLE = 4503599627370496.0
-"""2^52; every float of this magnitude or larger is an integer."""
 MANY = 64
-"""Smallest number of products for which summing complete rows is faster."""
 
 _PACK = tuple(Struct(f"{count}d").pack_into for count in range(MANY))
 _multiply = np.multiply

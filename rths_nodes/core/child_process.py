@@ -21,7 +21,6 @@ LEAVING_S = 2.0
 """Timeout for the process to end by itself after its last message or a closed connection, s."""
 
 ENDING_S = 6.0
-"""Timeout for the guard to kill all processes of the model, s."""
 
 LAST_WORDS = 2000
 """Number of bytes at the end of the output in which a reason is searched."""

@@ -66,11 +66,9 @@ SHOWN = {
 """Attributes with the results of a ``step``, by family: numbers for actuators, arrays for the others."""
 PROBED = 1e-3
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
-"""Errors whose message already names the failed part."""
 
 
 GUARD = "guard"
-"""Name of the attribute of a guarded function that holds its Guard."""
 
 
 def _unchanged(result: Any) -> object:

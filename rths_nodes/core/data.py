@@ -26,7 +26,6 @@ def plain(value: Any) -> Any:
 
 
 def flatten(data: Any, path: str) -> dict[str, float]:
-    """Flatten nested numbers: ``{"metrics.axes.story_1.delay_s": 0.01}``."""
     if isinstance(data, Mapping):
         pairs: Any = data.items()
     elif isinstance(data, (list, tuple)):

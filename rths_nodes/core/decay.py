@@ -39,7 +39,6 @@ class Decay:
         return self.at_rest, self.per_velocity, self.settling
 
     def times(self, velocity: float, duration: float) -> float:
-        """Return the decay times in ``duration`` (s) at ``velocity`` (m/s)."""
         return (self.at_rest + self.per_velocity * abs(velocity)) * duration
 
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
@@ -79,7 +78,6 @@ def decay_of(specimen: Any) -> Decay:
 
 
 def stated(params: object) -> Decay:
-    """Return the ``decay()`` of a specimen's parameters; ``Decay()`` if they have none."""
     return declared(params) or Decay()
 
 

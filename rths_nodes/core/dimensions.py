@@ -49,7 +49,6 @@ class Unit(NamedTuple):
 
     @property
     def dimension(self) -> str:
-        """Dimension of the unit, as a product of SI units."""
         named_unit = next((name for name, unit in _NAMED.items() if unit == (1.0, self.powers)), "")
         bases = [
             base if power == 1 else f"{base}^{power}"

@@ -18,7 +18,6 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 
 LEAST_SHARE = 1e-9
-"""Smallest probability of a normal distribution between its truncation limits."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,6 @@ class Kind:
     """Returns a message about invalid numbers; empty for valid ones."""
     relative: bool = False
     any_values: bool = False
-    """True for any number of arbitrary values."""
     follows: bool = False
     """True for a kind whose numbers are the key to follow and a power, by default 1."""
 

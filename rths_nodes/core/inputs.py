@@ -33,7 +33,6 @@ ENDINGS = (".py", *EXTENSION_SUFFIXES)
 LARGEST_FILE = 1 << 30
 """Largest size of a file, bytes; a matrix may have a few hundred million."""
 FOLDER = "inputs"
-"""Folder of the copies in the folder of a test."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,6 @@ Change: TypeAlias = Callable[[Named], str]
 
 
 def replace_files(cls: type, data: object, change: Change, path: str = "") -> None:
-    """Replace every file path in the ``data`` of ``cls`` by the result of ``change``."""
     if not isinstance(data, dict):
         return
     for name, spec in declared(cls).items():

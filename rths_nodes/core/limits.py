@@ -180,8 +180,6 @@ QUANTITIES = {
     }
 )
 class Levels:
-    """Levels of the quantities of one axis."""
-
     def in_effect(self) -> dict[str, Level]:
         return {name: level for name in declared(Levels) if (level := getattr(self, name)) is not None}
 
@@ -205,7 +203,6 @@ def _bridged(command: int, measured: int) -> bool:
 
 
 SHARE = "1"
-"""Unit of a fraction; other quantities count successive samples."""
 WHOLE = {
     "bridge_length": RigQuantity("samples", "consecutive bridged samples", _bridged, " in a row were bridged"),
     "bridged_share": RigQuantity(
@@ -224,11 +221,9 @@ WHOLE = {
         " in a row had an adaptive parameter of the compensator at its bound",
     ),
 }
-"""Quantities of the whole rig, by name."""
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
 """Default fractions of bridged samples in a second above which a real rig is reported or held."""
 SHARE_S = 1.0
-"""Averaging time of the fraction of bridged samples, s."""
 AT_BOUND_S = 0.5
 """Default time with a parameter at its bound after which a test on a real rig is held, s."""
 
@@ -236,8 +231,6 @@ AT_BOUND_S = 0.5
 @params
 @fields_from({name: section(Level, row.meaning, None) for name, row in WHOLE.items()})
 class WholeLevels:
-    """Levels of the quantities of the whole rig."""
-
     quantities: dict[str, Any] = components(
         "quantity", "quantities with memory, by name; expressions call them quantity.NAME"
     )

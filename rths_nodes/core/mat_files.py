@@ -25,8 +25,7 @@ LONGEST_HEAD = 16 << 20
 """Largest size of the names and shapes of all variables, bytes."""
 
 
-class _Ended(Exception):
-    """The reader has ended before its results were complete."""
+class _Ended(Exception): ...
 
 
 class Contents(NamedTuple):

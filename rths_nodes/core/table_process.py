@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from rths_nodes.core.data import Data
 
 NUMBERS = "fiub"
-"""Kinds of numpy types that are read."""
 ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "units", "unit")
 OBJECT = "an object, such as a table or timetable"
 LONGEST_TEXT = 300
-"""Largest number of reported characters of a library's message."""
 CPU_S, CPU_RATE = 6, 8 << 20
 """Limit of processor time: s for any file, plus file size divided by bytes per second."""
 

@@ -119,8 +119,6 @@ class Placed(Protocol):
 
 
 def column_class(units: Mapping[str, float]) -> type:
-    """Return a Params class for a column with one of these units."""
-
     @parameters.params
     class Column:
         column: str = parameters.text("name of the column or variable; in text without names its number, from 1")
@@ -140,14 +138,11 @@ def column_class(units: Mapping[str, float]) -> type:
 
 
 def column(units: Mapping[str, float], doc: str, optional: bool = False) -> parameters.Field:
-    """Declare a section that names a column with one of these units."""
     declaration = column_class(units)
     return parameters.section(declaration, doc, None) if optional else parameters.section(declaration, doc)
 
 
 class _Text:
-    """Lines and cells of a text. Raises ValueError if a line is too long, or is not UTF-8 or UTF-16."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.separator: str | None = None

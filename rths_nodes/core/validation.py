@@ -22,7 +22,6 @@ LEAVES = int, float, str, type(None)
 
 LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
 TAKEN_IN = 64
-"""Largest number of rows of a CSV file whose numbers are stored in the scenario."""
 
 LONGEST_NAME = 64
 """Largest number of characters of a section's name, which is part of topics and namespaces of at most 255."""

@@ -28,7 +28,6 @@ from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, MODE_FORCE, Array, Co
 from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter
 
 COLUMNS = ("amplitude, m", "frequency, Hz", "storage stiffness, N/m", "loss factor", "gain", "delay, s")
-"""Columns of ``tests``."""
 CERTAINTY = 3.0
 """Half-width of the uncertainty band, in standard deviations."""
 LEAST_KNOWN = 0.02
@@ -53,7 +52,7 @@ class Expected(NamedTuple):
 class Characterised:
     """Specimen and actuator of an axis from cyclic tests, including transport, in coordinates of the axis.
 
-    The stiffness cannot verify a scale, because the sensors of the small move measured it. A difference indicates
+    The sensors of the small move measured the stiffness, so that it cannot verify a scale. A difference indicates
     a changed scale, or another specimen.
     """
 
@@ -148,7 +147,6 @@ class Channel:
 
     @property
     def gain(self) -> float:
-        """Signed factor from numbers of the port to SI units."""
         return self.sign * self.scale * self.unit_si
 
 
@@ -390,8 +388,7 @@ _ROUNDING = 1.0 + 1e-9
 class Calibration:
     """Converts samples of a port, with axes in the rig's order, to samples of the test, and back.
 
-    Gains are in the order of the test. ``seats`` holds the port index of each axis of the test, ``home`` the test
-    index of each axis of the port.
+    ``seats`` holds the port index of each axis of the test, ``home`` the test index of each axis of the port.
     """
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
@@ -406,7 +403,7 @@ class Calibration:
             np.array([row.force.range_si for row in rows]),
             np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
         )
-        """Ranges of displacement, force and auxiliary channels, SI."""
+        """Ranges in SI units."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Return the Measurement of the test from the port's; flag it if a channel is at the end of its range.

@@ -29,7 +29,6 @@ Friction = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
 """Prefix of the auxiliary channel with an axis' uncorrected force."""
 SAME_DELAY = 0.1
-"""Largest relative difference between a filter's delay and its declared delay."""
 _ACCELERATION = "m/s^2"
 
 
@@ -214,7 +213,7 @@ class ForceCorrections:
             row.reset()
 
     def corrected(self, shown: Measurement) -> Measurement:
-        """Return ``shown`` with the specimens' forces; the load cells' forces are appended to its channels."""
+        """Return ``shown`` with the specimens' forces; the load cells' forces are further channels."""
         before = self._before or shown
         self._before = shown
         passed = self._dt * max(1, shown.sample - before.sample)
@@ -228,7 +227,7 @@ class ForceCorrections:
         return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
     def with_channels(self, true: Measurement) -> Measurement:
-        """Return ``true``, which needs no correction, with the same number of channels."""
+        """Return ``true`` with the same number of channels."""
         return self._with(true, true.force)
 
 

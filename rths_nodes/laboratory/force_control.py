@@ -146,7 +146,7 @@ class ForceLoops:
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Return the positions of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
+        """Return all positions ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         led_modes = bytearray(self.modes)
         for index, axis in self._axes:

@@ -22,7 +22,6 @@ from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AUXILIARY, LA
 QUEUE = 64
 UNTESTED = -2
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
-"""Outcomes of receiving a datagram."""
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
 """Options of the compiler; the last makes sums identical on every processor."""
 
@@ -34,7 +33,6 @@ class ReceiverLimits(NamedTuple):
     """Limits of one axis, in units of the datagrams; ``inf`` disables any of the last three."""
 
     stroke: float
-    """Largest magnitude of a command, m."""
     velocity: float
     """Largest velocity of the command, as its step per sample, m/s."""
     acceleration: float
@@ -42,7 +40,6 @@ class ReceiverLimits(NamedTuple):
     following: float = math.inf
     """Acceleration of commands that arrive in time, m/s^2."""
     force: float = math.inf
-    """Largest magnitude of the measured force, N."""
     error: float = math.inf
     """Largest magnitude of the command minus the measured displacement, m."""
 
@@ -65,7 +62,6 @@ class ReceiverLoad(NamedTuple):
     frozen: int = 0
     """Consecutive samples with the same force after which it counts as frozen; 0: not checked."""
     coupled: int = 0
-    """Index of the drifting axis."""
 
 
 def _fields(names: str, kind: object = ctypes.c_uint32) -> list[tuple[str, object]]:
@@ -158,7 +154,6 @@ def build_number() -> int:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return the compiled receiver. Raises ConfigError if it cannot be compiled."""
     _, source = sources()
     named = os.environ.get("CC", "").split()
     compiler = next((path for name in (named[:1] or ["cc", "gcc", "clang"]) if (path := shutil.which(name))), None)
@@ -202,11 +197,11 @@ class Receiver:
     """One receiver for one session, of axes with ``limits``; ``dt`` s.
 
     ``bridged`` samples are bridged along the slope. The session ends after ``watchdog`` samples without a command,
-    or ``persistence`` consecutive samples beyond a limit of force or error. ``flags`` are the flags in
-    ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary channels; ``position`` of the axes, m. Axes
-    with the same number in ``groups`` stop in a common time. ``units`` are units of measured displacements per
-    unit of commands. ``loads`` are the controller's force loops, which may take ``switching`` samples to change a
-    mode. ``metres`` are units of a command per metre. Raises ConfigError if the receiver refuses.
+    or ``persistence`` consecutive samples beyond a limit of force or error. ``flags`` are flags of ``datagrams``,
+    ``inputs`` and ``channels`` numbers of auxiliary channels. Axes with the same number in ``groups`` stop in a
+    common time. ``units`` are units of measured displacements per unit of commands, ``metres`` units of a command
+    per metre. ``loads`` are the controller's force loops, which may take ``switching`` samples to change a mode.
+    ``position`` (m) is the initial one. Raises ConfigError if the receiver refuses.
     """
 
     def __init__(
@@ -299,7 +294,6 @@ class Receiver:
 
     @property
     def rest_samples(self) -> int:
-        """Largest number of samples from the last command until rest."""
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
@@ -309,6 +303,5 @@ class Receiver:
         return int(getattr(self._target, "state" if name == "state_number" else name))
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of datagrams by outcome, and of bridged and limited samples."""
         counts = dict(zip(RESULTS, self._target.counts, strict=True))
         return counts | {"bridged": int(self._target.bridged), "limited": int(self._target.limited)}

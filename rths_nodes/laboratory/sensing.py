@@ -141,8 +141,6 @@ class Noise:
 
 
 class SensorPair:
-    """Sensors of displacement (m) and force (N) of one axis, ``dt`` (s) apart."""
-
     def __init__(self, params: Sensors, seed: int, axis: str, dt: float) -> None:
         p = params
         self.noise = Noise([seed, zlib.crc32(axis.encode())], [p.displacement_noise_rms, p.force_noise_rms])

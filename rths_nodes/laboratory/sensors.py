@@ -15,7 +15,6 @@ from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, section, text
 
 LARGEST_SCALE = 1e3
-"""Largest factor; a larger one indicates a wrong unit."""
 FURTHEST = 100.0
 
 
@@ -54,8 +53,6 @@ def converted(value: float, resolution: float, limit: float) -> float:
 
 
 class MayBeWrong:
-    """Channels of an axis with optional errors."""
-
     WRONG: ClassVar[tuple[str, ...]]
     SCALES: ClassVar[tuple[str, ...]]
     cabled_to: str | None

@@ -163,7 +163,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "empty auxiliary": (
         {},
         {"auxiliary": None},
-        r"auxiliary = None: must be a mapping of names to sections; leave",
+        r"auxiliary = None: must be a mapping of names to sections; omit",
     ),
     "served twice": ({"serves": ["axis_1", "axis_1"]}, {}, r"axes.bench.serves: 'axis_1' is there more than once"),
     "address": (
@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         r"limits.stroke = 0.25 m: must be <= 0.1 m, the range of disp",
     ),
-    "time": ({"similitude": {"time": 2.0}}, {}, r"similitude.time = 2: must be 1: .*time_ratio"),
+    "time": ({"similitude": {"time": 2.0}}, {}, r"similitude.time = 2: must be 1; .*time_ratio"),
     "misspelt": ({"similtude": {}}, {}, r"unknown key 'similtude' \(did you mean 'similitude'\?\)"),
     "name": (
         {"serves": ["story_1"]},

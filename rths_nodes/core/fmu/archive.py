@@ -31,7 +31,6 @@ LARGEST_DIRECTORY = 16 << 20
 HIGHEST_RATIO = 100
 """Largest mean compression ratio: text reaches 20, deflate of zeros 1032."""
 SMALL = 64 << 20
-"""Unpacked size that is accepted for any compression ratio, bytes."""
 LARGEST_SHARE = 0.5
 """Largest fraction of the free space in the temporary folder that an archive may use."""
 

@@ -117,7 +117,6 @@ class Description:
 
     @property
     def binaries(self) -> str:
-        """Folder of this platform's binaries in the archive."""
         return "binaries/linux64" if self.version == 2 else f"binaries/{platform.machine()}-linux"
 
     def of(self, causality: str) -> list[Variable]:
@@ -260,7 +259,6 @@ def description_of(xml: bytes) -> Description:
 
 
 MOST_PROBLEMS = 4
-"""Largest number of reported problems of a description."""
 MOST_CHARACTERS = 200
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
 """Problem that is ignored, because :func:`factor_of` checks the units of all used variables."""

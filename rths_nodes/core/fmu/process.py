@@ -32,7 +32,6 @@ LEAST_MEMORY = 1 << 30
 """Smallest limit of the address space, bytes: Python, fmpy and the libraries of the model."""
 
 LOOK_S = 1.0
-"""Polling interval of the clock, s."""
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
 """Number of steps from which the fraction of steps with unchanged outputs is checked, and its largest value."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PRINTED = 2
 
 LONGEST_REFUSAL = 500
-"""Number of bytes of OpenSees' output that are reported for a command."""
 
 
 def main(task: Data) -> None:
@@ -77,7 +76,6 @@ class Model:
             raise SystemExit(f"{path.name} calls sys.exit") from error
 
     def check_node(self, node: int, number: int, who: str, where: str) -> None:
-        """Raise ValueError if the model lacks a row of ``where`` that ``who`` needs."""
         if node not in self._ops.getNodeTags():
             raise ValueError(f"{who} needs node {node} of {where}: build the node first")
         if number > (size := len(self._ops.nodeDisp(node))):

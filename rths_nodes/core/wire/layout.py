@@ -27,7 +27,6 @@ FIELD_AT = 20
 """Offset of the field ``run`` in a message."""
 FIELD_SIZE = 4 + LENGTH + 1
 NO_RUN = struct.pack("<I", 1) + b"\0"
-"""Field ``run`` of a message whose sender does not know the run."""
 _BEFORE = "rths_"
 
 
@@ -73,7 +72,6 @@ EMPTY = 1
 HEADER = "std_msgs/Header"
 """Type of the first field: stamp and ``frame_id``."""
 TIME = "builtin_interfaces/Time"
-"""Type of the first field before version 2."""
 TRAILING = 8
 """Number of bytes that the middleware may append; it also aligns for the elements of an empty array."""
 SEPARATOR = "=" * 80

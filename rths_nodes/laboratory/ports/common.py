@@ -47,8 +47,6 @@ def set_trigger(port: OfPort, high: bool) -> None:
 
 
 class WarningPort(OfPort):
-    """Base of a port with a warning output, ``warning``, from the next command on."""
-
     can_warn = True
     warning = False
 

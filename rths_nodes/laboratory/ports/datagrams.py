@@ -19,7 +19,6 @@ import numpy as np
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
 MAGIC, VERSION = 0x53485452, 2
-"""The letters RTHS, and the version of the layout."""
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
 """Kinds of datagrams; the rig sends the last two."""
@@ -66,9 +65,7 @@ CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
 """Largest transport that a receiver can store, samples."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
-"""Largest number of axes, and of auxiliary channels in each direction."""
 LARGEST = 768
-"""Largest datagram, bytes."""
 
 LAYOUT = {
     "magic": ("I", "0x53485452, the letters RTHS"),
@@ -130,8 +127,6 @@ class Unreadable(ValueError):
 
 
 class OtherVersion(Unreadable):
-    """A complete datagram of another version, with the same ``head``."""
-
     def __init__(self, version: int, head: Head) -> None:
         super().__init__(f"version {version}; known: {VERSION}")
         self.version, self.head = version, head
@@ -186,7 +181,6 @@ class FarLimits(NamedTuple):
     stroke: float
     velocity: float
     acceleration: float
-    """Braking acceleration of the receiver."""
     force: float
     error: float
     """Largest magnitude of the command minus the measured displacement."""
@@ -249,7 +243,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, after: RigState, counter: int) -> RigState:
-    """Return the lost state ``counter``, interpolated between the states before and after it."""
+    """Return the lost state ``counter``, interpolated."""
     other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
     before_command = np.where(other_unit, after.command, before.command)
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)

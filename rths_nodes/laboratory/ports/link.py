@@ -17,7 +17,6 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
-"""Kinds of faulty or missing datagrams, which are counted."""
 
 MOST_AT_ONCE = 256
 """Largest number of datagrams read in one call; a flood from another sender must not block the caller."""
@@ -36,8 +35,7 @@ class Transport(Protocol):
     unsent: str
     """Reason why the last datagram could not be sent; otherwise empty."""
 
-    def open(self) -> None:
-        """Connect. Raises ConfigError."""
+    def open(self) -> None: ...
 
     def settle(self) -> None:
         """Accept datagrams only from the sender of the last one."""
@@ -63,7 +61,6 @@ class Link:
         self.label = f"port {kind!r} at {transport.address}"
         self.session = 0
         self.other_version = 0
-        """Version of the rig's datagrams if it differs; 0 if unknown."""
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self.other_sender = ""
         """Another address that sent datagrams of the session, e.g. of a computer with several addresses."""

@@ -26,7 +26,6 @@ from rths_nodes.laboratory.ports.link import GARBAGE, Link
 log = logging.getLogger(__name__)
 
 AGAIN_S = 0.02
-"""Interval for repeating an unanswered datagram, s."""
 PROBES, PROBING_S = 64, 1.0
 """Number of exchanges that measure the round trip, and their duration, s."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
@@ -37,10 +36,9 @@ _SAME = 0.01
 
 @dataclass(frozen=True)
 class Terms:
-    """Conditions of a test on its rig; ``params`` are the port's parameters."""
+    """Conditions of a test on its rig, with the ``head`` of all datagrams and the port's parameters."""
 
     head: Head
-    """Head common to all datagrams."""
     axes: tuple[str, ...]
     limits: tuple[Limits, ...]
     gains: tuple[Gains, ...]
@@ -197,8 +195,8 @@ def _asked(link: Link, terms: Terms, lockstep: bool, number: int) -> tuple[Head,
 
 def other_version(label: str, version: int) -> ConfigError:
     return ConfigError(
-        f"{label}: refused: its receiver uses version {version} of the datagrams, must be {datagrams.VERSION}: "
-        "install examples/udp_target of this package on the target"
+        f"{label}: refused: its receiver uses version {version} of the datagrams, must be version "
+        f"{datagrams.VERSION}: install examples/udp_target of this package on the target"
     )
 
 

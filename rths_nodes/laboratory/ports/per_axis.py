@@ -33,16 +33,13 @@ from rths_nodes.laboratory.ports.wrappers import ForceLoopPort
 
 NOTHING = np.full(1, np.nan)
 KEPT = 4096
-"""Samples for which commands in N are kept for late true states."""
 NO_MODE = bytes([MODE_NOT_TOLD])
 
 
 class Links(Protocol):
     def send_command(self, axis: str, command: Command) -> None: ...
 
-    def measurement_of(self, axis: str) -> Measurement | None:
-        """Return the next Measurement of an axis, or None."""
-        ...
+    def measurement_of(self, axis: str) -> Measurement | None: ...
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
         """Return the next true state of an axis and its stamp, or None; a real axis has none."""
@@ -79,7 +76,6 @@ class PerAxisPort(OfPort, Readback):
         self._applied = np.zeros(len(self._axes))
         self._problem = ""
         self._lost: set[str] = set()
-        """Axes that do not respond and receive no more Commands."""
         self._unheard: set[str] = set()
         """The lost axes, and axes with a missing Measurement, whose later Measurements are ignored."""
         self._answers: dict[str, Measurement] = {}
@@ -190,8 +186,7 @@ class PerAxisPort(OfPort, Readback):
     def truth(self) -> None:
         """Unknown: the axes send their true states later, see :meth:`true_state`."""
 
-    def arm_watchdog(self) -> None:
-        """Not needed: the axis nodes stop their axes if Commands are missing."""
+    def arm_watchdog(self) -> None: ...
 
     def disarm_watchdog(self) -> None: ...
 

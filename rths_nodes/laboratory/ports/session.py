@@ -84,7 +84,7 @@ class SentCommands:
 
     @property
     def unreported(self) -> Array:
-        """The last Command, for a missing state; NaN for an axis commanded in N."""
+        """The last Command, for a missing state; NaN in force mode."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
@@ -213,7 +213,6 @@ class SessionPort(WarningPort):
 
     @staticmethod
     def transport_of(params: Any) -> Transport:
-        """Return the transport of a session with ``params``, without connecting."""
         raise NotImplementedError
 
     def accept_any_start(self) -> None:
@@ -422,7 +421,6 @@ def agree(port: SessionPort, head: Head, answer: Answer, in_lockstep: bool) -> N
 
 
 def numbers_of(counts: Mapping[str, float], declared: int, needed: Counter[int]) -> dict[str, float]:
-    """Return ``counts`` with the transport in samples, ``declared`` and ``needed``."""
     numbers = {**counts, "transport_declared": declared}
     if needed:
         numbers |= {"transport_median": median_count(needed), "transport_largest": max(needed)}

@@ -86,7 +86,6 @@ class Drive:
         self._rest = np.array([0.0 - output.offset / output.scale for output in outputs.values()])
         starts = [output.start for output in outputs.values()]
         self.start = np.array([rest if one is None else one for one, rest in zip(starts, self._rest, strict=True)])
-        """Active commands at sample 0, ``(n_axes,)`` m."""
         self._dt, self._share = dt, -math.expm1(-dt / SETTLING)
         self._slowest = low_velocity * dt
         self.reset()
@@ -99,7 +98,6 @@ class Drive:
         self._led = list(led)
 
     def walk(self) -> Iterator[Array]:
-        """Yield the commands of the motion to the start position, if any."""
         if (self.start == self._rest).all():
             return
         for step in range(1, round((WALK + REST) / self._dt) + 1):
@@ -224,7 +222,6 @@ class Simulator(WarningPort):
         self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Start at rest at sample 0 without commands in transport. Raises ConfigError."""
         if self.external:
             self._rig.open()
         self._rest(pacer, walk=True)
@@ -418,7 +415,7 @@ class Simulator(WarningPort):
 
 
 class SeparateAxes(Rig):
-    """A rig with independent axes: the kernels of their actuators, in floats."""
+    """Rig with independent axes."""
 
     def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
         actuators = [

@@ -47,7 +47,6 @@ PURPOSES = {
     "set_interlock": "switching the interlock",
     "set_hydraulics": "switching the pressure",
 }
-"""Operation of each method, for messages."""
 
 
 class _HandedOn:
@@ -176,7 +175,7 @@ def _has(port: Any, name: str) -> bool:
 
 
 class PortBefore(Port):
-    """A wrapper that delegates every declared member to ``port``, unless overridden."""
+    """Delegates every declared member to ``port``, unless overridden."""
 
     external, simulated, transport_samples, auxiliary_names, auxiliary_inputs = _handed_on(5)
     open, begin, arm_watchdog, disarm_watchdog, interlock, partial_stop, wait_tick, write = _handed_on(8)

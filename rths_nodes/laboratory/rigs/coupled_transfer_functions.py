@@ -86,8 +86,6 @@ HZ = 2.0 * np.pi
 
 @params
 class Response:
-    """Motion of all axes in response to the command of one axis."""
-
     static_gains: tuple[float, ...] = vector("motion of each axis per constant command", "1")
     poles: tuple[float, ...] = vector("real poles", "Hz", less_than=0.0)
     zeros: tuple[tuple[float, ...], ...] | None = matrix(

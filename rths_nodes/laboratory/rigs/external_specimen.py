@@ -87,7 +87,7 @@ class Followed(Rig):
 
 
 class _Felt(Specimen):
-    """Specimen within one sample: a spring about the last position."""
+    """Spring about the last position."""
 
     initial_state = ()
 

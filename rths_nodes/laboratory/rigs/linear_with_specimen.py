@@ -42,7 +42,6 @@ class Constants(NamedTuple):
     """Constants for n states and m inputs; J substeps at a time, B times per sample."""
 
     sizes: tuple[int, int, int, int]
-    """n, m, B, J"""
     ramp: bool
     places: tuple[Array, ...]
     """B matrices ``(2 J, n + 2 m)``: x and v at the ends of substeps without forces, from z and the inputs at both
@@ -65,7 +64,7 @@ class State(NamedTuple):
     system: Array
     """(z, inputs before, inputs now, forces)."""
     moved: Array
-    """x and v at the end of each substep without its forces, ``(2 J,)``."""
+    """x and v after each substep without its forces, ``(2 J,)``."""
     inner: tuple[float, ...]
     displacement: float
     velocity: float
