@@ -180,6 +180,8 @@ QUANTITIES = {
     }
 )
 class Levels:
+    """Levels of the quantities of one axis."""
+
     def in_effect(self) -> dict[str, Level]:
         return {name: level for name in declared(Levels) if (level := getattr(self, name)) is not None}
 
@@ -231,6 +233,8 @@ AT_BOUND_S = 0.5
 @params
 @fields_from({name: section(Level, row.meaning, None) for name, row in WHOLE.items()})
 class WholeLevels:
+    """Levels of the quantities of the whole rig."""
+
     quantities: dict[str, Any] = components(
         "quantity", "quantities with memory, by name; expressions call them quantity.NAME"
     )

@@ -170,8 +170,13 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return the first docstring line of a component's module, or of the class if components share the module."""
+    """Return ``ABOUT`` of a component's class, or else the first docstring line of its module.
+
+    Without ``ABOUT``, components that share a module are described by the first docstring line of their class.
+    """
     component = load(family, name)
+    if about := vars(component).get("ABOUT", ""):
+        return str(about)
     homes = [target.partition(":")[0] for target in _table(family).values()]
     alone = homes.count(component.__module__) == 1
     home = first_line(sys.modules[component.__module__]) if alone else ""

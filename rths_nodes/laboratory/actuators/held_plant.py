@@ -102,12 +102,13 @@ class HeldPlant(Unloaded):
 
 
 class SecondOrder(HeldPlant):
-    """Second-order actuator; the defaults model the loading system of the TADC tests (plant P2).
+    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly; velocity is d' at the sample.
 
-    d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly; velocity is d' at the sample. With a held command P2 lags by
-    13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the start of the sample in which the command takes
-    effect. At its natural frequency the phase lag is 90 degrees.
+    With a held command P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the start of the sample in
+    which the command takes effect. At its natural frequency the phase lag is 90 degrees.
     """
+
+    ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."
 
     @params
     class Params:
@@ -126,12 +127,12 @@ class SecondOrder(HeldPlant):
 
 
 class TransferFunction(HeldPlant):
-    """Actuator defined by an identified transfer function from command to displacement.
-
-    G(s) = numerator / denominator, stable and proper, solved exactly; highest power of s (rad/s) first.
+    """G(s) = numerator / denominator, stable and proper, solved exactly; highest power of s (rad/s) first.
 
     ``dc_gain`` is G(0), the ratio of final displacement to a constant command.
     """
+
+    ABOUT = "Actuator defined by an identified transfer function from command to displacement."
 
     @params
     class Params:

@@ -35,12 +35,14 @@ def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
 
 
 class ElastoplasticAbsorber(Specimen):
-    """Energy absorber of yielding steel plates: elastic, then plastic with hardening.
+    """F = eta k d + (1 - eta) F_y z. Unloading: z' = v k / F_y; loading: z' = v k / F_y (1 - abs(z)^q).
 
-    F = eta k d + (1 - eta) F_y z. Unloading: z' = v k / F_y; loading: z' = v k / F_y (1 - abs(z)^q). F_y is the
-    force at which both asymptotes meet; a large q makes the transition sharp (bilinear). The absorber of a piping
-    system of Horiuchi et al. (1996); the paper gives no numbers, the defaults are chosen here.
+    F_y is the force at which both asymptotes meet; a large q makes the transition sharp (bilinear). It models the
+    absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers; the defaults are chosen
+    here.
     """
+
+    ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
 
     @params
     class Params:
@@ -74,10 +76,9 @@ def softening_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[flo
 
 
 class SofteningElastomeric(Specimen):
-    """Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude.
+    """F = k d + c v + f z, z Bouc-Wen: friction dominates at small, stiffness at large displacements."""
 
-    F = k d + c v + f z, z Bouc-Wen: friction dominates at small, stiffness at large displacements.
-    """
+    ABOUT = "Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."
 
     @params
     class Params:
@@ -126,9 +127,7 @@ def slipping_rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tup
 
 
 class SlippingElastomeric(Specimen):
-    """Elastomeric damper that slips: rubber at small amplitudes, friction at large ones.
-
-    A standard linear solid in series with a friction slider:
+    """A standard linear solid in series with a friction slider.
 
         F = k_1 u + q,  q' = k_m u' - q / tau,  u' = v (1 - (abs(F) / F_s)^n) while loading, u' = v while unloading
 
@@ -140,6 +139,8 @@ class SlippingElastomeric(Specimen):
     secant stiffness falls with amplitude; the equivalent viscous damping of frame and damper is 0.18; the damper
     carries 44 to 55 % of the story shear.
     """
+
+    ABOUT = "Elastomeric damper that slips: rubber at small amplitudes, friction at large ones."
 
     @params
     class Params:
@@ -189,14 +190,15 @@ def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]
 
 
 class DegradingColumn(Specimen):
-    """Column that permanently loses stiffness when bent beyond a level.
+    """F = k_s(m) d + c v, where m is the largest past excursion: loops get softer, without permanent set.
 
-    F = k_s(m) d + c v, where m is the largest past excursion. There is no permanent set, but each loop is softer.
     At first loading the force follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest
-    excursion it follows the straight line to the origin. Both directions are alike. The column of fibre-reinforced
-    plastic of Horiuchi et al. (1996) had end flanges that were damaged beyond the design level; the paper gives no
-    numbers, the defaults are chosen here.
+    excursion it follows the straight line to the origin. Both directions are alike. It models the column of
+    fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the design level. The
+    paper gives no numbers; the defaults are chosen here.
     """
+
+    ABOUT = "Column that permanently loses stiffness when bent beyond a level."
 
     @params
     class Params:

@@ -21,12 +21,17 @@ def spring_force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
 
 
 class ComputedSpring(Specimen):
-    """Computed force: displacement times stiffness, the safest rehearsal of a rig (Horiuchi et al. 1996, Fig. 6a).
+    """F = k d; the actuator is not affected by F.
 
-    F = k d does not affect the actuator, so that the loop shows only the actuator's control. d is the true
-    displacement of the simulated actuator. In a laboratory F includes the noise of the displacement sensor;
-    ``sensors.force_noise_rms`` = k ``sensors.displacement_noise_rms`` gives noise of that size.
+    The loop then shows only the actuator's control. d is the true displacement of the simulated actuator. In a
+    laboratory F includes the noise of the displacement sensor; ``sensors.force_noise_rms`` = k
+    ``sensors.displacement_noise_rms`` gives noise of that size.
     """
+
+    ABOUT = (
+        "Computed force: displacement times stiffness, the safest rehearsal of a rig (Horiuchi et al. 1996, "
+        "Fig. 6a)."
+    )
 
     @params
     class Params:
@@ -45,11 +50,13 @@ def kelvin_voigt_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
 
 
 class KelvinVoigt(Specimen):
-    """Spring and dashpot in parallel; the defaults are the equivalent damper of Chen & Ricles (2010).
+    """F = k d + c v; with an exponent a other than 1, k d + c v_0 sgn(v) (abs(v) / v_0)^a.
 
-    F = k d + c v; with an exponent a other than 1, k d + c v_0 sgn(v) (abs(v) / v_0)^a. An exponent below 1 is a
-    fluid viscous damper of a structure; 200 kN s/m and 1 kN/mm are the damper of the TADC verification tests.
+    An exponent below 1 is a fluid viscous damper of a structure. 200 kN s/m and 1 kN/mm are the damper of the TADC
+    verification tests.
     """
+
+    ABOUT = "Spring and dashpot in parallel; the defaults are the equivalent damper of Chen & Ricles (2010)."
 
     @params
     class Params:
@@ -87,10 +94,11 @@ def maxwell_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float
 
 
 class MaxwellDamper(Specimen):
-    """Dashpot and spring in series (Maxwell), optionally with a parallel spring: a fluid damper with its brace.
+    """F = f + k_p d with f' = k_s (v - f / c): a dashpot in slow motion, a spring in fast motion."""
 
-    F = f + k_p d with f' = k_s (v - f / c): a dashpot in slow motion, a spring in fast motion.
-    """
+    ABOUT = (
+        "Dashpot and spring in series (Maxwell), optionally with a parallel spring: a fluid damper with its brace."
+    )
 
     @params
     class Params:
@@ -139,12 +147,14 @@ def relief_valve_constants(params: ReliefValveDamper.Params) -> Numbers:
 
 
 class ReliefValveDamper(Specimen):
-    """Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above.
+    """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1); optionally with a spring in series.
 
-    F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1). With a spring k_s in series, F is an
-    inner state, F' = k_s (v - v_d), where v_d is the velocity of the piston at F. The first story of the steel
-    building of Horiuchi et al. (1996) had such a damper; the paper gives no numbers, the defaults are chosen here.
+    With the spring k_s, F is an inner state, F' = k_s (v - v_d), where v_d is the velocity of the piston at F. The
+    first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers; the
+    defaults are chosen here.
     """
+
+    ABOUT = "Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above."
 
     @params
     class Params:
