@@ -52,7 +52,9 @@ CALLS = "#include <math.h>\n" + "".join(
 )
 FLAGS = (
     *("-std=c99", "-fPIC", "-O3", "-fno-math-errno"),
-    *(("-march=native",) if platform.machine() == "x86_64" else ()),  # gcc or clang refuses it for others
+    *(
+        ("-march=native",) if platform.machine() == "x86_64" else ()
+    ),  # gcc or clang refuses this option on other processors
     "-ffp-contract=off",  # a fused multiply-add rounds differently
     "-fno-tree-slp-vectorize",  # gcc 12 rounds some statements differently when it merges them into vectors
     *(f"-fno-builtin-{name}" for name in RESULTS),  # constant folding may give other bits

@@ -158,7 +158,7 @@ class Expressions(Scope):
             case Tup(items=(Scalar() as number,)), Scalar() if isinstance(op, ast.Mult):
                 array = self.fresh(number.kind, (integer_of(right, "the length of a list"),))
                 self.store(array, number)
-                return array  # an array of one number, and writable
+                return array  # [0.0] * n becomes a writable array
         raise Untranslatable(f"the operator {type(op).__name__} has no such operands in a kernel")
 
     @staticmethod

@@ -195,7 +195,7 @@ def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tu
     return tuple([function(item, argument) for item in items])
 
 
-# States as tuples: the code for lengths of one, two and three is unrolled, which takes half the time
+# States as tuples: unrolled code for one, two and three numbers takes half the time
 
 
 def along(state: Numbers, h: float, rates: Numbers) -> Numbers:

@@ -104,7 +104,7 @@ class ChildProcess:
 
     def line_with(self, phrase: str) -> str:
         file = self._printed.fileno()
-        # pread: the process writes at the shared file position
+        # pread, because the process writes at the shared file position
         printed = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
         return next((line.strip() for line in printed.splitlines() if phrase in line), "")
 

@@ -113,7 +113,7 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
             ) from error
 
     built = one()
-    outside = bool(getattr(built, "external", False))  # it has no results before it is opened
+    outside = bool(getattr(built, "external", False))  # an external component has no results before it is opened
     if protocol is not None:
         wanted = sorted(_members(protocol) - _defaults(protocol).keys())
         missing = [name for name in wanted if not hasattr(built, name)]

@@ -19,7 +19,7 @@ def plain(value: Any) -> Any:
         return [plain(entry) for entry in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if hasattr(value, "to_records"):  # a pandas DataFrame, with its index if it has a name
+    if hasattr(value, "to_records"):  # a pandas DataFrame; its index is a column if it has a name
         index = {str(value.index.name): value.index.tolist()} if value.index.name else {}
         return index | {str(name): column.tolist() for name, column in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value

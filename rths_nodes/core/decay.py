@@ -89,7 +89,7 @@ def check_increments(decay: Decay, law: str, test: TestContext) -> None:
     """Raise ConfigError if a specimen needs too many increments per sample; ``law`` names its parameter."""
     limit = test.velocity_limit
     if limit is None:
-        return  # part of a rig, which checks its own velocities
+        return  # the specimen is part of a rig, which checks its own velocities
     check_at(decay, law, limit, test.dt, constant=True)
 
 

@@ -75,7 +75,7 @@ def show(value: object, unit: str = "") -> str:
     unit = "" if unit == "1" else unit  # dimensionless
     try:
         shown = repr(value) if not isinstance(value, float) else f"{value:g}"
-    except ValueError:  # Python refuses to print integers of thousands of digits
+    except ValueError:  # Python refuses to convert integers with thousands of digits
         shown = "a number of thousands of digits"
     if len(shown) > 60:
         shown = shown[:57] + "..."
@@ -120,7 +120,7 @@ def located(source: Any, name: str = "") -> str:
         return name
     try:
         file, (_, line) = inspect.getsourcefile(source), inspect.getsourcelines(source)
-    except (OSError, TypeError):  # defined in an interactive session, or without a file
+    except (OSError, TypeError):  # the source has no file, e.g. in an interactive session
         return f"{name} ({source.__module__})"
     return f"{name} ({file}:{line})"
 

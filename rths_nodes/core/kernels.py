@@ -105,7 +105,7 @@ def advance_of(
     return advance
 
 
-# Identity of kernels with equal source, and objects in kernels that are not arithmetic
+# Identity of kernels with equal source, and search for objects that cannot be compiled
 
 _judged: dict[object, str] = {}
 
@@ -137,7 +137,7 @@ def foreign(function: Any) -> str:
     """Return the name of the first object in a kernel that cannot be compiled; empty if there is none."""
     key = identity(function)
     if key not in _judged:
-        _judged[key] = ""  # result for a call from within this function (recursion)
+        _judged[key] = ""  # result for a recursive call
         _judged[key] = next(filter(None, (_foreign(*entry) for entry in reached(function))), "")
     return _judged[key]
 

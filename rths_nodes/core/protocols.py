@@ -247,8 +247,9 @@ class Port(OfPort, Readback, Protocol):
 
     @property
     def partial_stop(self) -> str:
-        """Message about a part of the rig that has stopped by itself, otherwise empty. It trips after all limit
-        checks.
+        """Message about a part of the rig that has stopped by itself, otherwise empty.
+
+        A message trips the test after all limit checks.
         """
 
     def wait_tick(self) -> int:

@@ -124,7 +124,9 @@ class Reader:
         datasets: dict[str, Dataset] = {}
 
         def visit(name: str, item: object) -> None:
-            if not name.startswith("#") and isinstance(item, h5py.Dataset):  # data that cells refer to
+            if not name.startswith("#") and isinstance(
+                item, h5py.Dataset
+            ):  # skip the group of MATLAB with the contents of cells
                 dotted = name.replace("/", ".")
                 if dotted in datasets:
                     raise Refused(f"two of its datasets are called {dotted!r}")

@@ -55,7 +55,7 @@ def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) 
         if status.st_size > most:
             raise TooLarge(f"is {size_of(status.st_size)}: must be <= {size_of(int(most))}")
         with open(descriptor, "rb", closefd=False) as stream:
-            # files that wait for data, such as /proc/kmsg, have the size 0
+            # reading at most the file size does not block: special files such as /proc/kmsg have the size 0
             return stream.read(min(count, status.st_size))
     finally:
         os.close(descriptor)

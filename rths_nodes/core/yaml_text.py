@@ -191,7 +191,9 @@ def parse(source: str, origin: str) -> Any:
         with suppress(yaml.YAMLError):
             if not _DIFFERENT.search(source):
                 return yaml.load(source, _QUICK)
-        return yaml.load(source, _Loader)  # for the same error messages with and without libyaml
+        return yaml.load(
+            source, _Loader
+        )  # PyYAML also repeats the error, so that messages do not depend on libyaml
     except ConfigError as error:
         raise error.within(origin) from None
     except Exception as error:  # PyYAML raises various exceptions, e.g. ValueError for invalid characters

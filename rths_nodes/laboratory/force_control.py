@@ -70,7 +70,7 @@ class ForceAxis:
 
     @property
     def mode(self) -> int:
-        """Mode of the axis, MODE_.... A stopped loop accepts no commands in N until its axis has been held."""
+        """Mode of the axis (MODE_...). A stopped loop accepts no commands in N until its axis has been held."""
         if self.breach:
             return MODE_DISPLACEMENT
         return MODE_FORCE if self.controlled else MODE_HELD

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiver of a laboratory target (``examples/udp_target``), compiled and run on this machine: the same C code."""
+"""Receiver of a laboratory target, compiled from the same C code (``examples/udp_target``) and run on this
+machine.
+"""
 
 from __future__ import annotations
 

@@ -124,7 +124,10 @@ class Archive:
                     continue
                 target = folder.joinpath(*PurePosixPath(name).parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with opened.open(member) as source, target.open("xb") as written:  # a link becomes a text file
+                with (
+                    opened.open(member) as source,
+                    target.open("xb") as written,
+                ):  # a symbolic link is written as a text file
                     shutil.copyfileobj(source, written)
         (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
 

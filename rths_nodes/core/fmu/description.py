@@ -152,7 +152,7 @@ class Description:
         if kind in (int, float):
             low, high = variable.bounds
             least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
-            if not least <= value <= most:  # false for nan
+            if not least <= value <= most:  # also refuses nan
                 unit = variable.unit.name if variable.unit else ""
                 bounds = [
                     f"{sign} {b:g} {unit}".rstrip() for sign, b in ((">=", low), ("<=", high)) if b is not None

@@ -36,10 +36,12 @@ def main(task: Data) -> None:
     except ImportError as error:
         raise SystemExit(f"fmpy cannot be imported ({error}): pip install fmpy") from error
     os.chdir(task["folder"])
-    sys.dont_write_bytecode = True  # the file size limit could truncate a compiled module, which Python 3.11 keeps
+    sys.dont_write_bytecode = (
+        True  # Python 3.11 would keep a compiled module that the file size limit has truncated
+    )
     resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
     resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores the signal of the file size limit
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores this signal of the file size limit by default
     try:
         unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)
         unit.begin()
@@ -121,7 +123,7 @@ class Unit:
     def read(self, time: float) -> None:
         """Read the outputs. Raises SystemExit for nan or inf."""
         self.check(self.get(self.instance, self._outputs, self._n_outputs, *self.to), self.getter, time)
-        if not math.isfinite(sum(self.outputs)):  # the sum may overflow
+        if not math.isfinite(sum(self.outputs)):  # the sum of finite outputs may overflow
             for name, value in zip(self.task["names"], self.outputs, strict=True):
                 if not math.isfinite(value):
                     raise SystemExit(f"{name} is {value} at {time:g} s: must be a number")

@@ -70,7 +70,7 @@ class Model:
             function(argument)
         except Exception as error:
             raise SystemExit(told(error, path)) from error
-        except SystemExit as error:  # without a report the test would keep waiting for the model
+        except SystemExit as error:  # exit code 0 would leave the test waiting for the model
             if error.code:
                 raise
             raise SystemExit(f"{path.name} calls sys.exit") from error

@@ -112,7 +112,7 @@ class Layout:
         self._run = run
         counts: list[int] = []
         reals, self._numbers, self._octets = slice(0, 0), list[slice](), list[slice]()
-        # format of the complete message, and format without float64 and array entries
+        # formats of the complete message, and of its integers only
         parts, integers = [f"<4s3I4x{FIELD_SIZE}s"], [f"<4s2I8x{FIELD_SIZE}s"]
         offset, scalars = FIELD_AT - len(ENCAPSULATION) + FIELD_SIZE, 0
         for name, kind, bound in fields(message):
@@ -174,7 +174,7 @@ class Layout:
                 raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
             if row[3] != self._run.field:
                 raise ValueError(f"{self.message}: of another run")
-            # copy, because numbers are aligned only without the encapsulation; bytes are read-only
+            # the copy aligns the numbers; arrays over bytes are read-only
             content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
             numbers, octets = map(content.__getitem__, self._numbers), map(data.__getitem__, self._octets)
             values = make(row[self._head], list(numbers), list(octets)), row[1] * SECOND + row[2]

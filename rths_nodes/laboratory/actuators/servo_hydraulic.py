@@ -56,7 +56,7 @@ State = tuple[float, float, float, float, float, Numbers, float]
 
 
 # state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states)
-# v and the fastest v are handed from stage to stage; they are not integrated
+# v and the fastest v are passed from stage to stage and not integrated
 
 
 def moved_with(along: Along) -> Callable[..., Whole]:

@@ -53,8 +53,8 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Constants of the exact solution, with ``rows`` that multiply ``(*small state, last command, command)``, and
-    of its parts.
+    """Constants of the exact solution and of its parts. ``rows`` multiply ``(*small state, last command,
+    command)``.
     """
 
     rows: tuple[Numbers, ...]
@@ -72,7 +72,7 @@ State = tuple[Numbers, Numbers, float]
 """Valve, its rate, force, displacement, velocity, scaled; the specimen's states; last command (m)."""
 
 
-# within the parts of a sample the state is the first five in SI units, followed by the specimen's states
+# within the parts of a sample the state holds the first five in SI units and the specimen's states
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:

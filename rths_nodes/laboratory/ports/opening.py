@@ -58,7 +58,7 @@ class Terms:
 
 
 def checked_answer(terms: Terms, label: str, address: str, head: Head, data: bytes) -> Answer:
-    """Return the answer of the rig at ``address``. Raises ConfigError if it does not agree to the ``terms``."""
+    """Return the answer of the rig at ``address``. Raises ConfigError if the rig violates the ``terms``."""
     if reason := _objection(terms, head):
         raise ConfigError(f"{label}: refused: {reason}")
     try:
@@ -156,7 +156,7 @@ def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
 def opened(link: Link, terms: Terms, lockstep: bool) -> tuple[Head, Answer, bool]:
     """Open the session of ``link`` on ``terms``; return head and answer of the rig, and whether it is in lockstep.
 
-    ``lockstep`` requests it from a rig that supports it. Raises ConfigError if the ends do not agree.
+    With ``lockstep``, request lockstep from a rig that supports it. Raises ConfigError if the ends do not agree.
     """
     numbers, address = count(1), link.transport.address
     head, data = _asked(link, terms, lockstep, next(numbers))

@@ -155,7 +155,7 @@ class PerAxisPort(OfPort, Readback):
             [self._applied[i : i + 1] if row is None else row.command for i, row in enumerate(rows)]
         )
         modes = b"".join([NO_MODE if row is None else row.control_mode or NO_MODE for row in rows])
-        # the lowest state reported by an axis
+        # the lowest pressure that an axis reports
         hydraulics = min((m.hydraulics for m in by_axis.values() if m.hydraulics), default=HYDRAULICS_NOT_TOLD)
         interlock = max((m.interlock for m in by_axis.values()), default=INTERLOCK_NOT_TOLD)
         return Measurement(
@@ -170,7 +170,9 @@ class PerAxisPort(OfPort, Readback):
                 if truth[0].sample >= self._true_sample:  # older states are duplicates
                     self._truths[axis] = truth
         awaited = [axis for axis in self._axes if axis not in self._truths]
-        complete = len(self._with_truth) == len(self._axes)  # one real axis: no true state of the rig
+        complete = len(self._with_truth) == len(
+            self._axes
+        )  # with a real axis the true state of the rig is unknown
         if not complete or not self._truths or not self._lost.issuperset(awaited):
             return None
         merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)

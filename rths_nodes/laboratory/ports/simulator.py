@@ -320,11 +320,13 @@ class Simulator(WarningPort):
         if self._watchdog is not None:
             taken_over = self._watchdog.beat()
             self.interlock = self.interlock or taken_over
-        if not self.interlock:  # otherwise the rig stays in place
+        if not self.interlock:  # with a reason in interlock the rig stays in place
             self._command, self._applied = command.command.tolist(), command.command.copy()
             if self._converts:
                 self._convert(command.control_mode)
-        opened = self._interlock == INTERLOCK_OPEN  # later commands take effect when it is closed again
+        opened = (
+            self._interlock == INTERLOCK_OPEN
+        )  # commands sent now take effect when the interlock is closed again
         driven, auxiliary = command.command.tolist() if opened else self._command, command.auxiliary
         if self.transport_samples:
             self._line.append((driven, auxiliary))

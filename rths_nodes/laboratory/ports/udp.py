@@ -62,7 +62,7 @@ class UdpTransport(Transport):
     def send(self, data: bytes) -> None:
         try:
             self.socket.sendto(data, self._far)
-        except OSError as error:  # like a lost datagram: bridged by the receiver, or silence here
+        except OSError as error:  # counts as a lost datagram
             self.unsent = error.strerror or str(error)
 
     def received(self) -> Iterator[tuple[bytes, str]]:
@@ -72,7 +72,7 @@ class UdpTransport(Transport):
             except BlockingIOError:
                 return
             except OSError:
-                continue  # error report of the network for a datagram sent from here
+                continue  # the network reports an error for a sent datagram
             self._sender = sender[:2]
             stranger = self._sender != self._peer and (self._peer is not None or sender[0] != self._far[0])
             yield data, sender[0] if stranger else ""

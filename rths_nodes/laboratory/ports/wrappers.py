@@ -296,7 +296,7 @@ class ForceLoopPort(_Renumbered):
         """Return the Measurement of the tick, with applied commands in N for force-controlled axes."""
         measured = self._port.read()
         self._force = measured.force.tolist()
-        if self._command is None:  # Measurement 0: the position at which the axes are held
+        if self._command is None:  # Measurement 0 has the positions at which the axes are held
             self._loops.start(measured.command)
         measured.control_mode = self._modes(measured.control_mode)
         return self._true(measured)

@@ -85,7 +85,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
         count = ceiling((at_rest + per_velocity * faster) * h / LONGEST)
         if not count <= most:
             return all_nan(s)
-        # equal time steps; between the ends the displacement is a cubic that matches both velocities
+        # equal increments; the displacement is a cubic that matches both velocities
         part, index, x_before, v_before = h / count, 1.0, x0, v0
         while index <= count:
             t = index / count

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # this module runs without the package
+if TYPE_CHECKING:  # the process runs this file without the package
     from rths_nodes.core.data import Data
     from rths_nodes.core.opensees.model_process import Model
 
