@@ -101,18 +101,6 @@ def _ascending(low: float, high: float) -> str:
     return "" if low < high else "the lower limit must be < the upper one"
 
 
-def _positive_limits(low: float, high: float) -> str:
-    return _ascending(low, high) or ("" if low > 0.0 else "the limits must be > 0")
-
-
-def _whole_limits(low: float, high: float) -> str:
-    return _ascending(low, high) or ("" if low == int(low) and high == int(high) else "must be whole numbers")
-
-
-def _positive_median(median: float, deviation: float) -> str:
-    return _positive(median, deviation) or ("" if median > 0.0 else "the median must be > 0")
-
-
 def _share(share: float) -> str:
     return "" if 0.0 < share < 1.0 else "must be > 0 and < 1"
 
@@ -125,16 +113,22 @@ KINDS: dict[str, Kind] = {
     "lognormal": Kind(
         ("median", "standard deviation of the logarithm"),
         lambda g, median, deviation: median * math.exp(g.normal(0.0, deviation)),
-        _positive_median,
+        lambda median, deviation: (
+            _positive(median, deviation) or ("" if median > 0.0 else "the median must be > 0")
+        ),
     ),
     "uniform": Kind(("lower limit", "upper limit"), lambda g, *n: float(g.uniform(*n)), _ascending),
     "log_uniform": Kind(
         ("lower limit", "upper limit"),
         lambda g, low, high: math.exp(g.uniform(math.log(low), math.log(high))),
-        _positive_limits,
+        lambda low, high: _ascending(low, high) or ("" if low > 0.0 else "the limits must be > 0"),
     ),
     "integers": Kind(
-        ("smallest", "largest"), lambda g, low, high: int(g.integers(int(low), int(high) + 1)), _whole_limits
+        ("smallest", "largest"),
+        lambda g, low, high: int(g.integers(int(low), int(high) + 1)),
+        lambda *ends: (
+            _ascending(*ends) or ("" if all(end == int(end) for end in ends) else "must be whole numbers")
+        ),
     ),
     "choice": Kind(("values",), lambda g, values: values[int(g.integers(len(values)))], any_values=True),
     "relative_normal": Kind(

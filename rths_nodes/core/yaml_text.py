@@ -145,14 +145,6 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
     return number
 
 
-def _flag(loader: _Loader, node: yaml.ScalarNode) -> bool:
-    return _scalar(loader, node, "bool").lower() == "true"
-
-
-def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
-    _scalar(loader, node, "null")
-
-
 _QUICK: type[_Loader] = _Loader
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
 """Pattern of text that libyaml and PyYAML's scanner may read differently; PyYAML's scanner reads such text."""
@@ -177,8 +169,8 @@ _Loader.yaml_constructors = {
     _TAG + "str": yaml.SafeLoader.construct_yaml_str,
     _TAG + "int": _integer,
     _TAG + "float": _float,
-    _TAG + "bool": _flag,
-    _TAG + "null": _null,
+    _TAG + "bool": lambda loader, node: _scalar(loader, node, "bool").lower() == "true",
+    _TAG + "null": lambda loader, node: _scalar(loader, node, "null") and None,
     None: yaml.SafeLoader.construct_undefined,
 }
 

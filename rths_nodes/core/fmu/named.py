@@ -78,16 +78,27 @@ class FmuParams:
         for name, value in self.parameters.items():
             with problems.gathered():
                 description.parameter("parameters", name, value)
-        _check_units(self, description, problems)
+        used = {row.name for row in self.rows() if row.quantity}
+        for name, unit in self.units.items():
+            if name not in used:
+                problems.append(
+                    f"units.{name} = {unit!r}: the test does not use this variable; it uses "
+                    f"{', '.join(sorted(used))}"
+                )
         if (inner := description.fixed_step) and abs(
             step / inner - round(step / inner)
         ) > SHARE_OF_STEP * step / inner:
             problems.append(
                 f"file = {self.file!r}: its step is {step:g} s: must be a multiple of the FMU's {inner:g} s"
             )
-        names = [row.name for row in self.rows()]
-        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            problems.append(f"{name!r} of the FMU is used twice: {', '.join(_places(self, name))}")
+        places: dict[str, list[str]] = {}
+        for row in self.rows():
+            places.setdefault(row.name, []).append(row.place)
+        problems += [
+            f"{name!r} of the FMU is used twice: {', '.join(twice)}"
+            for name, twice in places.items()
+            if len(twice) > 1
+        ]
         problems.refuse()
 
     def contents(self) -> list[str]:
@@ -109,19 +120,6 @@ class FmuParams:
             (_setter(description, variables[name]), variables[name].reference, value)
             for name, value in self.parameters.items()
         ]
-
-
-def _check_units(params: FmuParams, description: Description, problems: Problems) -> None:
-    used = {row.name for row in params.rows() if row.quantity}
-    for name, unit in params.units.items():
-        if name not in used:
-            problems.append(
-                f"units.{name} = {unit!r}: the test does not use this variable; it uses {', '.join(sorted(used))}"
-            )
-
-
-def _places(params: FmuParams, name: str) -> list[str]:
-    return [row.place for row in params.rows() if row.name == name]
 
 
 def _feed(params: FmuParams, description: Description, causality: str) -> Feed:

@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,42 +83,38 @@ class FmuProcess:
 
     def open(self, within: float) -> None:
         self.close()
-        try:
-            self._open(within)
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self, within: float) -> None:
-        description = described(self.file)
-        self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
-        try:
-            Archive(self.file).unpack(Path(self._folder.name), description.binaries)
-        except ConfigError as error:
-            raise error.within(f"file = {self.name!r}") from error
-        task: Mapping[str, object] = {
-            "folder": self._folder.name,
-            "largest_file": LARGEST_FILE,
-            "largest_memory": largest_memory(),
-            "version": description.version,
-            "token": description.token,
-            "identifier": description.identifier,
-            "keeps_state": description.keeps_state,
-            "tolerance": description.tolerance,
-            "step": self._dt,
-            "inputs": list(self._inputs.references),
-            "outputs": list(self._outputs.references),
-            "names": list(self._outputs.names),
-            "parameters": list(self._parameters),
-        }
-        self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
-        self.moved = self._changed = False
-        self.steps = self.unchanged = 0
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel.setblocking(False)
-        with theirs:
-            self._process.start((theirs.fileno(),), channel=theirs.fileno())
-        self._expect(within)
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            description = described(self.file)
+            self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
+            try:
+                Archive(self.file).unpack(Path(self._folder.name), description.binaries)
+            except ConfigError as error:
+                raise error.within(f"file = {self.name!r}") from error
+            task: Mapping[str, object] = {
+                "folder": self._folder.name,
+                "largest_file": LARGEST_FILE,
+                "largest_memory": largest_memory(),
+                "version": description.version,
+                "token": description.token,
+                "identifier": description.identifier,
+                "keeps_state": description.keeps_state,
+                "tolerance": description.tolerance,
+                "step": self._dt,
+                "inputs": list(self._inputs.references),
+                "outputs": list(self._outputs.references),
+                "names": list(self._outputs.names),
+                "parameters": list(self._parameters),
+            }
+            self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
+            self.moved = self._changed = False
+            self.steps = self.unchanged = 0
+            self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._channel.setblocking(False)
+            with theirs:
+                self._process.start((theirs.fileno(),), channel=theirs.fileno())
+            self._expect(within)
+            failed.pop_all()
 
     def start(self, path: str, within: float) -> Array:
         """Open the process; return its initial outputs in SI units. ``path`` is the FMU's path in the scenario."""

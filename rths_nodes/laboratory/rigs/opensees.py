@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import select
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -117,34 +118,30 @@ class OpenSees(Followed):
 
     def open(self) -> None:
         self.close()
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self) -> None:
-        self._channel, theirs = socket.socketpair()
-        self._channel.setblocking(False)
-        with theirs:
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._channel, theirs = socket.socketpair()
+            self._channel.setblocking(False)
+            with theirs:
+                try:
+                    self._process.start((theirs.fileno(),), channel=theirs.fileno())
+                except ConfigError as error:
+                    raise error.within("rig.type = 'opensees'") from error
+            n = self._n
             try:
-                self._process.start((theirs.fileno(),), channel=theirs.fileno())
-            except ConfigError as error:
-                raise error.within("rig.type = 'opensees'") from error
-        n = self._n
-        try:
-            numbers = self._receive(n * n + n, self._params.start_within)
-            if ignored := self._process.line_with(IGNORED):
-                raise RuntimeError(f"has constraints between nodes other than equalDOF: {ignored}")
-        except RuntimeError as error:
-            raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
-        self._stiffness = numbers[: n * n].reshape((n, n), order="F")
-        log.info(
-            "%s is built; initial stiffness %s N/m, forces at rest %s N, which count as zero",
-            self._process.name,
-            self._stiffness.tolist(),
-            numbers[n * n :].tolist(),
-        )
+                numbers = self._receive(n * n + n, self._params.start_within)
+                if ignored := self._process.line_with(IGNORED):
+                    raise RuntimeError(f"has constraints between nodes other than equalDOF: {ignored}")
+            except RuntimeError as error:
+                raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
+            self._stiffness = numbers[: n * n].reshape((n, n), order="F")
+            log.info(
+                "%s is built; initial stiffness %s N/m, forces at rest %s N, which count as zero",
+                self._process.name,
+                self._stiffness.tolist(),
+                numbers[n * n :].tolist(),
+            )
+            failed.pop_all()
 
     def share_scheduling(self) -> None:
         self._process.share_scheduling()
