@@ -2,8 +2,8 @@
 """Simulated actuators of one axis, in plain floats. Each is built with its specimen."""
 
 TABLE = {
-    "pure_delay": ".pure_delay:PureDelay",
-    "first_order": ".first_order:FirstOrder",
+    "pure_delay": ".held_plant:PureDelay",
+    "first_order": ".held_plant:FirstOrder",
     "second_order": ".held_plant:SecondOrder",
     "transfer_function": ".held_plant:TransferFunction",
     "amplitude_dependent": ".amplitude_dependent:AmplitudeDependent",

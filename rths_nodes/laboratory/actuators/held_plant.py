@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear actuators in state space, solved exactly between command samples."""
+"""Linear actuators: state space solved exactly between command samples, first order, pure delay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.core.arithmetic import times
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.frequency_response import Complex, Frequencies, held
+from rths_nodes.core.frequency_response import Complex, Frequencies, held, taps
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import Field, number, params, text, vector
 from rths_nodes.core.samples import Array
@@ -21,6 +21,8 @@ from rths_nodes.laboratory.actuators.specimen_path import Unloaded
 from rths_nodes.mechanics import structure as exact_steps
 
 HOLDS = ("staircase", "ramp")
+LONGEST = 1_000_000
+"""Largest delay in samples; a longer delay indicates a wrong unit."""
 HIGHEST_ORDER = 12
 """Highest order; beyond it the rounding of coefficients alone moves the poles."""
 GAIN_TOLERANCE = 0.01
@@ -203,3 +205,75 @@ def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
     numerator = np.concatenate([np.zeros(order + 1 - len(numerator)), numerator])
     scale = denominator[0] * rate ** np.arange(order + 1)
     return numerator / scale, denominator / scale, rate
+
+
+def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[float], float, float]:
+    """Eq. (3): d = d' + (c - d') / alpha, v = (d - d') / dt."""
+    alpha, dt = k
+    (before,) = s
+    displacement = before + (command - before) / alpha
+    return (displacement,), displacement, (displacement - before) / dt
+
+
+class FirstOrder(Unloaded):
+    """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha; velocity by backward difference.
+
+    alpha = 1 gives no delay; a ramp lags by alpha - 1 samples.
+    """
+
+    ABOUT = "First-order actuator of Chen & Ricles (2010), Eq. (3)."
+    SOURCES = ("chen_ricles_2010",)
+
+    @params
+    class Params:
+        alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)
+
+    MOTION = Kernel(lambda params, dt: (params.alpha, dt), lambda k: (0.0,), first_order)
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        (alpha, dt), _ = self.constants
+        return 1.0 / taps(omega, (alpha, 1.0 - alpha), (0.0, dt))
+
+
+def pure_delay(
+    k: tuple[int, float, float], s: tuple[Array, int], command: float
+) -> tuple[tuple[Array, int], float, float]:
+    """Command interpolated between two past samples.
+
+    State: a ring buffer of the last commands (m), two longer than the delay in whole samples, and the index of the
+    oldest command.
+    """
+    integral, fraction, dt = k
+    ring, oldest = s
+    ring[oldest] = command
+    oldest = 0 if oldest > integral else oldest + 1
+    before = float(ring[oldest])
+    after = float(ring[0 if oldest > integral else oldest + 1])
+    return (ring, oldest), after + fraction * (before - after), (after - before) / dt
+
+
+def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
+    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError for an excessive
+    delay.
+    """
+    samples = params.delay / dt
+    if samples > LONGEST:
+        raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
+    integral = math.floor(samples)
+    return integral, samples - integral, dt
+
+
+class PureDelay(Unloaded):
+    """d(t) = c(t - delay); the command is linear between samples, so any delay is exact."""
+
+    ABOUT = "Actuator that follows its command exactly, with a delay."
+
+    @params
+    class Params:
+        delay: float = number("time by which the actuator is late", "s", 0.0, at_least=0.0)
+
+    MOTION = Kernel(delay_constants, lambda k: (np.zeros(k[0] + 2), 0), pure_delay)
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        integral, fraction, dt = self.constants[0]
+        return taps(omega, (1.0 - fraction, fraction), (integral * dt, (integral + 1) * dt))
