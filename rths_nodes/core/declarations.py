@@ -18,12 +18,10 @@ AnyParams: TypeAlias = Any
 class OfComponent:
     external: ClassVar[bool] = False
     """True for a component with a socket, a process or a rig, which cannot be copied."""
+    transport_in_lead: ClassVar[bool] = False
+    """True for a compensator whose parameter ``lead`` gets the port's transport added."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the component's publications in ``config/publications.bib``."""
-
-
-class OfCompensator(OfComponent):
-    transport_in_lead: ClassVar[bool] = False
 
 
 class OfPort(Protocol):
@@ -182,7 +180,6 @@ class OfForceControllerParams(OfParams):
     """Number of this displacement axis, from 1."""
 
 
-_COMPONENTS = {"compensator": OfCompensator}
 _PARAMS: dict[str, type[OfParams]] = {
     "port": OfPortParams,
     "integrator": OfIntegratorParams,
@@ -218,7 +215,7 @@ def of_recorded(family: str) -> type[OfParams]:
 
 def complete(family: str, component: Any) -> None:
     """Add missing attributes to a ``component`` class of ``family``, and to its ``Params``."""
-    checks.complete(component, _COMPONENTS.get(family, OfComponent))
+    checks.complete(component, OfComponent)
     checks.complete(component.Params, of_params(family))
 
 

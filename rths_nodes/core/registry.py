@@ -45,9 +45,6 @@ FAMILIES: dict[str, str] = {
 """Family -> module with its ``TABLE``. Scenario sections have the names of the families."""
 
 
-OF_KERNELS = {"compensator": "rths_nodes.control.compensators.per_axis:of_kernel"}
-"""Family -> function that makes a class from a name and a kernel or step."""
-
 _added: dict[tuple[str, str], tuple[object, Any]] = {}
 """Components of the running program by family and name: the added object, and its class."""
 _SESSION = uuid.uuid4().hex
@@ -109,13 +106,10 @@ def add(family: str, component: Any, path: str = "") -> str:
         return name
     if isinstance(component, type):
         cls = component
-    elif family in OF_KERNELS:
-        module, _, attribute = OF_KERNELS[family].partition(":")
-        cls = vars(importlib.import_module(module))[attribute](name, component)
+    elif family == "compensator":
+        cls = importlib.import_module("rths_nodes.control.compensators.per_axis").of_kernel(name, component)
     else:
-        raise ConfigError(
-            f"{at} is a kernel, which only {', '.join(OF_KERNELS)} accepts; write a class for {family}"
-        )
+        raise ConfigError(f"{at} is a kernel, which only compensators may be; write a class for {family}")
     if not (hasattr(cls, "Params") and is_declared(cls.Params)):
         raise ConfigError(f"{at} has no Params: add a class Params with the decorator rths_nodes.core.params")
     declarations.name(family, name, cls)

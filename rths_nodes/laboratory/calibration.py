@@ -391,6 +391,11 @@ class Calibration:
     ``seats`` holds the port index of each axis of the test, ``home`` the test index of each axis of the port.
     """
 
+    displacement: Array
+    force: Array
+    command: Array
+    newtons: Array
+
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
         """Build from axes with a ``rig_axis``, and from auxiliary channels; None for a channel in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]

@@ -66,11 +66,11 @@ class ReceiverLoad(NamedTuple):
     coupled: int = 0
 
 
-def _fields(names: str, kind: object = ctypes.c_uint32) -> list[tuple[str, object]]:
+def _fields(names: str, kind: Any = ctypes.c_uint32) -> Any:
     return [(name, kind) for name in names.split()]
 
 
-def _structure(name: str, *fields: tuple[str, object]) -> Any:
+def _structure(name: str, *fields: Any) -> Any:
     return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
