@@ -250,7 +250,7 @@ def from_python(value: object, name: str) -> Value:
     if isinstance(value, (tuple, list, bytes)):
         return Tup(tuple(from_python(item, name) for item in value), field_names(value))
     raise Untranslatable(
-        f"{name} is {type(value).__name__}: a module or a closure has numbers, tuples and functions"
+        f"{name} is {type(value).__name__}: kernels use only numbers, tuples and functions from outside"
     )
 
 

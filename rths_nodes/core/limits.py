@@ -281,7 +281,7 @@ class Limits:
     )
     force: float = number("largest magnitude of the measured force", "N", more_than=0.0, at_most=WIDEST["force"])
     tracking_error: float | None = number(
-        "largest magnitude of target minus measured displacement; not limited if left out",
+        "largest magnitude of target minus measured displacement; not limited if omitted",
         "m",
         None,
         more_than=0.0,

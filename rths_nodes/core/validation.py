@@ -39,7 +39,7 @@ def checked_number(spec: Spec, value: object, path: str) -> float:
     except OverflowError:  # an integer of hundreds of digits
         result = math.inf
     if not math.isfinite(result):
-        raise ConfigError(f"{path} = {show(value)}: must be finite, {wanted}")
+        raise ConfigError(f"{path} = {show(value)}: must be a finite number{' in ' + unit if unit else ''}")
     if result and spec.kind != "integer" and not SMALLEST <= abs(result) <= LARGEST:
         raise ConfigError(f"{path} = {show(value)}: must be 0 or of a magnitude of {SMALLEST:g} to {LARGEST:g}")
     if (

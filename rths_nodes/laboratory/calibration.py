@@ -238,7 +238,7 @@ class OnRig:
     )
     corrections: Corrections | None = section(Corrections, "corrections of the load cell", None)
     feedback_filter: FeedbackFilter | None = section(
-        FeedbackFilter, "low-pass of the measured force, after its corrections; none if left out", None
+        FeedbackFilter, "low-pass of the measured force, after its corrections; none if omitted", None
     )
     characterised: Characterised | None = section(
         Characterised, "results of cyclic tests, written by rths identify --for rig_file --out", None

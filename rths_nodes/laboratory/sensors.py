@@ -35,7 +35,7 @@ def _offset(meaning: str) -> float:
 
 
 def _cable(meaning: str) -> str | None:
-    declared: str | None = text(f"{meaning}, by name; its own if left out", None)
+    declared: str | None = text(f"{meaning}, by name; by default its own", None)
     return declared
 
 
@@ -80,7 +80,7 @@ class SecondSensor:
     noise_rms: float = number("rms of its noise", "m", 0.0, at_least=0.0)
     offset: float = _offset("reading at zero")
     scale: float = _scale("the reading")
-    channel: str = text("name of its channel; left out: second_displacement_AXIS", "")
+    channel: str = text("name of its channel; by default second_displacement_AXIS", "")
 
     def validate(self, path: str) -> None:
         _check_scales(self, path, "scale")
@@ -119,14 +119,14 @@ class Sensors(MayBeWrong):
     )
     force_drift: float = number("drift of the force", "N/s", 0.0, at_least=-1e9, at_most=1e9)
     displacement_dead: float | None = number(
-        "reading of a dead displacement sensor; alive if left out", "m", None, at_least=-FURTHEST, at_most=FURTHEST
+        "reading of a dead displacement sensor; alive if omitted", "m", None, at_least=-FURTHEST, at_most=FURTHEST
     )
     force_dead: float | None = number(
-        "reading of a dead load cell; alive if left out", "N", None, at_least=-1e9, at_most=1e9
+        "reading of a dead load cell; alive if omitted", "N", None, at_least=-1e9, at_most=1e9
     )
     cabled_to: str | None = _cable("axis of the actuator that these sensors measure")
     second: SecondSensor | None = section(
-        SecondSensor, "second displacement sensor, an auxiliary channel; none if left out", None
+        SecondSensor, "second displacement sensor, an auxiliary channel; none if omitted", None
     )
 
 
@@ -156,7 +156,7 @@ class Output(MayBeWrong):
         at_most=1.0,
     )
     start: float | None = number(
-        "active command of the controller at the start; left out: the command of position zero",
+        "active command of the controller at the start; by default the command of position zero",
         "m",
         None,
         at_least=-FURTHEST,

@@ -80,9 +80,9 @@ def test_values_are_widened(key: str, value: Any, seen: Any) -> None:
 WRONG: list[tuple[str, Any, str]] = [
     ("length", -1, "top.length = -1 m: must be > 0 m"),
     ("length", 0.0, "top.length = 0 m: must be > 0 m"),
-    ("length", float("nan"), "top.length = nan: must be finite, a number in m"),
-    ("length", float("inf"), "top.length = inf: must be finite, a number in m"),
-    ("length", 10**400, "must be finite, a number in m"),
+    ("length", float("nan"), "top.length = nan: must be a finite number in m"),
+    ("length", float("inf"), "top.length = inf: must be a finite number in m"),
+    ("length", 10**400, "must be a finite number in m"),
     ("length", 1e-60, "top.length = 1e-60: must be 0 or of a magnitude of 1e-50 to 1e+50"),
     ("length", "1.5", "top.length = '1.5': must be a number in m"),
     ("length", True, "top.length = True: must be a number in m"),

@@ -211,7 +211,7 @@ class ServoHydraulic(Actuator):
         max_force: float = number("stall force", "N", 1.7e6, more_than=0.0)
         substeps: int = integer("integration steps within a sample", default=4, at_least=1, at_most=1000)
         hold: str = text(
-            "command within a sample: staircase (the paper's) or ramp", "staircase", ("staircase", "ramp")
+            "command within a sample: staircase (as in the paper) or ramp", "staircase", ("staircase", "ramp")
         )
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:

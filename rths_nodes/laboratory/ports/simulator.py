@@ -144,27 +144,27 @@ class Simulator(WarningPort):
         can_be_switched: ClassVar[bool] = True
         carries_force: ClassVar[bool] = True
         transport_samples: int = integer(
-            "samples after which a command acts; 0 is ideal, as in papers, a real rig has at least 1",
+            "samples after which a command acts; 0 is ideal, as in papers; a real rig has at least 1",
             default=0,
             at_least=0,
             at_most=1000,
         )
         longest_wait: float = longest_wait_parameter()
         watchdog: float | None = number(
-            "time without a command after which the port itself holds the rig, in real time; none if left out",
+            "time without a command after which the port itself holds the rig, in real time; none if omitted",
             "s",
             None,
             at_least=0.01,
             at_most=10.0,
         )
         auxiliary_noise_rms: tuple[float, ...] | None = vector(
-            "rms of the noise of each auxiliary channel of the rig; none if left out",
+            "rms of the noise of each auxiliary channel of the rig; none if omitted",
             "m/s^2 or m or N",
             None,
             at_least=0.0,
         )
         hydraulics: str | None = text(
-            "pressure at the start; without pressure no actuator moves; left out: pressure, not reported",
+            "pressure at the start; without pressure no actuator moves; by default full pressure, not reported",
             None,
             tuple(PRESSURES),
         )
@@ -172,7 +172,7 @@ class Simulator(WarningPort):
             "largest velocity of the actuators at low pressure", "m/s", 0.01, more_than=0.0, at_most=1e3
         )
         interlock: str | None = text(
-            "interlock at the start; if open no actuator moves; left out: the rig has none",
+            "interlock at the start; if open no actuator moves; no interlock if omitted",
             None,
             ("closed", "open"),
         )

@@ -103,7 +103,7 @@ class AxiallyLoadedColumn(Rig):
             more_than=0.0,
         )
         crushing_force: float | None = number(
-            "compression at which the column loses its axial stiffness; never if left out",
+            "compression at which the column loses its axial stiffness; never if omitted",
             "N",
             None,
             more_than=0.0,

@@ -41,9 +41,9 @@ class CoupledServoHydraulic(Rig):
 
     @params
     class Params(RigConstants):
-        damper: OfParams | None = component("specimen", "damper as part of the specimen; none if left out", None)
+        damper: OfParams | None = component("specimen", "damper as part of the specimen; none if omitted", None)
         damper_location: tuple[float, ...] | None = vector(
-            "elongation of the damper per displacement of each axis; left out: between ground and axis 1",
+            "elongation of the damper per displacement of each axis; by default between ground and axis 1",
             "1",
             None,
         )

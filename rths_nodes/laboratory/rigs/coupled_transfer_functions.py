@@ -89,7 +89,7 @@ class Response:
     static_gains: tuple[float, ...] = vector("motion of each axis per constant command", "1")
     poles: tuple[float, ...] = vector("real poles", "Hz", less_than=0.0)
     zeros: tuple[tuple[float, ...], ...] | None = matrix(
-        "real zeros: a row for each axis, or one for all; none if left out", "Hz", None
+        "real zeros: a row for each axis, or one for all; none if omitted", "Hz", None
     )
 
 
@@ -149,7 +149,7 @@ class CoupledTransferFunctions(Rig):
     class Params:
         responses: dict[str, Response] = sections(Response, "responses by the name of the commanded axis")
         common_poles: PolePair | None = section(
-            PolePair, "poles that all transfer functions have; none if left out", None
+            PolePair, "poles that all transfer functions have; none if omitted", None
         )
         coupler: Geometry = section(Geometry, "positions of the actuators on the coupler in the laboratory")
         frame: CondensedFrame = section(CondensedFrame, "specimen; it drives x, (y) and theta of the coupler")

@@ -146,7 +146,7 @@ class SlippingElastomeric(Specimen):
     class Params:
         stiffness: float = number("stiffness k_1 of the rubber, moved slowly", "N/m", 17.0e6, more_than=0.0)
         relaxing_stiffness: float = number("stiffness k_m that relaxes", "N/m", 27.0e6, at_least=0.0)
-        relaxation_time: float = number("time tau in which it relaxes", "s", 0.085, more_than=0.0)
+        relaxation_time: float = number("relaxation time tau", "s", 0.085, more_than=0.0)
         slip_force: float = number("force F_s at which it slips", "N", 108e3, more_than=0.0)
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 

@@ -64,7 +64,7 @@ class KelvinVoigt(Specimen):
 
         stiffness: float = number("stiffness k", "N/m", 7.6e6, at_least=0.0)
         damping: float = number("damping c, at the reference velocity", "N s/m", 0.64e6, at_least=0.0)
-        exponent: float = number("a of the velocity", default=1.0, more_than=0.0, at_most=5.0)
+        exponent: float = number("exponent a of the velocity", default=1.0, more_than=0.0, at_most=5.0)
         reference_velocity: float = number(
             "velocity v_0 at which c holds; matters only with an exponent", "m/s", 1.0, more_than=0.0
         )
@@ -162,7 +162,7 @@ class ReliefValveDamper(Specimen):
         relief_force: float = number("force F_r at which the valve opens", "N", 200e3, more_than=0.0)
         relief_damping: float = number("damping c_2 above the relief force", "N s/m", 0.27e6, at_least=0.0)
         series_stiffness: float | None = number(
-            "spring k_s in series: oil, mounts and brace; rigid if left out", "N/m", None, more_than=0.0
+            "spring k_s in series: oil, mounts and brace; rigid if omitted", "N/m", None, more_than=0.0
         )
 
         def validate(self, path: str) -> None:
