@@ -36,6 +36,7 @@ class Actuator:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
+        """Return the kernel of an actuator with these ``params`` and this ``specimen``."""
         raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
 
     def reset(self) -> None:

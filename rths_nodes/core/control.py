@@ -60,10 +60,12 @@ class Ramp(Component):
     """Number of sub-steps at the start of a step that need no Target."""
 
     @abstractmethod
-    def start(self, target: Target) -> None: ...
+    def start(self, target: Target) -> None:
+        """Begin at Target 0."""
 
     @abstractmethod
-    def follow(self, target: Target) -> None: ...
+    def follow(self, target: Target) -> None:
+        """Begin the step that ends at ``target``."""
 
     def follow_rows(self, target: Target, rows: Rows) -> None:
         self.follow(target)
@@ -109,9 +111,11 @@ class Setup(Component):
         """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
+        """Return :meth:`axes` for floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
+        """Return :meth:`forces` for floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -121,6 +125,7 @@ class Setup(Component):
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
     def poses(self, displacement: Array) -> Array:
+        """Return :meth:`degrees_of_freedom` for displacements ``(steps, n_axes)`` m."""
         return np.array([self.degrees_of_freedom(row) for row in displacement])
 
 
@@ -135,6 +140,8 @@ class SetupKernel(NamedTuple):
 
 
 class SetupOfKernel(Setup):
+    """Setup that computes with a :class:`SetupKernel`."""
+
     _on_arrays = False
 
     def __init__(self, params: AnyParams, n_dof: int, n_axes: int) -> None:

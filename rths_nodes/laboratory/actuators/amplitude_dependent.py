@@ -16,7 +16,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition
-from rths_nodes.laboratory.actuators.specimen_path import Unloaded
+from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 SLOWEST = 1e-9
 """Smallest natural frequency, rad/s; it keeps the formulas finite in a diverging test."""

@@ -32,7 +32,7 @@ from rths_nodes.core.parameters import component, evolved, number, params, type_
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen
-from rths_nodes.laboratory.actuators.specimen_path import path_of
+from rths_nodes.laboratory.actuators.unloaded import path_of
 from rths_nodes.mechanics.axial_load import (
     ColumnGeometry,
     Lengths,
