@@ -50,6 +50,7 @@ def finite(x: float) -> bool:
 
 
 def all_finite(values: Sequence[float] | Array) -> bool:
+    """Return whether none of the ``values`` is infinite or nan."""
     total = 0.0
     for value in values:
         total += value - value
@@ -115,6 +116,7 @@ def ceiling(x: float) -> float:
 
 
 def place(index: int, period: int) -> int:
+    """Remainder of a non-negative ``index`` divided by ``period``."""
     return index % period
 
 
@@ -135,6 +137,7 @@ def matvec(matrix: Array, vector: Array) -> Array:
 
 
 def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
+    """Write the product of :func:`matvec` to ``array`` ``(m,)``."""
     array[:] = matvec(matrix, vector)
 
 
@@ -248,6 +251,7 @@ def along_mean(
 
 
 def replaced(rows: tuple[Numbers, ...], values: Array) -> tuple[Numbers, ...]:
+    """Replace the first numbers of each of the ``rows`` by a row of ``values``."""
     return tuple([(*now, *row[len(now) :]) for row, now in zip(rows, values.tolist(), strict=True)])
 
 
@@ -257,6 +261,7 @@ def slopes(state: Numbers, before: Numbers, dt: float) -> Numbers:
 
 
 def interleaved(state: Numbers, second: Numbers) -> Numbers:
+    """Interleave two tuples of equal length, beginning with ``state``."""
     return tuple([number for pair in zip(state, second, strict=True) for number in pair])
 
 

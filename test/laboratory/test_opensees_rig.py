@@ -291,7 +291,10 @@ REFUSED = {
         "line 12: OpenSeesError: ERROR could not add element to domain.",
     ),
     "held too soon": ("def specimen(hold):\n    hold()\n", "line 2: ValueError: hold() needs node 1 of interface"),
-    "fixed": (SPRING.replace("hold()", "ops.fix(1, 1)\n    hold()"), "is fixed in the model, but the rig must move it"),
+    "fixed": (
+        SPRING.replace("hold()", "ops.fix(1, 1)\n    hold()"),
+        "is fixed in the model, but the rig must move it",
+    ),
     "tied": (
         SPRING.replace("    hold()", "    ops.node(2, 0.0)\n    ops.equalDOF(1, 2, 1)\n    hold()"),
         "is tied to another node: the rig can move only free nodes",
