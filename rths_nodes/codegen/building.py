@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from rths_nodes.core.errors import ConfigError
 
 COMPILERS = ("cc", "gcc", "clang")
-"""Names of compilers, in order of preference; the environment variable CC takes precedence."""
+"""Names of compilers, in order of preference. The environment variable CC takes precedence."""
 ARGUMENTS = (0.1, 0.7, 1.3, 2.9, 7.7, 23.1, 101.3, 487.9)
 EXPONENT = 1.7
 RESULTS = {
@@ -46,36 +46,32 @@ RESULTS = {
     "tanh": "0x1.983d7795f413ap-4 0x1.356fb17af2e92p-1 0x1.b933c726e9b3ap-1 0x1.fce8bd82660e8p-1 "
     "0x1.fffff23d39f08p-1 0x1.0000000000000p+0 0x1.0000000000000p+0 0x1.0000000000000p+0",
 }
-"""Results of each elementary function at ARGUMENTS, in hexadecimal."""
 CALLS = "#include <math.h>\n" + "".join(
     f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
     for name in RESULTS
 )
-"""C text with a call of each elementary function."""
 FLAGS = (
     *("-std=c99", "-fPIC", "-O3", "-fno-math-errno"),
-    *(("-march=native",) if platform.machine() == "x86_64" else ()),  # gcc or clang refuses it for others
+    *(
+        ("-march=native",) if platform.machine() == "x86_64" else ()
+    ),  # gcc or clang refuses this option on other processors
     "-ffp-contract=off",  # a fused multiply-add rounds differently
     "-fno-tree-slp-vectorize",  # gcc 12 rounds some statements differently when it merges them into vectors
     *(f"-fno-builtin-{name}" for name in RESULTS),  # constant folding may give other bits
 )
 LIBRARY, PROGRAM = ".so", ".bin"
 KINDS = {LIBRARY: ("-shared",), PROGRAM: ("-pthread",)}
-"""Compiler flags, by file extension of libraries and programs."""
 PRIVATE = 0o700
 SMALLEST_ROOM = 1 << 20
-"""Free bytes of a file system up to which a compiler failure is attributed to a full device."""
+"""Free bytes of a file system up to which a compiler failure counts as a full device."""
 
 
 class Unbuilt(ConfigError):
-    """A C text could not be built; the message is the reason for the user."""
+    """A C text could not be built; the message is the reason."""
 
 
-class Toolchain(NamedTuple):
-    """A C compiler and the identity of its output: version, processor, C library and flags."""
-
-    compiler: str
-    identity: str
+Toolchain = tuple[str, str]
+"""A C compiler, and the identity of its output: version, processor, C library and flags."""
 
 
 class Library(NamedTuple):
@@ -87,12 +83,10 @@ class Library(NamedTuple):
 
 
 def folder() -> Path:
-    """Return the folder of libraries, below ``XDG_CACHE_HOME`` or below ``.cache`` in the home directory."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rths_nodes" / "kernels"
 
 
 def toolchain() -> Toolchain:
-    """Return the compiler of this machine. Raises Unbuilt if no compiler works."""
     return first_of((os.environ["CC"],) if os.environ.get("CC") else COMPILERS)
 
 
@@ -107,7 +101,7 @@ def first_of(names: tuple[str, ...]) -> Toolchain:
         )
         if done.returncode == 0:
             machine = platform.machine(), instructions(), *platform.libc_ver()
-            return Toolchain(command, " ".join([done.stdout.partition("\n")[0], *machine, *FLAGS]))
+            return command, " ".join([done.stdout.partition("\n")[0], *machine, *FLAGS])
     raise Unbuilt(f"no C compiler ({', '.join(names)}): install gcc (sudo apt install gcc)")
 
 
@@ -120,11 +114,10 @@ def instructions() -> str:
 
 
 def key_of(text: str, tools: Toolchain) -> str:
-    return hashlib.sha256(f"{tools.identity}\0{text}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{tools[1]}\0{text}".encode()).hexdigest()[:32]
 
 
 def kept(key: str, kind: str = LIBRARY) -> Library | None:
-    """Load the library stored under ``key``; return None if it is missing or damaged."""
     with suppress(OSError, Unbuilt):
         check_private(folder())
         for path in folder().glob(f"{key}-*{kind}"):
@@ -141,7 +134,7 @@ def _opened(path: Path, kind: str) -> object:
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
     """Return the library or program of a C ``text``, from the folder if stored there. Raises Unbuilt.
 
-    If the folder cannot be used, a note gives the reason, and the library is built for this process only.
+    If the folder cannot be used, a note states the reason, and the library is built for this process only.
     """
     directory, key = folder(), key_of(text, tools)
     if library := kept(key, kind):
@@ -156,7 +149,7 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
             damaged = [*directory.glob(f"{key}-*{kind}")]
             for path in damaged:
                 path.unlink()
-            notes = (f"{directory}: a library there was damaged; it was built again",) if damaged else ()
+            notes = (f"{directory}: a damaged library was built again",) if damaged else ()
             return _made(directory, key, text, tools, kind)._replace(notes=notes)
     except (OSError, Unbuilt) as error:
         if isinstance(error, Refused):
@@ -178,7 +171,7 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
     source, new = directory / f"{key}.c", directory / f"{key}.{os.getpid()}.new"
     try:
         source.write_text(text, encoding="utf-8")
-        command = [tools.compiler, *FLAGS, *KINDS[kind], "-o", str(new), str(source), "-lm"]
+        command = [tools[0], *FLAGS, *KINDS[kind], "-o", str(new), str(source), "-lm"]
         done = subprocess.run(
             command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
         )
@@ -188,7 +181,7 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
                 raise OSError(errno.ENOSPC, "no space left on the device")
             first = (done.stderr or f"exit code {done.returncode}").strip().partition("\n")[0]
             first = f"ended by signal {-done.returncode}" if done.returncode < 0 else first
-            raise Refused(f"{tools.compiler} does not compile {source.name}: {first}")
+            raise Refused(f"{tools[0]} does not compile {source.name}: {first}")
         digest = hashlib.sha256(new.read_bytes()).hexdigest()
         if system.f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "mounted noexec")
@@ -200,7 +193,6 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
 
 
 def check_private(directory: Path) -> None:
-    """Raise Unbuilt unless ``directory`` is a folder that only this user may read and write."""
     state = directory.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
         raise Unbuilt(

@@ -2,9 +2,9 @@
 """Translate a kernel with the functions that it calls to a C program, build it, and call it with Python values.
 
 Each kernel becomes one static function for each form of its arguments. The function takes the numbers and arrays
-of its arguments in order, and a pointer for each result. Integers and booleans of known value are in the text.
-The entry point takes the numbers and arrays of all arguments, and writes results to numbers and further arrays. A
-generated Python function unpacks the arguments and assembles the result.
+of its arguments in order, and a pointer for each result. Integers and booleans of known value are part of the
+text. The entry point takes the numbers and arrays of all arguments, and writes results to numbers and further
+arrays. A generated Python function unpacks the arguments and assembles the result.
 """
 
 from __future__ import annotations
@@ -98,15 +98,13 @@ INLINE void matrix_product(
     }
 }
 """
-"""C text of the product of a matrix and a vector."""
 WIDTH = 110
 LONG = 200
-"""Number of lines from which a function is not inlined into its callers."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """Translated function: C name, result, names of array parameters, and names of arrays that it writes to.
+    """Translated function: C name, result, names of array parameters, and names of the arrays that it writes to.
 
     A number or an array of the result is an output parameter, or part of an array parameter.
     """
@@ -221,7 +219,6 @@ def wrapped_at_commas(line: str) -> str:
 
 
 def names_of(target: ast.expr | None, value: Value) -> list[str]:
-    """Return a name for each leaf of a value, from the names in the target to which it is assigned."""
     if not isinstance(value, Tup):
         return [target.id if isinstance(target, ast.Name) else "result"]
     targets: Sequence[ast.expr | None] = [target] * len(value.items)
@@ -231,7 +228,6 @@ def names_of(target: ast.expr | None, value: Value) -> list[str]:
 
 
 def is_handed(part: Value) -> TypeGuard[Scalar | Arr]:
-    """Return whether a leaf of an argument or a result is passed in C; other leaves are part of the text."""
     return isinstance(part, Arr) or (isinstance(part, Scalar) and not part.fixed)
 
 
@@ -240,13 +236,12 @@ def is_out(part: Value) -> TypeGuard[Scalar | Arr]:
 
 
 def returned_by_value(parts: list[Value]) -> Scalar | None:
-    """Return the only output parameter of a result if it is a number, which C then returns by value."""
     outs = [part for part in parts if is_out(part)]
     return outs[0] if len(outs) == 1 and isinstance(outs[0], Scalar) else None
 
 
 def parameter(name: str, argument: Value) -> Value:
-    """Return an argument as a parameter of its function; names of parts end with their field or position."""
+    """Return an argument as a parameter of its function. Names of parts end with their field or position."""
     if isinstance(argument, Tup):
         pairs = zip(argument.names or range(len(argument.items)), argument.items, strict=True)
         items = [parameter(f"{name.rstrip('_')}_{label}", item) for label, item in pairs]
@@ -257,7 +252,6 @@ def parameter(name: str, argument: Value) -> Value:
 
 
 def with_outs(result: Value, arrays: list[str]) -> Value:
-    """Return the result of a function with output parameters, except for parts of its parameters ``arrays``."""
     parts = leaves(result)
     for position, part in enumerate(parts):
         c = f"{RETURNED}{position}"
@@ -290,7 +284,7 @@ typedef union { double real; int64_t integer; bool logical; } number;
 
 void entry(const number *numbers, void *const *arrays, number *results)"""
 Fixed = bool | tuple["Fixed", ...]
-"""True if integers of an argument are part of the C text; a tuple states this for each item."""
+"""True if integers of an argument are part of the C text; a tuple has one entry for each item."""
 
 
 class Slots:
@@ -339,12 +333,9 @@ def call(*arguments):
     results = unpack("={result_kinds}", results)
     return {result}
 """
-"""Template of the Python function that calls an entry point."""
 
 
 class Entry(Expressions):
-    """Body of the entry point; Python allocates its arrays."""
-
     def __init__(self, program: Program, arguments: list[Arr]) -> None:
         super().__init__(program.call, {})
         self.whole, self.made = arguments, [name_of(argument) for argument in arguments]
@@ -357,7 +348,6 @@ class Entry(Expressions):
         return self.whole[-1]
 
     def returned(self, value: Value) -> str:
-        """Return the Python expression of a result, and emit the assignment of its numbers."""
         if isinstance(value, Tup):
             return f"({''.join(self.returned(item) + ', ' for item in value.items)})"
         if isinstance(value, Arr):
@@ -372,7 +362,6 @@ class Entry(Expressions):
 
 
 def program_of(function: FunctionType, values: Sequence[Value]) -> tuple[str, str]:
-    """Return the C text of a function for arguments of this form, and its Python call. Raises Untranslatable."""
     arguments = [part for value in values for part in leaves(value) if is_handed(part)]
     numbers = [part for part in arguments if isinstance(part, Scalar)]
     program = Program()
@@ -404,7 +393,6 @@ def name_of(argument: Scalar | Arr) -> str:
 def loaded(
     function: FunctionType, values: Sequence[Value], tools: Toolchain
 ) -> tuple[Callable[..., Any], Library]:
-    """Return a function compiled for arguments of this form, and its library. Raises Untranslatable, Unbuilt."""
     text, python = program_of(function, values)
     library = built(text, tools)
     library.handle.entry.restype = None

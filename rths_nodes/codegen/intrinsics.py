@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of Python, the C library, numpy and ``core/arithmetic.py`` that have a C form of their own.
+"""Functions of Python, the C library, numpy and ``core/arithmetic.py`` with a C form of their own.
 
 A function of ``arithmetic`` is listed only if its Python form uses numpy or a list. Both forms return the same
 bits, because they sum in the same order.
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from rths_nodes.codegen.translating import Expressions as Translator
 
 MATHEMATICAL = ("sqrt", "exp", "log", "pow", "sin", "cos", "tanh", "copysign")
-"""Functions with the same name in Python and in the C library."""
 
 
 def _mathematical(name: str, t: Translator, *arguments: Value) -> Value:
@@ -49,7 +48,6 @@ def _mathematical(name: str, t: Translator, *arguments: Value) -> Value:
 
 
 def in_kind(kind: str, value: Value) -> Scalar:
-    """Return a number as a float or an integer. Raises Untranslatable for anything else."""
     number = scalar(value, "this function takes numbers")
     if number.const is not None:
         return constant(float(number.const) if kind == FLOAT else int(number.const))
@@ -203,4 +201,4 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.times: _times,
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},
 }
-"""C forms, keyed by function; ``tanh``, ``copysign`` and ``root`` in ``arithmetic`` are functions of Python."""
+"""C forms, keyed by function; ``tanh``, ``copysign`` and ``root`` of ``arithmetic`` are functions of Python."""

@@ -63,9 +63,8 @@ OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]
     ast.LShift: ("<<", operator.lshift),
     ast.RShift: (">>", operator.rshift),
 }
-"""C operator, and the operation on two integers whose values are known."""
 PLAIN = {"+": (" */+-", " */"), "-": (" */+-", " */"), "*": (" */", ""), "/": (" */", "")}
-"""Operators that need no parentheses in the left operand, and in the right operand."""
+"""Operators that need no parentheses in the left and in the right operand."""
 COMPARING = " <>=!*/+-"
 OF_FLOATS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
@@ -90,12 +89,13 @@ class Expressions(Scope):
         self.emit_call, self.names = emit_call, names
         self.env: dict[str, Value] = {}
         self.targets: dict[ast.expr, ast.expr] = {}
-        """Expression -> target of its assignment."""
 
     def lookup(self, name: str) -> Value:
         if name in self.env:
             if self.env[name] is MISMATCH:
-                raise Untranslatable(f"{name} has two forms: one name has one type and shape within a function")
+                raise Untranslatable(
+                    f"{name} has two forms: a name must keep its type and shape within a function"
+                )
             return self.env[name]
         if name in self.names:
             return from_python(self.names[name], name)
@@ -148,7 +148,6 @@ class Expressions(Scope):
         return values
 
     def operated(self, op: ast.operator, left: Value, right: Value) -> Value:
-        """Return the result of a binary operator on numbers, arrays or tuples."""
         match left, right:
             case Scalar(), Scalar():
                 return self._arithmetic(op, left, right)
@@ -159,7 +158,7 @@ class Expressions(Scope):
             case Tup(items=(Scalar() as number,)), Scalar() if isinstance(op, ast.Mult):
                 array = self.fresh(number.kind, (integer_of(right, "the length of a list"),))
                 self.store(array, number)
-                return array  # an array of one number, and writable
+                return array  # [0.0] * n becomes a writable array
         raise Untranslatable(f"the operator {type(op).__name__} has no such operands in a kernel")
 
     @staticmethod
@@ -198,7 +197,6 @@ class Expressions(Scope):
         raise Untranslatable("the truth of an array is not defined")
 
     def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Scalar:
-        """Return ``a and b`` as ``b if a else False``, ``a or b`` as ``True if a else b``."""
         first, *rest = nodes
         if not rest:
             return self.truth(self.value(first))
@@ -308,7 +306,7 @@ class Expressions(Scope):
 
     def _call(self, node: ast.Call) -> Value:
         if any(keyword.arg != "strict" for keyword in node.keywords):
-            raise Untranslatable("a kernel calls functions with positional arguments only")
+            raise Untranslatable("a kernel may call functions with positional arguments only")
         if isinstance(node.func, ast.Attribute):
             owner = self.value(node.func.value)
             if isinstance(owner, Arr):
@@ -337,7 +335,6 @@ class Expressions(Scope):
             self.env = outer
 
     def assign(self, target: ast.expr, value: Value) -> None:
-        """Bind a name, unpack a tuple, or store into an array."""
         if isinstance(target, ast.Name):
             self.env[target.id] = self.stable(value, target.id)
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -358,8 +355,6 @@ class Expressions(Scope):
 
 
 class FunctionTranslator(Expressions):
-    """Translates one Python function for arguments of one form; ``lines`` receives the body."""
-
     def __init__(self, emit_call: Emitter, function: FunctionType, arguments: Sequence[Value]) -> None:
         self.function, self.tree = function, tree_of(function)
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -394,7 +389,6 @@ class FunctionTranslator(Expressions):
         return result
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
-        """Translate statements; return True if control never reaches their end."""
         for statement in statements:
             with self._located(statement):
                 if self._statement(statement):
@@ -403,7 +397,6 @@ class FunctionTranslator(Expressions):
 
     @contextmanager
     def _located(self, statement: ast.stmt) -> Iterator[None]:
-        """Add file and line of a statement to an Untranslatable raised in the ``with`` block."""
         try:
             yield
         except Untranslatable as error:
@@ -477,7 +470,7 @@ class FunctionTranslator(Expressions):
     def _refuse_moved(self, result: Value) -> None:
         """Raise Untranslatable if a new state has an old array in a new place, and a step writes to either place.
 
-        ``step(constants, state, ...)`` returns state and outputs. In C each place in a state has its own memory.
+        In C each place in a state has its own memory.
         """
         if len(self.arguments) < 2 or not isinstance(result, Tup) or len(result.items) != 2:
             return
@@ -537,7 +530,6 @@ class FunctionTranslator(Expressions):
         return undo
 
     def _loop(self, node: ast.For | ast.While, head: str, begin: Callable[[], None]) -> None:
-        """Translate a C loop; ``begin`` emits the first statements of each pass."""
         carried = self._carried(node, begin)
         env = dict(self.env)  # names bound in the loop are local to the C block
         with self.nested(f"{head} {{"):
@@ -564,7 +556,7 @@ class FunctionTranslator(Expressions):
         """Declare the variables passed between iterations of a loop, initialise them, and bind their names.
 
         The first trial begins with the values before the loop. A number or an array that differs at an end of the
-        pass has the C name ``handed_on...`` in the next trial. Trials end when nothing differs.
+        pass has the C name ``handed_on...`` in the next trial, until nothing differs.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}
@@ -583,7 +575,6 @@ class FunctionTranslator(Expressions):
         return carried
 
     def _declared(self, planned: Value, first: Value, name: str) -> Value:
-        """Declare variables for the parts of ``planned`` that a loop changes, and assign ``first`` to them."""
         parts = leaves(planned)
         for position, (part, begin) in enumerate(zip(parts, leaves(first), strict=False)):
             if isinstance(part, Arr) and part.c.startswith(HANDED_ON):
@@ -611,7 +602,6 @@ class FunctionTranslator(Expressions):
 
 
 def tree_of(function: FunctionType) -> ast.FunctionDef:
-    """Return the syntax tree of a Python function. Raises Untranslatable if its source is not available."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function.__code__))).body[0]
     except (OSError, TypeError, SyntaxError) as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of a translated function, its C statements and variables, and operations on arrays by C loops.
 
-A tuple never becomes a C object: each of its numbers is a separate variable. The shape and the strides of an
-array are known while a function is translated; only an outermost length may be unknown.
+A tuple never becomes a C object: each of its numbers is a separate variable. The shape and the strides of an array
+are known while a function is translated; only an outermost length may be unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import TypeVar, cast
 import numpy as np
 
 FLOAT, INT, BOOL = "f", "i", "b"
-"""Kinds of numbers, as letters of numpy."""
 C_TYPES = {FLOAT: "double", INT: "int64_t", BOOL: "bool"}
 NOT_FINITE = {"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"}
 Number = bool | int | float
@@ -40,7 +39,7 @@ class WrittenOut(Untranslatable):
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number: ``kind``, C expression without side effects, and value, if known."""
+    """A number: kind, C expression without side effects, and value, if known."""
 
     kind: str
     c: str
@@ -48,18 +47,16 @@ class Scalar:
 
     @property
     def simple(self) -> bool:
-        """True if the expression is a name or a literal, which is free to repeat."""
         return self.const is not None or self.c.replace("_", "a").isalnum()
 
     @property
     def fixed(self) -> bool:
-        """True for an integer or boolean of known value, which is part of the text."""
         return self.const is not None and self.kind != FLOAT
 
 
 @dataclass(frozen=True)
 class Tup:
-    """A tuple, or a list of fixed length; ``names`` are the fields of a named tuple."""
+    """A tuple or list; ``names`` are the fields of a named tuple."""
 
     items: tuple[Value, ...]
     names: tuple[str, ...] = ()
@@ -69,7 +66,7 @@ class Tup:
 class Arr:
     """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``; strides count elements.
 
-    By default the array is stored row by row. The first length is None if unknown.
+    The first length is None if unknown.
     """
 
     kind: str
@@ -84,7 +81,6 @@ class Arr:
 
     @property
     def size(self) -> int:
-        """Number of elements. Raises Untranslatable if the first length is unknown."""
         if None in self.shape:
             raise Untranslatable("the length of this array is unknown while the kernel is translated")
         return math.prod(length or 0 for length in self.shape)
@@ -95,7 +91,6 @@ class Arr:
 
     @property
     def c(self) -> str:
-        """C expression of a pointer to the first element."""
         return self.base if self.offset == "0" else f"{self.base} + {wrapped(self.offset)}"
 
     def at(self, *positions: str) -> str:
@@ -106,12 +101,10 @@ class Arr:
         return f"{self.base}[{' + '.join(terms) or '0'}]"
 
     def element(self, positions: Sequence[str]) -> Scalar:
-        """Return the element at ``positions`` of the shape to which the array is broadcast."""
         inner = zip(positions[len(positions) - len(self.shape) :], self.shape, strict=True)
         return Scalar(self.kind, self.at(*("0" if length == 1 else position for position, length in inner)))
 
     def moved(self, position: str, stride: int) -> Arr:
-        """Return an array of the same form whose first element is ``position`` times ``stride`` elements later."""
         step = position if stride == 1 else f"{stride} * {wrapped(position)}"
         if position.isdigit():
             step = str(int(position) * stride)
@@ -124,22 +117,17 @@ class Arr:
 
 @dataclass(frozen=True)
 class Plain:
-    """A Python object that exists only while a kernel is translated: a function, None, a module, a type."""
-
     value: object
 
 
 @dataclass(frozen=True)
 class Range:
-    """The integers from ``begin`` up to, not including, ``end``."""
-
     begin: Scalar
     end: Scalar
 
 
 Value = Scalar | Tup | Arr | Plain | Range
 RETURNED = "returned_"
-"""Prefix of the names of output parameters."""
 MISMATCH = Plain("two forms")
 """Value of a name with different forms in two branches; a use of the name is refused."""
 
@@ -154,11 +142,9 @@ class Return:
 
 
 Lines = list[str | Return]
-"""Statements of a function in C."""
 
 
 def scalar(value: Value, reason: str = "a number is needed here") -> Scalar:
-    """Return a number. Raises Untranslatable with the ``reason`` for any other value."""
     if not isinstance(value, Scalar):
         raise Untranslatable(reason)
     return value
@@ -171,7 +157,6 @@ def array(value: Value, reason: str = "an array is needed here") -> Arr:
 
 
 def integer_of(value: Value, thing: str) -> int:
-    """Return an integer of known value. Raises Untranslatable that names the ``thing``."""
     if not isinstance(value, Scalar) or value.const is None:
         raise Untranslatable(f"{thing} is not known while the kernel is translated")
     return int(value.const)
@@ -182,7 +167,6 @@ def row_strides(shape: tuple[int | None, ...]) -> tuple[int, ...]:
 
 
 def wrapped(c: str, operators: str = "") -> str:
-    """Return a C expression as an operand, in parentheses if it has operators other than ``operators``."""
     outer, inner = "", c
     while inner != outer:
         outer, inner = inner, re.sub(r"\([^()]*\)|\[[^][]*\]", "", inner)
@@ -228,7 +212,6 @@ def joined(values: Sequence[Value], stem: str) -> Value:
 
 
 def nesting(value: Value) -> object:
-    """Return the form that all values of one name must share: items of tuples, shapes of arrays, other objects."""
     if isinstance(value, Tup):
         return tuple(map(nesting, value.items))
     if isinstance(value, Arr):
@@ -250,7 +233,6 @@ def rebuilt(value: Value, parts: list[Value]) -> Value:
 
 
 def form(value: Value) -> object:
-    """Return the properties of an argument that determine the translation of a function."""
     if isinstance(value, Scalar):
         return value.kind, value.const if value.kind != FLOAT else None
     if isinstance(value, Arr):
@@ -261,7 +243,6 @@ def form(value: Value) -> object:
 
 
 def from_python(value: object, name: str) -> Value:
-    """Return the value of an object of a module or a closure. Raises Untranslatable if C cannot represent it."""
     if value is None or callable(value) or isinstance(value, (str, ModuleType)):
         return Plain(value)
     if isinstance(value, (bool, int, float, np.generic)):
@@ -269,7 +250,7 @@ def from_python(value: object, name: str) -> Value:
     if isinstance(value, (tuple, list, bytes)):
         return Tup(tuple(from_python(item, name) for item in value), field_names(value))
     raise Untranslatable(
-        f"{name} is {type(value).__name__}: a module or a closure has numbers, tuples and functions"
+        f"{name} is {type(value).__name__}: kernels use only numbers, tuples and functions from outside"
     )
 
 
@@ -280,12 +261,9 @@ def field_names(value: object) -> tuple[str, ...]:
 INDENT = 4 * " "
 V = TypeVar("V", bound=Value)
 Operation = Callable[..., Scalar]
-"""Operation on numbers."""
 
 
 class Scope:
-    """Emits statements, declares variables and works on arrays."""
-
     def __init__(self) -> None:
         self.lines: Lines = []
         self.indent = 1
@@ -293,7 +271,6 @@ class Scope:
         """Declarations of arrays and pointers, which precede all statements."""
         self.taken: dict[str, int] = {}
         self.written: set[str] = set()
-        """Names of the memory whose elements are assigned."""
         self.sources: dict[str, set[str]] = {}
         """Pointer name -> names of the memory to which it may point."""
 
@@ -311,7 +288,6 @@ class Scope:
 
     @contextmanager
     def buffered(self) -> Iterator[Lines]:
-        """Collect the lines of the ``with`` block, one level deeper."""
         outer, self.lines = self.lines, []
         self.indent += 1
         try:
@@ -335,13 +311,11 @@ class Scope:
         return f"{stem}__{self.taken[stem]}"
 
     def declare(self, kind: str, name: str, first: str = "") -> Scalar:
-        """Return a new variable; the C text ``first`` initialises it, if given."""
         c = self.name_for(name)
         self.emit(f"{C_TYPES[kind]} {c}{first};")
         return Scalar(kind, c)
 
     def variable(self, value: Scalar, name: str) -> Scalar:
-        """Return a new variable that holds the value of an expression."""
         return self.declare(value.kind, name, f" = {value.c}")
 
     def fresh(self, kind: str, shape: Sequence[int | None], name: str = "array") -> Arr:
@@ -384,7 +358,7 @@ class Scope:
 
     @contextmanager
     def over(self, shape: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
-        """Emit loops over all positions of an array, not over a length of one; yield the names of the indices."""
+        """Emit loops over all positions of an array, except for lengths of one; yield the names of the indices."""
         indices = tuple("0" if length == 1 else self.name_for("i") for length in shape)
         with ExitStack() as loops:
             for i, length in zip(indices, shape, strict=True):
@@ -393,7 +367,6 @@ class Scope:
             yield indices
 
     def items_of(self, value: Value) -> list[Value]:
-        """Return the items of a tuple, the elements or rows of an array, or the numbers of a range."""
         if isinstance(value, Tup):
             return list(value.items)
         if isinstance(value, Arr):
@@ -411,7 +384,6 @@ class Scope:
         return replace(row, shape=array.shape[1:], strides=array.strides[1:])
 
     def item(self, value: Tup, position: Scalar) -> Value:
-        """Return the item of a tuple at a computed position; all items must have one form."""
         first = value.items[0] if value.items else Plain(None)
         rows = [item.items for item in value.items if isinstance(item, Tup)]
         if isinstance(first, Tup) and len(rows) == len(value.items) and len(set(map(len, rows))) == 1:
@@ -426,7 +398,7 @@ class Scope:
         return Scalar(table.kind, table.at(position.c))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign to one or all elements, as numpy does. First copy a ``shifted`` array in the same memory."""
+        """Assign to one or all elements, as numpy does. A ``shifted`` array in the same memory is copied first."""
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")
             return
@@ -455,7 +427,6 @@ class Scope:
         return copied
 
     def elementwise(self, operation: Operation, *operands: Value) -> Value:
-        """Return the result of an operation on numbers, or on all elements of arrays and numbers."""
         stable = [self.stable(operand) for operand in operands]
         shapes = [operand.shape for operand in stable if isinstance(operand, Arr)]
         try:
@@ -485,7 +456,6 @@ class Scope:
 
 
 def position_of(index: Scalar, length: int | None) -> str:
-    """Return the C expression of a position; a negative constant counts from the end."""
     if index.const is None or index.const >= 0:
         return index.c
     if length is None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Foundation of all packages: samples, protocols, parameters, registry, kernels, serialization.
+"""Base package: samples, protocols, parameters, registry, kernels, serialization.
 
-The author of a component, in this package or in another one, imports from here::
+Authors of components import from here::
 
     from rths_nodes.core import Array, Motion, number, params
 
-Names are loaded on first use, so that unused modules cost nothing.
+Names are loaded on first use.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ __all__ = [
 ]
 
 _MODULES = ("errors", "samples", "parameters", "checks", "decay", "kernels", "protocols")
-"""Modules that define the names, cheap ones first. No module imports a later module."""
+"""Modules that define the names, fastest to load first. No module imports a later one."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulator of one axis, built with its specimen.
 
+The kernel of an actuator (``core/kernels.py``) is
+
     step(constants, state, command) -> state, (displacement, velocity, force)
 
-is the kernel of an actuator (``core/kernels.py``). It computes displacement (m), velocity (m/s) and force (N) of
-one sample from its command (m).
+It advances by one sample, from the command (m) to displacement (m), velocity (m/s) and force (N).
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from rths_nodes.core.specimen import Specimen
 
 
 class Actuator:
-    """Simulator of one axis; ``step(command)`` advances by one sample.
+    """Simulator of one axis.
 
-    A class with a kernel implements :meth:`kernel_of`; any other class implements ``step``, ``reset`` and results.
+    A class with a kernel implements :meth:`kernel_of`. Any other class implements ``step``, ``reset`` and the
+    three results.
     """
 
     Params: ClassVar[type]
@@ -34,22 +36,22 @@ class Actuator:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
-        """Return the kernel of an actuator with these parameters that moves ``specimen``."""
+        """Return the kernel of an actuator with these ``params`` and this ``specimen``."""
         raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
 
     def reset(self) -> None:
-        """Return to rest at zero, with a command of zero."""
+        """Return to rest, at displacement and command zero."""
         self.state = self._kernel.rest(self.constants)
         self.displacement = self.velocity = self.force = 0.0
 
     def step(self, command: float) -> None:
-        """Advance by one sample, to the ``command`` (m) at its end."""
+        """Advance by one sample; ``command`` (m) is the command at the end of the sample."""
         self.state, (self.displacement, self.velocity, self.force) = self._kernel.step(
             self.constants, self.state, command
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return kernel and constants; the kernel of a class with its own ``step`` calls the object."""
+        """Return the kernel and its constants. For a class with its own ``step``, the kernel calls the object."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return OBJECT, self
@@ -66,4 +68,4 @@ def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[(
 
 
 OBJECT = Kernel(lambda actuator: actuator, _rest, _step)
-"""Kernel for an actuator class without a kernel; its constants are the actuator object."""
+"""Kernel for classes that implement ``step``; the actuator object takes the place of the constants."""

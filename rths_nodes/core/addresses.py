@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Syntax check of addresses and port numbers, without look-up."""
+"""Syntax checks of addresses and port numbers, without DNS queries."""
 
 from __future__ import annotations
 
@@ -15,23 +15,21 @@ _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
 
 
 def check_address(address: str, path: str) -> None:
-    """Raise ConfigError for an ``address`` that is neither an IP address nor a host name."""
     if reason := _wrong(address):
-        raise ConfigError(f"{path} = {show(address)}: must be an IP address or a host name: {reason}")
+        raise ConfigError(f"{path} = {show(address)}: must be an IP address or a host name ({reason})")
 
 
 def check_one_computer(address: str, path: str) -> None:
-    """Raise ConfigError unless the IP ``address`` belongs to one computer; host names pass."""
+    """Raise ConfigError for an unspecified, multicast or broadcast IP ``address``; host names pass."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return
     if ip.is_unspecified or ip.is_multicast or str(ip) == "255.255.255.255":
-        raise ConfigError(f"{path} = {show(address)}: must be the address of one computer, the rig's")
+        raise ConfigError(f"{path} = {show(address)}: must be the address of the rig's computer")
 
 
 def check_port(port: int, path: str) -> None:
-    """Raise ConfigError for an invalid ``port``; 0 selects any free port."""
     if not 0 <= port <= LARGEST_PORT:
         raise ConfigError(f"{path} = {port}: must be between 0 and {LARGEST_PORT}")
 
@@ -44,7 +42,7 @@ def _wrong(address: str) -> str:
     else:
         return ""
     if ":" in address:
-        return "an IPv6 address has up to eight groups of hexadecimal digits; the port is a key of its own"
+        return "an IPv6 address has up to eight groups of hexadecimal digits; the port has its own key"
     labels = address.removesuffix(".").split(".")
     if labels[-1].isdigit():
         return "an IPv4 address has 4 numbers from 0 to 255, without leading zeros"
@@ -53,5 +51,5 @@ def _wrong(address: str) -> str:
     for label in labels:
         if len(label) > LONGEST_LABEL or not _LABEL.fullmatch(label):
             characters = "letters, digits, hyphens and underscores, with no hyphen at either end"
-            return f"{show(label)} in it must be 1 to {LONGEST_LABEL} {characters}"
+            return f"the label {show(label)} must have 1 to {LONGEST_LABEL} {characters}"
     return ""

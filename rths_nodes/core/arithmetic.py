@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a stated order.
 
-A kernel (``core/kernels.py``) runs in plain Python and compiled. Bare ``math`` raises an exception where compiled
-code returns inf or nan. ``sum()`` of floats is compensated from Python 3.12 on. BLAS products depend on the
-processor. These functions return the same bits in both forms, on every Python and with every BLAS. ``exp``,
-``tanh``, ``sin``, ``cos`` and ``power`` use the C library, so their last bit depends on its version. With glibc
-2.28 or later it is the same on every x86-64 and aarch64 machine.
+A kernel (``core/kernels.py``) runs in plain Python and compiled. The functions of this module return the same bits
+in both forms, on every Python and with every BLAS. ``math`` alone raises exceptions where compiled code returns
+inf or nan, ``sum()`` of floats is compensated from Python 3.12 on, and BLAS products depend on the processor.
+``exp``, ``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or later their last bit is the
+same on every x86-64 and aarch64 machine.
 """
 
 from __future__ import annotations
@@ -27,27 +27,22 @@ T = TypeVar("T")
 Numbers = tuple[float, ...]
 NAN, INF = math.nan, math.inf
 LARGEST_EXPONENT = 709.78
-"""Largest argument of exp with a finite result."""
 WHOLE = 4503599627370496.0
-"""2^52: every float of this size or larger is an integer."""
 MANY = 64
-"""Smallest number of products for which a sum over whole rows is faster."""
 
 _PACK = tuple(Struct(f"{count}d").pack_into for count in range(MANY))
 _multiply = np.multiply
 _accumulate = np.add.accumulate
 _reduce: Any = np.add.reduce
 HALVES = 134217729.0
-"""2^27 + 1: splits a float into two floats of half as many digits."""
+"""2^27 + 1, a factor that splits a float into two floats with half as many digits."""
 LONGEST = 1e150
-"""Largest length whose square is finite."""
 
 
 tanh = math.tanh
 copysign = math.copysign
-"""Magnitude of the first argument with the sign of the second."""
 root = math.sqrt
-"""Square root of a number known to be non-negative."""
+"""Square root without a check: the argument must not be negative."""
 
 
 def finite(x: float) -> bool:
@@ -68,7 +63,7 @@ def sqrt(x: float) -> float:
 
 
 def hypot(x: float, y: float) -> float:
-    """Length of the vector (``x``, ``y``), corrected by its rounding error (Dekker 1971); inf beyond 1e154."""
+    """Length of the vector (``x``, ``y``), corrected for its rounding error (Dekker 1971); inf beyond 1e154."""
     long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
     length = sqrt(long * long + short * short)
     if not 0.0 < length < LONGEST:
@@ -79,7 +74,7 @@ def hypot(x: float, y: float) -> float:
 
 
 def _square_error(x: float) -> float:
-    """Return the exact square of ``x`` minus the rounded ``x * x``."""
+    """Exact square of ``x`` minus the rounded ``x * x``."""
     upper = HALVES * x - (HALVES * x - x)
     lower = x - upper
     return ((upper * upper - x * x) + 2.0 * upper * lower) + lower * lower
@@ -101,7 +96,7 @@ def cos(x: float) -> float:
 
 
 def power(x: float, exponent: float) -> float:
-    """``x`` to a positive ``exponent``, for ``x`` >= 0; nan below zero, inf beyond e^709.78."""
+    """``x`` raised to a positive ``exponent``; nan if ``x`` < 0, inf if the result exceeds e^709.78."""
     if x > 1.0 and exponent * math.log(x) > LARGEST_EXPONENT:
         return INF
     return math.pow(x, exponent) if x >= 0.0 else NAN
@@ -142,14 +137,14 @@ def matvec(matrix: Array, vector: Array) -> Array:
 
 
 def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
-    """Write the product of ``matvec`` to ``array`` ``(m,)``."""
+    """Write the product of :func:`matvec` to ``array`` ``(m,)``."""
     array[:] = matvec(matrix, vector)
 
 
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Split the result of ``matvec`` into lists as long as those in ``like``; into tuples if compiled."""
+    """Split the result of :func:`matvec` into lists as long as the rows of ``like``; tuples if compiled."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
@@ -203,11 +198,11 @@ def mapped(function: Callable[[S, G], T], items: Sequence[S], argument: G) -> tu
     return tuple([function(item, argument) for item in items])
 
 
-# States as tuples: the code for lengths of one, two and three is unrolled, which takes half the time
+# States as tuples: unrolled code for one, two and three numbers takes half the time
 
 
 def along(state: Numbers, h: float, rates: Numbers) -> Numbers:
-    """Return ``state`` plus ``h`` times its ``rates``."""
+    """``state`` plus ``h`` times its ``rates``."""
     count = len(state)
     if count == 1:
         return (state[0] + h * rates[0],)
@@ -232,7 +227,7 @@ def along_mean(
     c: Numbers,
     d: Numbers,
 ) -> Numbers:
-    """Return ``state`` plus ``h`` times the mean of its rates at start, middle (twice) and end."""
+    """``state`` plus ``h`` times the Runge-Kutta mean of its rates, (a + 2 b + 2 c + d) / 6."""
     sixth = h / 6.0
     count = len(state)
     if count == 1:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Braking distance of axes that stop together with their declared decelerations.
 
-Let d be the step between two successive commands; the deceleration a allows it to change by a dt^2 per sample:
+Let d be the step between two successive commands. The deceleration a allows it to change by a dt^2 per sample:
 
     N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of a group
     d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: each differs from the last by |d| / N <= a dt^2
     w = |d| (N - 1) / 2                      braking distance, the sum of the steps
 
-so that w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with
-|v| <= sqrt(2 a l) stops within the remaining distance l; with a step of at most a dt^2 it may end at its stroke.
+so that w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with |v| <=
+sqrt(2 a l) stops within the remaining distance l; an axis with a step of at most a dt^2 may end at its stroke.
 """
 
 from __future__ import annotations
@@ -23,40 +23,46 @@ LONGEST = 2.0**40
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
-    """Return the largest change of each axis' command step per sample while braking, m."""
+    """Return, for each axis, the largest change of its command step per sample while braking, m."""
     return [limit.deceleration * dt * dt for limit in limits]
 
 
 def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
-    """Return the samples in which axes with ``steps`` and permitted ``changes`` of step (both m) stop together."""
+    """Return the number of samples to rest of axes that stop together.
+
+    ``steps`` (m) are their command steps, ``changes`` (m) the permitted changes of a step per sample.
+    """
     return int(
         full_samples(max((abs(step) / change for step, change in zip(steps, changes, strict=True)), default=0.0))
     )
 
 
 def full_samples(samples: float) -> float:
-    """Round the ``samples`` of a stop up to a whole number, at most LONGEST."""
     return ceiling(samples) if samples < LONGEST else LONGEST
 
 
 def braking_way(step: float, samples: float) -> float:
-    """Return the braking distance (m) from ``step`` (m a sample) in ``samples``."""
+    """Return the braking distance (m) from ``step`` (m per sample) during a stop of ``samples``."""
     return 0.5 * abs(step) * max(samples - 1.0, 0.0)
 
 
 def samples_within(step: float, way: float) -> float:
-    """Return the samples, at least one, in which an axis with ``step`` (m a sample) stops within ``way`` (m)."""
+    """Return the number of samples, at least one, in which an axis with ``step`` (m per sample) stops within
+    ``way`` (m).
+    """
     longest = 2.0 * max(way, 0.0) / abs(step) if step != 0.0 else INF
     return 1.0 - ceiling(-longest) if longest < LONGEST else LONGEST
 
 
 def way_left(position: float, step: float, stroke: float) -> float:
-    """Return the distance (m) from ``position`` to the end of the ``stroke`` in the direction of ``step``."""
     return stroke - position if step > 0.0 else stroke + position
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
-    """Return indices of axes that stop together, by ``groups``; force axes, and all without groups, stop alone."""
+    """Return the indices of the axes that stop together, by ``groups``.
+
+    Force axes stop alone; so do all axes if there are no groups.
+    """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):
         alone = limit.of_force or not groups

@@ -7,11 +7,12 @@ other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 
@@ -26,13 +27,12 @@ class TestContext:
     __test__: ClassVar[bool] = False  # not a test case of pytest
 
     axes: tuple[str, ...]
-    """Names of the axes."""
     velocity_limits: tuple[float, ...]
     """Velocity limits, m/s."""
     displacement_noise_rms: tuple[float, ...]
     """RMS noise of the displacement sensors, m."""
     servo_rate: float
-    """Samples per second of the rig, Hz."""
+    """Sampling rate of the rig, Hz."""
     dt: float
     """Servo period, s."""
     step: float
@@ -44,7 +44,6 @@ class TestContext:
     duration: float
     """Duration of the test, s, in the time of the structure."""
     ramp: str
-    """Type of the ramp."""
     has_structure: bool
     """False for a prescribed motion, without a closed loop."""
     has_soft_start: bool
@@ -58,9 +57,9 @@ class TestContext:
     transport: float = 0.0
     """Time until a command takes effect, as declared by the port, s."""
     behind: bool = False
-    """True for a compensator whose target is the output of another compensator instead of the ramp."""
+    """True for a compensator whose target is the output of another compensator, not of the ramp."""
     force_axes: tuple[str, ...] = ()
-    """Names of the axes controlled by force, which come last."""
+    """Axes controlled by force, which come last."""
     strokes: tuple[float, ...] = ()
     """Strokes, m."""
     force_lead: float | None = None
@@ -68,10 +67,15 @@ class TestContext:
     to_axes: Callable[[Array, Array], tuple[Array, Array]] = unchanged
     """Convert displacements (m) and velocities (m/s) of degrees of freedom to the axes, all ``(n, n_axes)``."""
     axis: str = ""
-    """Name of the component's axis; empty if the component serves all axes or none."""
+    """Name of the component's axis; empty if it has none or serves all axes."""
+
+    def check_order(self, key: str, names: Iterable[str]) -> None:
+        """Raise ConfigError unless the ``names`` at ``key`` are the axes, in order."""
+        if (listed := tuple(names)) != self.axes:
+            shown, axes = ", ".join(listed) or "none", ", ".join(self.axes)
+            raise ConfigError(f"{key}: of {shown}; must be of the axes of the test in their order: {axes}")
 
     def of_first(self, n: int) -> TestContext:
-        """Return the context of the first ``n`` axes only."""
         if n == len(self.axes):
             return self
         rows = ("axes", "velocity_limits", "displacement_noise_rms", "strokes")
@@ -79,7 +83,7 @@ class TestContext:
 
     @property
     def velocity_limit(self) -> float | None:
-        """Velocity limit of the component's axis, m/s; None if the component serves all axes or none."""
+        """Velocity limit of the component's axis, m/s, or None."""
         return self.velocity_limits[self.axes.index(self.axis)] if self.axis else None
 
 
@@ -90,11 +94,11 @@ class ChecksScenario:
         """Raise ConfigError for contradictory fields; ``path`` locates the component."""
 
     def spans(self) -> Mapping[str, float]:
-        """Return the length of history that the component needs, s, by parameter; a shorter test is refused."""
+        """Return, by parameter, the length of history (s) that the component needs; a shorter test is refused."""
         return {}
 
     def reads(self) -> Sequence[Path]:
-        """Return installed files that the component reads in addition to parameters. Raises ConfigError."""
+        """Return the installed files that the component reads. Raises ConfigError."""
         return ()
 
     def fits(self, test: TestContext) -> None:
@@ -109,7 +113,7 @@ class ChecksScenario:
         return []
 
     def contents(self) -> list[str]:
-        """Return lines about the contents of files that the component names, for ``rths check``."""
+        """Return lines for ``rths check`` about the contents of files that the component names."""
         return []
 
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
@@ -125,7 +129,7 @@ class ChecksScenario:
 
 
 def complete(cls: type, declared: type = ChecksScenario) -> None:
-    """Add the members of ``declared``, and of its bases, that a class leaves out."""
+    """Add to a class the members of ``declared``, and of its bases, that the class lacks."""
     for base in declared.__mro__[:-1]:
         for name, value in vars(base).items():
             if not name.startswith("_") and not hasattr(cls, name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model in a process of its own: start, end, and reason for the end."""
+"""Process of a model: start, end, and reason for the end."""
 
 from __future__ import annotations
 
@@ -21,24 +21,22 @@ LEAVING_S = 2.0
 """Timeout for the process to end by itself after its last message or a closed connection, s."""
 
 ENDING_S = 6.0
-"""Timeout for the guard to kill all processes of the model, s."""
 
 LAST_WORDS = 2000
-"""Number of bytes at the end of the output that are searched for a reason."""
+"""Number of bytes at the end of the output in which a reason is searched."""
 
 LINES_BEFORE = 3
-"""Number of lines before the last line that are also reported."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Environment that makes results independent of the machine, without extra threads."""
+"""Environment for results that do not depend on the machine."""
 
 
 class ChildProcess:
     """Runs the Python file ``program`` with its ``task`` as JSON, until this process ends.
 
-    Its guard (``child_program.py``) then ends all processes of the model. Messages use ``name`` for the model and
-    ``who`` for the program that computes it. ``farewells`` are lines printed at every end, which give no reason.
-    ``points_back`` is text in the last line that refers to the reason in the line before.
+    A guard (``child_program.py``) then ends all processes of the model. Messages use ``name`` for the model and
+    ``who`` for the program that computes it. ``farewells`` are lines that the model prints at every end. A last
+    line that contains ``points_back`` refers to the line before it, which has the reason.
     """
 
     farewells: tuple[str, ...] = ()
@@ -50,7 +48,6 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, pass_fds: Sequence[int] = (), **more: object) -> None:
-        """Start the process, with ``pass_fds`` open and ``more`` entries in its task. Raises ConfigError."""
         self._shares = False
         self._number, theirs = os.pipe()
         task = self._task | {"parent": os.getpid(), "number": theirs} | more
@@ -74,8 +71,9 @@ class ChildProcess:
     def share_scheduling(self) -> None:
         """Give the model process the scheduling policy of this process, with the next lower priority.
 
-        Otherwise it would wait for other work of the machine. It may use any processor, because the loop's nodes
-        have precedence on theirs. Only the first call has an effect; a refusal by the system is ignored.
+        Otherwise the model would wait for other work of the machine. It may use any processor, because the nodes
+        of the loop have precedence on theirs. Only the first call has an effect; a refusal by the system is
+        ignored.
         """
         if self._process is None or self._shares:
             return
@@ -91,7 +89,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait ``within`` s at most; return a message about an unexpected end, or empty."""
+        """Wait at most ``within`` s; return a message about an unexpected end, otherwise an empty string."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -105,9 +103,8 @@ class ChildProcess:
         return f"{self.who} has ended with code {code}" + (f": {problem}" if problem else "")
 
     def line_with(self, phrase: str) -> str:
-        """Return the first printed line with ``phrase``, or empty."""
         file = self._printed.fileno()
-        # pread: the process writes at the shared file position
+        # pread, because the process writes at the shared file position
         printed = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
         return next((line.strip() for line in printed.splitlines() if phrase in line), "")
 
@@ -122,7 +119,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """End the process, after ``patience`` s; may be called again, or without a start."""
+        """Terminate the process after ``patience`` s. May be called again, or without a start."""
         if self._process is None:
             return
         with suppress(subprocess.TimeoutExpired):

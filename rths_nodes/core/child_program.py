@@ -3,8 +3,8 @@
 
 The guard forks, and the child runs the Python file ``PROGRAM``. Processes of the model become children of the
 guard when their parent ends, whatever their session (``PR_SET_CHILD_SUBREAPER``). The guard kills all of them when
-the model ends, on SIGTERM, and when its own parent ends. It then exits like the model. It imports nothing from the
-package.
+the model ends, on SIGTERM, and when its own parent ends. Then the guard exits with the status of the model. This
+file imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -27,19 +27,16 @@ ROUND_S = 0.01
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process."""
     ctypes.CDLL(None, use_errno=True).prctl(option, value)
 
 
 def end_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Request the signal ``number`` for this process when its parent ends."""
     prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         raise SystemExit(1)
 
 
 def descendants() -> list[int]:
-    """Return all descendants of this process."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -54,7 +51,6 @@ def descendants() -> list[int]:
 
 
 def reap() -> dict[int, int]:
-    """Collect ended children; return their process ids and wait statuses."""
     ended: dict[int, int] = {}
     while True:
         try:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Components of other packages: checks, defaults and labelled errors.
 
-Their exceptions become errors with family, type, file and line: :class:`ConfigError` while they are built,
-:class:`ComponentError` in a test. A non-finite result of finite arguments is reported in the same way. Missing
-members are refused, or filled with the defaults of the family's base class. A copy of a compensator computes some
-trial commands. The functions of some kernels are guarded as well; ``codegen`` translates the functions inside the
-guards.
+An exception of a component becomes an error with family, type, file and line: :class:`ConfigError` during
+construction, :class:`ComponentError` in a test. So does a non-finite result of finite arguments. Missing members
+are refused, or filled with the defaults of the family's base class. A copy of a compensator computes some trial
+commands. ``codegen`` translates the functions inside the guards.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from rths_nodes.core.errors import (
     IntegratorError,
     PortError,
     located,
-    package_of,
     raised_at,
     show,
 )
@@ -65,15 +63,12 @@ SHOWN = {
     "rig": ("displacement", "velocity", "force"),
     "actuator": ("displacement", "force"),
 }
-"""Results of each family at the start, and after each ``step``: numbers for actuators, else arrays."""
+"""Attributes with the results of a ``step``, by family: numbers for actuators, arrays for the others."""
 PROBED = 1e-3
-"""Target of a compensator in a trial, m."""
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
-"""Errors that name the failed part."""
 
 
 GUARD = "guard"
-"""Attribute of a guarded function: its Guard."""
 
 
 def _unchanged(result: Any) -> object:
@@ -99,11 +94,10 @@ OF_KERNEL: dict[str, dict[str, Output]] = {
     "restoring_force": {"step": AFTER_STATE},
     "setup": {},
 }
-"""Guarded kernels: functions whose outputs must be finite if their arguments are."""
+"""Guarded kernel functions, by family, and the part of their result that must be finite if the arguments are."""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
-    """Build the component ``cls`` of another package. Raises a ConfigError that names the component."""
     label = f"{family}.type = {type_of(params)!r}"
     protocol = PROTOCOLS.get(family)
     made = guarded(family, cls, type_of(params))
@@ -119,44 +113,36 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
             ) from error
 
     built = one()
-    outside = bool(getattr(built, "external", False))  # it has no results before it is opened
+    outside = bool(getattr(built, "external", False))  # an external component has no results before it is opened
     if protocol is not None:
-        wanted = _methods(protocol) if outside else _wanted(protocol)
-        if missing := [name for name in wanted if not hasattr(built, name)]:
-            names = ", ".join(missing)
+        wanted = sorted(_members(protocol) - _defaults(protocol).keys())
+        missing = [name for name in wanted if not hasattr(built, name)]
+        if names := ", ".join(name for name in missing if not outside or callable(getattr(protocol, name, None))):
             raise ConfigError(f"{label}: {located(cls)} lacks {names} of the family {family}: add them")
         if not outside:
-            _check_shown(built, family, label)
+            for name in SHOWN.get(family, ()):
+                if not _is_fit(value := getattr(built, name), family):
+                    wanted_kind = "a number" if family == "actuator" else "an array (n,) of floats"
+                    raise ConfigError(f"{label}: {name} is {show(value)}: must be {wanted_kind}")
             if family == "compensator":
                 _probe(one(), label, int(arguments[1]))
     return built
 
 
-def _methods(protocol: type) -> list[str]:
-    return [name for name in _wanted(protocol) if callable(getattr(protocol, name, None))]
-
-
-def _wanted(protocol: type) -> list[str]:
-    defaults = _defaults(protocol)
-    return [name for name in _members(protocol) if name not in defaults]
-
-
 def _defaults(protocol: Any) -> dict[str, object]:
     needed = NEEDED.get(protocol) or protocol.__abstractmethods__
+    members = _members(protocol) - set(needed) if needed else ()
     attributes = {name: value for base in reversed(_bases(protocol)) for name, value in vars(base).items()}
-    defaults = {
-        name: value for name, value in attributes.items() if not name.startswith("_") and name not in needed
-    }
-    return defaults if needed else {}
+    return {name: value for name, value in attributes.items() if name in members}
 
 
 def _bases(protocol: type) -> list[type]:
     return [base for base in protocol.__mro__ if base.__module__ == protocol.__module__]
 
 
-def _members(protocol: type) -> list[str]:
+def _members(protocol: type) -> set[str]:
     names = {name for base in _bases(protocol) for name in (*vars(base), *inspect.get_annotations(base))}
-    return sorted(name for name in names if not name.startswith("_"))
+    return {name for name in names if not name.startswith("_")}
 
 
 def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
@@ -174,7 +160,7 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
             for name, (value, before) in arguments.items():
                 if not np.array_equal(value, before):
                     raise ConfigError(
-                        f"{label}: {_located(compensator.step, 'step')} changes its input {name}: work on a "
+                        f"{label}: {located(compensator.step, 'step')} changes its input {name}: work on a "
                         f"copy, {name}.copy()"
                     )
     except ComponentError as error:
@@ -182,22 +168,21 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
     first, again = commands
     if not np.array_equal(first, again, equal_nan=True):
         raise ConfigError(
-            f"{label}: reset() does not restore the first state: a command is {show(again.tolist())} m after it, "
-            f"and {show(first.tolist())} m at first"
+            f"{label}: reset() does not restore the first state: the same command is {show(again.tolist())} m "
+            f"after it, and {show(first.tolist())} m before"
         )
 
 
 @cache
 def guarded(family: str, cls: type, name: str) -> Any:
-    """Return ``cls`` of another package with its missing members added; its errors contain ``name``."""
     if family not in PROTOCOLS or not isinstance(cls, type):
         return cls
     label, results = f"{family}.type = {name!r}", RESULTS.get(family, ())
     kernel = inspect.getattr_static(cls, "KERNEL", None)
     source = kernel.step if isinstance(kernel, Kernel) else None
     guard = Guard(label, cls.__module__, ConfigError if family in BEFORE else ComponentError, source)
-    members = {name: inspect.getattr_static(cls, name, None) for name in _members(PROTOCOLS[family])}
-    names = [name for name, member in members.items() if callable(member) and name != "Params"]
+    members = sorted(_members(PROTOCOLS[family]) - {"Params"})
+    names = [name for name in members if callable(inspect.getattr_static(cls, name, None))]
     methods = {name: guard.around(getattr(cls, name), _unchanged if name in results else None) for name in names}
     defaults = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
     if family == "compensator" and {"step", "state"} <= methods.keys():
@@ -234,19 +219,17 @@ class Guard(NamedTuple):
             except IN_WORDS:
                 raise
             except Exception as error:
-                where = raised_at(error, self.module) or f"{_located(self.source or function)}: "
+                where = raised_at(error, self.module) or f"{located(self.source or function)}: "
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
             if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):
                 shown = show(output(result))
-                raise self.failure(f"{self.label}: {_located(function)} gives {shown}: must be finite")
+                raise self.failure(f"{self.label}: {located(function)} gives {shown}: must be finite")
             return result
 
         vars(guarded_function)[GUARD] = self
         return guarded_function
 
     def kernel_of(self, cls: Any, family: str) -> Callable[..., object]:
-        """Return ``kernel_of`` for a subclass of ``cls``; it guards the functions of the kernel."""
-
         def kernel_of(_: type, *arguments: object) -> object:
             kernel, outputs = cls.kernel_of(*arguments), OF_KERNEL[family]
             functions = kernel._asdict().items() if kernel is not None else ()
@@ -268,20 +251,6 @@ def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
     return ": ".join([*labels[:1], text])
 
 
-def _located(function: Callable[..., object], name: str = "") -> str:
-    inner: Any = inspect.unwrap(function)
-    if package_of(inner.__module__) == package_of(__name__):
-        return name or str(inner.__name__)
-    return f"{name or inner.__name__} ({inner.__code__.co_filename}:{inner.__code__.co_firstlineno})"
-
-
-def _check_shown(built: object, family: str, label: str) -> None:
-    for name in SHOWN.get(family, ()):
-        if not _is_fit(value := getattr(built, name), family):
-            wanted = "a number" if family == "actuator" else "an array of floats with one number for each"
-            raise ConfigError(f"{label}: {name} is {show(value)}: must be {wanted}")
-
-
 def _is_fit(value: object, family: str) -> bool:
     if family == "actuator":
         return isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -298,7 +267,7 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
             if not _is_fit(value, family) or np.shape(value) != size:
                 raise ComponentError(f"{label}: step: {name} became {show(value)}: must keep its shape {size}")
             if not is_finite(value) and is_finite(arguments):
-                raise ComponentError(f"{label}: {_located(step)}: {name} became {show(value)}: must be finite")
+                raise ComponentError(f"{label}: {located(step)}: {name} became {show(value)}: must be finite")
         return result
 
     return stepped
@@ -334,12 +303,12 @@ def _command(step: Callable[..., object], label: str, source: Function) -> Calla
                 else show(command)
             )
             raise ComponentError(
-                f"{label}: {_located(source, name)} gives {problem}: must be an array {shape} of floats, the "
+                f"{label}: {located(source, name)} gives {problem}: must be an array {shape} of floats, the "
                 "commands in m"
             )
         if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
             raise ComponentError(
-                f"{label}: {_located(source, name)}: command = {show(command.tolist())} m: must be finite"
+                f"{label}: {located(source, name)}: command = {show(command.tolist())} m: must be finite"
             )
         return command
 

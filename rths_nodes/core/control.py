@@ -19,15 +19,13 @@ from rths_nodes.core.kernels import Function, Kernel
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 
 DAMPER_VOLTAGE = "damper_voltage [V]"
-"""Input of the damper's current driver."""
 DAMPER_DISPLACEMENT = "damper_displacement [m]"
-"""Measured elongation of the damper."""
 DAMPER_FORCE = "damper_force [N]"
 """Measured force of the damper; positive if it resists a growing elongation."""
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Channels of the specimen's accelerations, by degree of freedom, relative to the laboratory floor."""
+    """Return the channels of the specimen's accelerations relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 
@@ -46,11 +44,9 @@ def rows_of(motion: Motion | Target) -> Rows:
 
 
 class Component(ABC):
-    """A member of a control family."""
-
     Params: ClassVar[type]
     KERNEL: ClassVar[Any] = None
-    """Arithmetic as pure functions (``core/kernels.py``), if it is the same for all parameters."""
+    """Arithmetic as pure functions (``core/kernels.py``), if the same for all parameters."""
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Any:
@@ -83,16 +79,14 @@ class Ramp(Component):
         return self.step(substep)
 
     def rows(self, substep: int) -> Rows:
-        """Return :meth:`step` as floats."""
         return rows_of(self.step(substep))
 
     def predicted_rows(self, substep: int) -> Rows:
-        """Return :meth:`predict` as floats."""
         return rows_of(self.predict(substep))
 
 
 class Setup(Component):
-    """Conversion between degrees of freedom and axes, by virtual work; nan beyond the reach of the rig.
+    """Conversion between degrees of freedom and axes, by virtual work; nan if the rig cannot reach a pose.
 
     Built with ``(params, n_dof, n_axes)``. ``Params`` may define which axes stop together (``core/checks.py``).
     """
@@ -109,7 +103,7 @@ class Setup(Component):
         """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N in the pose ``displacement`` (m).
 
         Only forces of displacement axes are converted. The pose belongs to the Target of the same step; another
-        object may have moved the axes to it.
+        object may have moved the axes to this pose.
         """
 
     @abstractmethod
@@ -136,10 +130,9 @@ class Setup(Component):
 
 
 class SetupKernel(NamedTuple):
-    """Stateless arithmetic of a setup, with tuples of floats, or with arrays of many numbers."""
+    """Stateless arithmetic of a setup, on tuples of floats or elementwise on arrays."""
 
     constants: Function
-    """Function that makes the constants from parameters and the numbers of degrees of freedom and axes."""
     axes: Function
     """``axes(constants, x, v, a) -> x, v, a`` from degrees of freedom to axes."""
     forces: Function
@@ -147,7 +140,7 @@ class SetupKernel(NamedTuple):
 
 
 class SetupOfKernel(Setup):
-    """Setup that computes by a kernel."""
+    """Setup that computes with a :class:`SetupKernel`."""
 
     _on_arrays = False
 
@@ -179,7 +172,7 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
-    """Return ``axes`` and ``forces`` of any setup with the arguments of a kernel; constants are ignored."""
+    """Return ``axes`` and ``forces`` of any setup as functions of a kernel; they ignore the constants."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
 
@@ -191,14 +184,12 @@ class SemiActive(Component):
     """
 
     inputs: tuple[str, ...]
-    """Names of the controlled inputs, with units, which the rig must have."""
+    """Names of the controlled inputs of the rig, with units."""
 
     def bound(self) -> tuple[Kernel, object, object] | None:
-        """Return kernel, constants and state, or None."""
         return None
 
     def chance(self) -> float:
-        """Return the kernel's next random number; 0 for a deterministic kernel."""
         return 0.0
 
     @abstractmethod
@@ -210,7 +201,7 @@ class SemiActive(Component):
 
 
 class SemiActiveOfKernel(SemiActive):
-    """Controls the voltage of a damper by a ``KERNEL``.
+    """Controls the voltage of a damper with a ``KERNEL``.
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
@@ -239,11 +230,12 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. The caller checks the command, and holds the axis if it must not be sent.
+    Built with ``(params, dt)``, dt in s. The caller checks the command, and holds the axis instead of sending an
+    invalid one.
     """
 
     coupled_to: int | None = None
-    """Index of the displacement axis that moves the loaded part, from 0, or None."""
+    """Index, from 0, of the displacement axis that moves the loaded part; None if there is none."""
 
     @property
     @abstractmethod
@@ -272,13 +264,13 @@ class Compensator(Component):
     """
 
     external: ClassVar[bool] = False
-    """True if another process computes the commands: it cannot be copied, and is opened before ``step``."""
+    """True if another process computes the commands. Such a compensator cannot be copied."""
     transport_in_lead: ClassVar[bool] = False
     """True if the scenario adds the port's transport, which the model leaves out, to the parameter ``lead``."""
     state_names: tuple[str, ...]
     """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
-    """Unit of each state name, without the axis; empty by default."""
+    """Unit of each state name, without the axis."""
     state_limits: Mapping[str, tuple[float, float]] = {}
     """Smallest and largest adapted value, by the same names, in the units of ``state_units``."""
 

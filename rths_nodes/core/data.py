@@ -4,46 +4,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 Data: TypeAlias = dict[str, Any]
 """Numbers, texts, flags, lists and nested Data by name. Each reader states the keys that it expects."""
 
 
-class Column(Protocol):
-    name: object
-
-    def tolist(self) -> list[object]: ...
-
-
-@runtime_checkable
-class Table(Protocol):
-    """Interface of a pandas DataFrame; pandas is not imported."""
-
-    index: Column
-
-    def items(self) -> Iterable[tuple[object, Column]]: ...
-
-    def to_records(self) -> object: ...
-
-
-def plain(value: object) -> Any:
-    """Convert a caller's value to plain types: numpy numbers to Python's, tuples to lists, paths to texts."""
+def plain(value: Any) -> Any:
+    """Convert numpy numbers to Python's, tuples to lists, paths to text, and tables to mappings."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return [plain(entry) for entry in value]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Table):  # append the index if it has a name
+    if hasattr(value, "to_records"):  # a pandas DataFrame; its index is a column if it has a name
         index = {str(value.index.name): value.index.tolist()} if value.index.name else {}
         return index | {str(name): column.tolist() for name, column in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value
 
 
 def flatten(data: Any, path: str) -> dict[str, float]:
-    """Flatten nested numbers: ``{"metrics.axes.story_1.delay_s": 0.01}``."""
     if isinstance(data, Mapping):
         pairs: Any = data.items()
     elif isinstance(data, (list, tuple)):
@@ -57,7 +39,9 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """Invert :func:`flatten` below ``section``; numbered keys become lists. The first conflicting key counts."""
+    """Invert :func:`flatten` below ``section``. Numbered keys become lists; of conflicting keys, the first is
+    used.
+    """
     tree: Data = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")

@@ -15,8 +15,8 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 
 LONGEST = 1.5
-"""Largest decay rate times increment. RK4 then damps by 0.273 instead of exp(-1.5) = 0.223, and approaches the
-limit of a Bouc-Wen state monotonically."""
+"""Largest product of decay rate and increment. RK4 then damps by 0.273 instead of exp(-1.5) = 0.223, and
+approaches the limit of a Bouc-Wen state monotonically."""
 MOST = 64
 """Largest number of increments per sample at the velocity limit: about 0.2 ms of computing."""
 HARD_LIMIT = 2 * MOST
@@ -30,23 +30,19 @@ class Decay:
     """A bound on the decay rates of all inner states: ``at_rest + per_velocity * abs(v)`` (1/s), v in m/s."""
 
     at_rest: float = 0.0
-    """Decay rate at rest, 1/s."""
     per_velocity: float = 0.0
-    """Decay rate per velocity, 1/m."""
     settling: float = math.inf
     """Number of decay times after which states settle under a constant velocity; inf if they do not."""
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """Constants of a kernel: ``at_rest`` (1/s), ``per_velocity`` (1/m), ``settling``."""
         return self.at_rest, self.per_velocity, self.settling
 
     def times(self, velocity: float, duration: float) -> float:
-        """Return the decay times in ``duration`` (s) at ``velocity`` (m/s)."""
         return (self.at_rest + self.per_velocity * abs(velocity)) * duration
 
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
-        """Return the number of increments for ``duration`` (s) at up to ``velocity`` (m/s): whole, or inf.
+        """Return the number of increments for ``duration`` (s) at up to ``velocity`` (m/s): an integer, or inf.
 
         At ``constant`` velocity no increments are needed once the states have settled.
         """
@@ -62,7 +58,6 @@ class Decay:
         return left / self.per_velocity if self.per_velocity else math.inf
 
     def beside(self, other: Decay) -> Decay:
-        """Return the decay of the states of two specimens that move together."""
         for one, the_other in ((self, other), (other, self)):
             if one == Decay():
                 return the_other
@@ -70,44 +65,41 @@ class Decay:
 
 
 def decay_of(specimen: Any) -> Decay:
-    """Return the ``decay`` of ``specimen``. Raises ConfigError for inner states without ``decay``."""
+    """Return the ``decay`` of ``specimen``. Raises ConfigError if it has inner states but no ``decay``."""
     decay = specimen.decay
     if isinstance(decay, Decay):
         return decay
     if specimen.initial_state:
         raise ConfigError(
-            f"specimen {type(specimen).__name__}: has inner states, but no attribute decay, a Decay of "
-            "rths_nodes.core: it bounds the increments of its states"
+            f"specimen {type(specimen).__name__}: has inner states but no attribute decay: add a Decay of "
+            "rths_nodes.core, which bounds the increments of these states"
         )
     return Decay()
 
 
 def stated(params: object) -> Decay:
-    """Return the ``decay()`` of a specimen's parameters, by default ``Decay()``."""
     return declared(params) or Decay()
 
 
 def declared(params: object) -> Decay | None:
-    """Return the ``decay()`` of a specimen's parameters, or None."""
     return params.decay() if hasattr(params, "decay") else None
 
 
 def check_increments(decay: Decay, law: str, test: TestContext) -> None:
-    """Raise ConfigError if a specimen needs too many increments for real time; ``law`` names its parameter."""
+    """Raise ConfigError if a specimen needs too many increments per sample; ``law`` names its parameter."""
     limit = test.velocity_limit
     if limit is None:
-        return  # part of a rig, which checks its own velocities
+        return  # the specimen is part of a rig, which checks its own velocities
     check_at(decay, law, limit, test.dt, constant=True)
 
 
 def check_at(decay: Decay, law: str, velocity: float, dt: float, constant: bool = False) -> None:
-    """Raise ConfigError if ``dt`` (s) at ``velocity`` (m/s), ``constant`` or not, needs too many increments."""
     needed = decay.increments(velocity, dt, constant)
     if needed > MOST:
         moving = decay.per_velocity > 0.0
         where = f"at {velocity:g} m/s, the velocity limit, " if moving else ""
         way_out = "raise servo_rate or lower limits.velocity" if moving else "raise servo_rate"
         raise ConfigError(
-            f"{law}: {where}the specimen's states need {needed:.4g} increments of a sample, must be <= {MOST}: "
+            f"{law}: {where}the specimen's states need {needed:.4g} increments per sample: must be <= {MOST}; "
             f"{way_out}"
         )

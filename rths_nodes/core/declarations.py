@@ -12,19 +12,16 @@ from rths_nodes.core.errors import PortError
 from rths_nodes.core.parameters import params
 
 AnyParams: TypeAlias = Any
-"""``Params`` of any component. Base classes accept any class; subclasses declare their own."""
+"""``Params`` of any component; subclasses annotate their own class."""
 
 
 class OfComponent:
     external: ClassVar[bool] = False
     """True for a component with a socket, a process or a rig, which cannot be copied."""
+    transport_in_lead: ClassVar[bool] = False
+    """True for a compensator whose parameter ``lead`` gets the port's transport added."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the component's publications in ``config/publications.bib``."""
-
-
-class OfCompensator(OfComponent):
-    transport_in_lead: ClassVar[bool] = False
-    """True if the scenario adds the port's transport, which the model leaves out, to the parameter ``lead``."""
 
 
 class OfPort(Protocol):
@@ -43,13 +40,13 @@ class OfPort(Protocol):
     address: str = ""
     """Address of the rig, as text."""
     label: str = "port"
-    """Name of the port in error messages."""
+    """Name of the port in messages."""
     trigger: object = None
     """Digital output of the rig that is on during a test (``laboratory/ports/common.py``)."""
     can_warn: bool = False
     """True if there is an output for a horn or a lamp, switched by :meth:`warn`; valid once the port is open."""
     armed: bool = False
-    """True if an operator has armed the port, so that a test may open it although real actuators can move."""
+    """True if an operator has armed the port. A test may then open it although real actuators can move."""
     paced: bool = False
     """True if a clock or the rig sets the ticks of a port opened by a procedure."""
     handover: Any = None
@@ -57,7 +54,7 @@ class OfPort(Protocol):
 
     @property
     def failure(self) -> str:
-        """Reason why a failed rig cannot continue, or empty."""
+        """Reason why the rig has failed and cannot continue; otherwise empty."""
         return ""
 
     @property
@@ -70,11 +67,10 @@ class OfPort(Protocol):
         return
 
     def numbers(self) -> dict[str, float]:
-        """Return the port's counts after a test."""
         return {}
 
     def accept_any_start(self) -> None:
-        """Accept any active command as the first one, because a procedure opens the port."""
+        """Accept any active command at the start, because a procedure opens the port."""
         return
 
     def warn(self, on: bool) -> None:
@@ -82,11 +78,9 @@ class OfPort(Protocol):
         raise PortError("this port has no warning output")
 
     def set_interlock(self, closed: bool) -> None:
-        """Open or close the interlock of a rig that can be switched."""
         raise PortError("the interlock of this rig cannot be switched on purpose")
 
     def set_hydraulics(self, pressure: str) -> None:
-        """Switch the pressure of a rig that can be switched: off, low or high."""
         raise PortError("the pressure of this rig cannot be switched on purpose")
 
 
@@ -94,26 +88,26 @@ class OfParams(checks.ChecksScenario):
     """Attributes of any ``Params``; a parameter of the same name takes precedence."""
 
     type_name: ClassVar[str]
-    """Name under which the component is registered."""
     cannot_be_built: str = ""
-    """Reason why a recorded component cannot be built here; empty otherwise."""
+    """Reason why a recorded component cannot be built here; otherwise empty."""
 
 
 class OfPortParams(OfParams):
-    """Attributes of a port's ``Params``; the first two have no default."""
+    """Attributes of a port's ``Params``. The first two have no default."""
 
     transport_samples: int
     """Number of samples until a Command takes effect."""
     longest_wait: float
     """Time without a Command after which the port fails, s."""
     builds_axes: bool = False
-    """True if models replace the rig: the test needs a ``rig``, or an actuator and a specimen for every axis."""
+    """True if models replace the rig. The test then needs a ``rig``, or an actuator and a specimen for every axis.
+    """
     carries_force: bool = False
-    """True if it accepts Commands in newtons, for force loops that the controller closes."""
+    """True if the port accepts Commands in newtons, for force loops closed by the controller."""
     can_be_switched: bool = False
-    """True if its pressure and interlock can be switched as a fault."""
+    """True if a fault can switch the pressure and the interlock of the rig."""
     one_node: bool = False
-    """True if its axes cannot have separate nodes."""
+    """True if one node must drive all axes."""
     watchdog: float | None = None
     """Time without a command after which the port itself holds the rig, s."""
     emulator: bool = False
@@ -126,21 +120,19 @@ class OfPortParams(OfParams):
 
 class OfIntegratorParams(OfParams):
     observes: bool = False
-    """True if the integrator, without a structure, observes displacements beyond the displacements of the axes."""
+    """True if an integrator without a structure also returns displacements that no axis has."""
     who: str = ""
-    """Source of the excitation in place of the scenario, as text."""
+    """Source of the excitation if the scenario is not the source."""
     experimental_stiffness: Any = None
     """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
     equivalent_damping: object = None
     """Specimen damping that an external integrator assumes, N s/m."""
     displacement: Any = None
-    """Prescribed displacement as a function of time."""
     history: str | None = None
-    """File with the targets of the test."""
     proportional_to: str = ""
-    """Name of the parameter to which all targets from that file are proportional."""
+    """Parameter to which all targets of that file are proportional."""
     ground: object = None
-    """Input of an external integrator that takes the ground motion of the scenario."""
+    """Input of an external integrator for the ground motion of the scenario."""
 
 
 class OfStructureParams(OfParams):
@@ -156,7 +148,7 @@ class OfStructureParams(OfParams):
 
 class OfGroundMotionParams(OfParams):
     proportional_to: str = ""
-    """Name of the parameter to which all its values are proportional."""
+    """Parameter to which all values are proportional."""
 
 
 class OfCompensatorParams(OfParams):
@@ -172,24 +164,22 @@ class OfCompensatorParams(OfParams):
 
 class OfSemiActiveParams(OfParams):
     voltage: float = 0.0
-    """Largest output voltage, V."""
 
 
 class OfRigParams(OfParams):
     to_scale: bool = False
-    """True if the setup converts all its numbers, so that its specimen may be a scale model."""
+    """True if the setup converts all numbers of the rig, so that the specimen may be a scale model."""
 
 
 class OfForceControllerParams(OfParams):
     stiffness: float | None = None
     """Stiffness against which the actuator pushes, N/m, or None."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves, or None."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head is moved by a displacement axis, or None."""
     coupled_to: int = 1
-    """Number of that displacement axis, from 1."""
+    """Number of this displacement axis, from 1."""
 
 
-_COMPONENTS = {"compensator": OfCompensator}
 _PARAMS: dict[str, type[OfParams]] = {
     "port": OfPortParams,
     "integrator": OfIntegratorParams,
@@ -225,12 +215,12 @@ def of_recorded(family: str) -> type[OfParams]:
 
 def complete(family: str, component: Any) -> None:
     """Add missing attributes to a ``component`` class of ``family``, and to its ``Params``."""
-    checks.complete(component, _COMPONENTS.get(family, OfComponent))
+    checks.complete(component, OfComponent)
     checks.complete(component.Params, of_params(family))
 
 
 def name(family: str, type_name: str, component: Any) -> None:
-    """Complete a ``component`` class, and name its ``Params``, which are separate from inherited ones."""
+    """Complete a ``component`` class and name its ``Params``; inherited ``Params`` are copied."""
     if "Params" not in vars(component):
         component.Params = params(type("Params", (component.Params,), {}))
     component.Params.type_name = type_name

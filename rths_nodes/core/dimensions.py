@@ -12,15 +12,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 LENGTHS = {"m": 1.0, "mm": 1e-3, "cm": 1e-2, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
-"""Factors to m."""
 FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
-"""Factors to N."""
 VELOCITIES = {f"{name}/s": factor for name, factor in LENGTHS.items()}
-"""Factors to m/s."""
 ACCELERATIONS = {"m/s^2": 1.0, "g": 9.80665}
-"""Factors to m/s^2."""
 PRESSURES = {"Pa": 1.0, "kPa": 1e3, "bar": 1e5, "MPa": 1e6, "psi": 6894.757293168361}
-"""Factors to Pa."""
 OTHERS = {"V": 1.0, "1": 1.0}
 """Units that are not converted; "1" is dimensionless, e.g. for a digital input."""
 
@@ -34,7 +29,6 @@ SI: dict[str, tuple[float, str]] = {
 
 BASES = ("m", "kg", "s", "V")
 LARGEST_POWER = 12
-"""Largest power of a base unit."""
 _FACTOR = re.compile(r"([A-Za-z]+|1)(?:\^(-?\d{1,2}))?")
 
 
@@ -45,7 +39,9 @@ class Unit(NamedTuple):
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return this unit times a ``power`` of the ``other`` unit. Raises ValueError beyond LARGEST_POWER."""
+        """Return this unit times a ``power`` of the ``other`` unit. Raises ValueError if a power exceeds
+        LARGEST_POWER.
+        """
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
             raise ValueError(f"has a power beyond {LARGEST_POWER}")
@@ -53,7 +49,6 @@ class Unit(NamedTuple):
 
     @property
     def dimension(self) -> str:
-        """Dimension of the unit, as a product of SI units."""
         named_unit = next((name for name, unit in _NAMED.items() if unit == (1.0, self.powers)), "")
         bases = [
             base if power == 1 else f"{base}^{power}"
@@ -68,7 +63,6 @@ def _unit(factor: float, m: int = 0, kg: int = 0, s: int = 0, volt: int = 0) -> 
 
 
 NUMBER = _unit(1.0)
-"""A number without a unit."""
 _NAMED = {
     "1": NUMBER,
     "m": _unit(1.0, m=1),
@@ -101,7 +95,7 @@ def unit_of(text: str) -> Unit:
         factor = _FACTOR.fullmatch(part)
         if factor is None or factor[1] not in UNITS:
             raise ValueError(
-                f"{part!r} is no unit; known: {', '.join(UNITS)}, between * and /, with ^ for a power"
+                f"{part!r} is not a unit; known: {', '.join(UNITS)}, between * and /, with ^ for a power"
             )
         unit = unit.times(UNITS[factor[1]], sign * int(factor[2] or 1))
     return unit

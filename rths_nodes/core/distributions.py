@@ -18,7 +18,6 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 
 LEAST_SHARE = 1e-9
-"""Smallest probability of a normal distribution between its truncation limits."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +37,16 @@ class Distribution:
 
     @property
     def leader(self) -> str:
-        """Key that this key follows, or empty."""
+        """Key that this key follows; empty if it follows none."""
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
-        """Return ``nominal`` scaled like its leader, ``drawn`` in place of ``standing``. Raises ConfigError."""
+        """Return ``nominal`` scaled like the leader, which was ``standing`` and is now ``drawn``."""
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
             raise ConfigError(
-                f"{self.kind}: needs {self.leader} to be a number that keeps its sign; it is {show(standing)}, "
-                f"drawn was {show(drawn)}"
+                f"{self.kind}: {self.leader} must keep its sign and be a number; {show(standing)} has become "
+                f"{show(drawn)}"
             )
         factor = (drawn / standing) ** power
         return self._multiplied(nominal, lambda: factor)
@@ -70,17 +69,16 @@ class Kind:
     numbers: tuple[str, ...]
     draw: Callable[..., Any]
     refusal: Callable[..., str] = lambda *_: ""
-    """Returns a message on invalid numbers, or empty."""
+    """Returns a message about invalid numbers; empty for valid ones."""
     relative: bool = False
     any_values: bool = False
-    """True for any number of arbitrary values."""
     follows: bool = False
-    """True if it follows another key; its numbers are that key, and a power, by default 1."""
+    """True for a kind whose numbers are the key to follow and a power, by default 1."""
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
-    """Draw by the inverse distribution function: a draw takes one random number, whatever the limits."""
-    from scipy.special import ndtr, ndtri  # imported here, because the import takes a fifth of a second
+    """Draw with the inverse distribution function: a draw takes one random number, whatever the limits."""
+    from scipy.special import ndtr, ndtri  # imported late, because the import takes 0.2 s
 
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
     return min(max(mean + deviation * float(ndtri(generator.uniform(below, above))), low), high)
@@ -92,7 +90,7 @@ def _truncated_refusal(mean: float, deviation: float, low: float, high: float) -
     from scipy.special import ndtr
 
     share = ndtr((high - mean) / deviation) - ndtr((low - mean) / deviation)
-    return "" if share > LEAST_SHARE else "nearly nothing of the distribution lies between its limits"
+    return "" if share > LEAST_SHARE else "almost none of the distribution lies between its limits"
 
 
 def _positive(_: float, deviation: float) -> str:
@@ -101,18 +99,6 @@ def _positive(_: float, deviation: float) -> str:
 
 def _ascending(low: float, high: float) -> str:
     return "" if low < high else "the lower limit must be < the upper one"
-
-
-def _positive_limits(low: float, high: float) -> str:
-    return _ascending(low, high) or ("" if low > 0.0 else "the limits must be > 0")
-
-
-def _whole_limits(low: float, high: float) -> str:
-    return _ascending(low, high) or ("" if low == int(low) and high == int(high) else "must be whole numbers")
-
-
-def _positive_median(median: float, deviation: float) -> str:
-    return _positive(median, deviation) or ("" if median > 0.0 else "the median must be > 0")
 
 
 def _share(share: float) -> str:
@@ -127,16 +113,22 @@ KINDS: dict[str, Kind] = {
     "lognormal": Kind(
         ("median", "standard deviation of the logarithm"),
         lambda g, median, deviation: median * math.exp(g.normal(0.0, deviation)),
-        _positive_median,
+        lambda median, deviation: (
+            _positive(median, deviation) or ("" if median > 0.0 else "the median must be > 0")
+        ),
     ),
     "uniform": Kind(("lower limit", "upper limit"), lambda g, *n: float(g.uniform(*n)), _ascending),
     "log_uniform": Kind(
         ("lower limit", "upper limit"),
         lambda g, low, high: math.exp(g.uniform(math.log(low), math.log(high))),
-        _positive_limits,
+        lambda low, high: _ascending(low, high) or ("" if low > 0.0 else "the limits must be > 0"),
     ),
     "integers": Kind(
-        ("smallest", "largest"), lambda g, low, high: int(g.integers(int(low), int(high) + 1)), _whole_limits
+        ("smallest", "largest"),
+        lambda g, low, high: int(g.integers(int(low), int(high) + 1)),
+        lambda *ends: (
+            _ascending(*ends) or ("" if all(end == int(end) for end in ends) else "must be whole numbers")
+        ),
     ),
     "choice": Kind(("values",), lambda g, values: values[int(g.integers(len(values)))], any_values=True),
     "relative_normal": Kind(
@@ -181,7 +173,6 @@ def distribution(data: object, path: str) -> Distribution:
 
 
 def check_scatter(scatter: Mapping[str, object], path: str) -> None:
-    """Raise ConfigError for invalid distributions, and for a key that follows a key without a distribution."""
     problems, scatters = Problems(), {}
     for key, data in scatter.items():
         with problems.gathered():

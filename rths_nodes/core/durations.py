@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import statistics as statistics_of
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +13,6 @@ import numpy as np
 from rths_nodes.core.samples import Array
 
 SECOND = 1_000_000_000
-"""Nanoseconds per second."""
 
 _BINS_PER_DECADE = 10
 
@@ -22,12 +22,12 @@ class Durations:
 
     def __init__(self, expected: int) -> None:
         self._values = np.full(max(expected, 1), -1, dtype=np.int64)
-        self._items = self._values.data  # access to an item of a memoryview takes half as long as of an array
+        self._items = self._values.data  # items of a memoryview are accessed twice as fast as items of an array
         self._room = len(self._values)
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add a duration; beyond the expected number it replaces the last one (end of a safe stop)."""
+        """Add a duration. Durations beyond the expected number replace the last one."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -60,18 +60,13 @@ def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
 
 
 def median_count(counts: Counter[int]) -> int:
-    left = counts.total() // 2
-    for value in sorted(counts):
-        left -= counts[value]
-        if left < 0:
-            break
-    return value
+    return statistics_of.median_high(counts.elements())
 
 
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
-    """Return counts between ``edges`` (s), by default in bins of equal ratio between 1 us and 1 s.
+    """Return the counts between ``edges`` (s), by default 10 bins per decade between 1 us and 1 s.
 
-    Outliers count in the outermost bins. ``counts`` has the meaning as in :func:`statistics`.
+    Outliers count in the outermost bins. ``counts`` is used as in :func:`statistics`.
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)
@@ -92,6 +87,8 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def periods(lateness: Array, period: float) -> Array:
-    """Return times ``(n - 1,)`` s between ticks from ``lateness`` ``(n,)`` s; ticks slip by whole periods."""
+    """Return the times between ticks, ``(n - 1,)`` s, from their ``lateness`` ``(n,)`` s. Ticks slip by multiples
+    of ``period``.
+    """
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

@@ -7,8 +7,9 @@ import difflib
 import inspect
 import traceback
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class ConfigError(ValueError):
@@ -19,7 +20,6 @@ class ConfigError(ValueError):
         self.problems = problems
 
     def within(self, prefix: str) -> ConfigError:
-        """Return this error with ``prefix`` before each problem."""
         return ConfigError(*(f"{prefix}: {problem}" for problem in self.problems))
 
 
@@ -36,7 +36,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """Unfinished test on which a result depends, with the ``exit_code`` of that test."""
+    """A test on which a result depends has not finished; ``exit_code`` is its exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -59,13 +59,11 @@ class Problems(list[str]):
             self.extend(error.problems)
 
     def refuse(self) -> None:
-        """Raise one ConfigError with all collected problems, if any."""
         if self:
             raise ConfigError(*self)
 
 
 SHOWN = 100
-"""Largest number of known names in a message."""
 
 
 def join(path: str, key: object) -> str:
@@ -77,7 +75,7 @@ def show(value: object, unit: str = "") -> str:
     unit = "" if unit == "1" else unit  # dimensionless
     try:
         shown = repr(value) if not isinstance(value, float) else f"{value:g}"
-    except ValueError:  # Python refuses to print integers of thousands of digits
+    except ValueError:  # Python refuses to convert integers with thousands of digits
         shown = "a number of thousands of digits"
     if len(shown) > 60:
         shown = shown[:57] + "..."
@@ -85,10 +83,10 @@ def show(value: object, unit: str = "") -> str:
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Return ``text`` with an escape for every character that is not printable and not ``kept``.
+    r"""Return ``text`` with escapes for all characters that are neither printable nor ``kept``.
 
-    Names, reasons and notes of other programs are converted before they are displayed or recorded. Otherwise
-    terminal codes, line ends and marks of writing direction could change the displayed text.
+    Names, reasons and notes of other programs are converted before they are displayed or recorded. Terminal codes,
+    line ends and marks of writing direction could otherwise change the displayed text.
 
     >>> printable("Ada\x1b[2J")
     'Ada\\x1b[2J'
@@ -106,7 +104,7 @@ def package_of(module: object) -> str:
 
 
 def raised_at(error: Exception, module: str) -> str:
-    """Return file, line and function in the package of ``module`` that raised the error, if any."""
+    """Return file, line and function in the package of ``module`` that raised the error, otherwise empty."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if package_of(frame.f_globals.get("__name__")) == package_of(module):
@@ -114,18 +112,21 @@ def raised_at(error: Exception, module: str) -> str:
     return location
 
 
-def located(source: type | Callable[..., object]) -> str:
-    """Return the name of a class or function, with file and line."""
-    name = source.__qualname__
+def located(source: Any, name: str = "") -> str:
+    """Return a class or function, or another ``name``, with file and line unless it belongs to this package."""
+    source = inspect.unwrap(source)
+    name = name or source.__qualname__
+    if package_of(source.__module__) == package_of(__name__):
+        return name
     try:
         file, (_, line) = inspect.getsourcefile(source), inspect.getsourcelines(source)
-    except (OSError, TypeError):  # defined in an interactive session, or without a file
+    except (OSError, TypeError):  # the source has no file, e.g. in an interactive session
         return f"{name} ({source.__module__})"
     return f"{name} ({file}:{line})"
 
 
 def unknown(path: str, kind: str, name: object, choices: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown name; it lists known names and the closest match."""
+    """Return the error for an unknown name, with the known names and the closest match."""
     names = sorted(choices)
     beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)

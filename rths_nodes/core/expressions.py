@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions over named quantities: ``abs(force.north * piston_velocity.north)``.
 
-Expressions are a subset of Python's arithmetic: numbers, quantities by name (``force.north``,
-``force["north 2"]``), ``+ - * /``, powers by small integers, and the FUNCTIONS. Any other syntax is refused before
-compilation, so that an expression can neither loop nor access anything but its numbers. Units are tracked, and
-incompatible sums are refused. Values are SI;
-``si(2, "kN/m")`` is a constant with a unit. Undefined results are nan.
+Expressions are a subset of Python's arithmetic: numbers, quantities by name (``force.north``, ``force["north
+2"]``), ``+ - * /``, powers by small integers, and FUNCTIONS. ``si(2, "kN/m")`` is a constant with a unit. Any
+other syntax is refused before compilation, so that an expression can neither loop nor access anything but its
+numbers. Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are nan.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Compiled ``text`` over quantities ``names``, with its own ``unit``; ``value`` is SI. Raises ValueError."""
+    """Compiled ``text`` over quantities ``names``, with its own ``unit``. Raises ValueError."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text = text
@@ -63,7 +62,7 @@ class Expression:
         self._value = eval(compile(tree, "<expression>", "eval"), {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
-        """Return the expression's value in SI units, from ``values`` in their own units; nan if undefined."""
+        """Return the value in SI units, from ``values`` in their own units; nan if undefined."""
         try:
             return self._value(values)
         except (ArithmeticError, ValueError):
@@ -76,59 +75,49 @@ def _parsed(text: str) -> ast.Expression:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"is no expression ({error.args[0] if error.args else error})") from None
+        raise ValueError(f"is not an expression ({error.args[0] if error.args else error})") from None
     if (terms := sum(1 for _ in ast.walk(tree))) > MOST_TERMS:
         raise ValueError(f"has {terms} parts: must be <= {MOST_TERMS}")
     return tree
 
 
+def _owned(node: ast.AST) -> tuple[str, Any]:
+    """Return noun and owner of a quantity; the noun of any other node is empty."""
+    if not isinstance(node, (ast.Attribute, ast.Subscript)) or not isinstance(node.value, ast.Name):
+        return "", ""
+    if isinstance(node, ast.Attribute):
+        return node.value.id, node.attr
+    return node.value.id, node.slice.value if isinstance(node.slice, ast.Constant) else ""
+
+
 def named(text: str) -> set[tuple[str, str]]:
-    """Return noun and owner of each quantity in ``text``; empty for an invalid expression."""
+    """Return the noun and the owner of each quantity in ``text``; empty for an invalid expression."""
     try:
-        tree = _parsed(text)
+        pairs = map(_owned, ast.walk(_parsed(text)))
     except ValueError:
         return set()
-    names: set[tuple[str, str]] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.value, ast.Name):
-            whose = node.attr if isinstance(node, ast.Attribute) else getattr(node.slice, "value", "")
-            names.add((node.value.id, str(whose)))
-    return names
+    return {(noun, str(owner)) for noun, owner in pairs if noun}
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Replace owners of ``nouns`` in ``text`` by ``names``. Invalid expressions are kept, and refused later."""
+    """Replace owners of ``nouns`` in ``text`` by ``names``. An invalid expression is returned unchanged."""
+    source = text.strip().replace("\n", " ").encode()  # positions of nodes count bytes of a line
+    changes: list[tuple[int, int, str]] = []
     try:
-        tree = _parsed(text)
+        nodes: Any = ast.walk(_parsed(source.decode()))
     except ValueError:
         return text
-    renamer = _Renamer(names, nouns)
-    made = renamer.visit(tree)
-    return ast.unparse(made) if renamer.changed else text
-
-
-class _Renamer(ast.NodeTransformer):
-    """Changes the owner of quantities: ``force.north`` becomes ``force.story_1``."""
-
-    def __init__(self, names: Mapping[str, str], nouns: Collection[str]) -> None:
-        self._names, self._nouns = names, nouns
-        self.changed = False
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        return self._with_owner(node, node.attr)
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        return self._with_owner(node, node.slice.value if isinstance(node.slice, ast.Constant) else None)
-
-    def _with_owner(self, node: ast.Attribute | ast.Subscript, owner: Any) -> ast.expr:
-        noun = node.value.id if isinstance(node.value, ast.Name) else ""
-        new = self._names.get(owner, owner) if isinstance(owner, str) and noun in self._nouns else owner
-        if new == owner:
-            return node
-        self.changed = True
-        if new.isidentifier() and not iskeyword(new):
-            return ast.Attribute(node.value, new, ast.Load())
-        return ast.Subscript(node.value, ast.Constant(new), ast.Load())
+    for node in nodes:
+        noun, owner = _owned(node)
+        new = names.get(owner, owner) if noun in nouns and isinstance(owner, str) else owner
+        if new != owner:
+            plain = new.isidentifier() and not iskeyword(new)
+            changes.append(
+                (node.col_offset, node.end_col_offset, f"{noun}.{new}" if plain else f"{noun}[{new!r}]")
+            )
+    for begin, end, new in sorted(changes, reverse=True):
+        source = source[:begin] + new.encode() + source[end:]
+    return source.decode() if changes else text
 
 
 def _lambda(body: ast.expr) -> ast.expr:
@@ -155,7 +144,7 @@ class _Reader:
         if isinstance(node, ast.Call):
             return self._call(node)
         raise ValueError(
-            f"{ast.unparse(node)!r} is not let in; let in are numbers, quantities such as "
+            f"{ast.unparse(node)!r} is not allowed; allowed: numbers, quantities such as "
             f"{self._example()}, + - * / **, {', '.join(FUNCTIONS)}, {CONSTANT}(number, unit)"
         )
 
@@ -163,11 +152,7 @@ class _Reader:
         return next((f"{noun}.{whose}" for noun, named in self._names.items() for whose in named), "none")
 
     def _quantity(self, node: ast.Attribute | ast.Subscript) -> tuple[Unit, ast.expr]:
-        noun = node.value.id if isinstance(node.value, ast.Name) else ""
-        if isinstance(node, ast.Attribute):
-            whose = node.attr
-        else:
-            whose = node.slice.value if isinstance(node.slice, ast.Constant) else None  # type: ignore[assignment]
+        noun, whose = _owned(node)
         if noun not in self._names:
             raise ValueError(f"{ast.unparse(node)!r}: no such quantity; known: {', '.join(self._names)}")
         if whose not in self._names[noun]:
@@ -192,7 +177,7 @@ class _Reader:
         elif isinstance(node.op, (ast.Mult, ast.Div)):
             unit = left.times(right, 1 if isinstance(node.op, ast.Mult) else -1)
         else:
-            raise ValueError(f"{source!r}: of operations + - * / ** are let in")
+            raise ValueError(f"{source!r}: allowed operators: + - * / **")
         return unit, ast.BinOp(a, node.op, b)
 
     def _call(self, node: ast.Call) -> tuple[Unit, ast.expr]:
@@ -212,20 +197,20 @@ class _Reader:
             unit = NUMBER
         elif name == "sqrt":
             if any(power % 2 for power in unit.powers):
-                raise ValueError(f"{source!r}: of {unit.dimension} there is no root")
+                raise ValueError(f"{source!r}: {unit.dimension} has no square root")
             unit = Unit(1.0, tuple(power // 2 for power in unit.powers))
         return unit, ast.Call(ast.Name(name, ast.Load()), list(made), [])
 
 
 def _number(node: ast.Constant) -> float:
     if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
-        raise ValueError(f"{node.value!r} is no number")
+        raise ValueError(f"{node.value!r} is not a number")
     try:
         value = float(node.value)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value):
-        raise ValueError("has a number beyond all that a computer has")
+        raise ValueError("has a number that is too large")
     return value
 
 
@@ -251,6 +236,6 @@ def _constant(node: ast.Call) -> tuple[Unit, ast.expr]:
 def _alike(source: str, left: Unit, right: Unit) -> None:
     if left.powers != right.powers:
         raise ValueError(
-            f"{source!r}: {left.dimension} and {right.dimension} do not go together; write a constant with a unit "
+            f"{source!r}: {left.dimension} and {right.dimension} are incompatible; write a constant with a unit "
             f'as {CONSTANT}(2, "N")'
         )

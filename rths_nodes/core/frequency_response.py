@@ -3,8 +3,7 @@
 
 ``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega).
 It returns output over input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive components
-use their initial parameters. Derivatives of the input are taken as exact, as in
-``analysis/stability/continuous_loop.py``. The discrete loop uses the components themselves.
+use their initial parameters. Derivatives of the input are exact, as in ``analysis/stability/continuous_loop.py``.
 """
 
 from __future__ import annotations

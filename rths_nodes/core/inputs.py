@@ -2,7 +2,7 @@
 """Files named by parameters: absolute paths, hashes of contents, and copies.
 
 A file is identified by the SHA-256 of its bytes. A Python program includes the modules that it imports from below
-its folder, by contents and relative paths; they are found without running it.
+its folder, by contents and relative paths. The program is not run to find them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_MODULE = 64 << 20
-"""Largest size of a module, bytes; compiled modules have some million."""
+"""Largest size of a module, bytes; compiled modules have a few million."""
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
 
 LARGEST_FILE = 1 << 30
-"""Largest size of a file, bytes; a matrix may have some hundred million."""
+"""Largest size of a file, bytes; a matrix may have a few hundred million."""
 FOLDER = "inputs"
-"""Folder of the copies in the folder of a test."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,6 @@ class Named:
         return str((folder / os.path.expanduser(self.path)).absolute())
 
     def read(self) -> Contents:
-        """Read the file and its parts, each once. Raises ConfigError."""
         main = Path(self.absolute(Path()))
         try:
             if not self.program:
@@ -73,14 +71,14 @@ class Named:
         return Contents(relative, main.relative_to(root).as_posix())
 
     def hash(self) -> str:
-        """Return the hash of the contents; for an unreadable file, which is refused later, return its path."""
+        """Return the hash of the contents; for an unreadable file, which is refused later, the path."""
         try:
             return self.read().hash
         except ConfigError:
             return self.path
 
     def copy(self, folder: Path) -> str:
-        """Return the path of the file's read-only copy in ``folder/<hash>``; make a missing copy.
+        """Return the path of the read-only copy in ``folder/<hash>``; make a missing copy.
 
         Raises ConfigError if the copy has changed, or cannot be made.
         """
@@ -97,7 +95,9 @@ class Named:
         return str(target / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of the file's copy below the first of ``folders`` with one: a test's folder may move."""
+        """Return the path of the file's copy in the first of ``folders`` that has one, because a test's folder may
+        have moved.
+        """
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -133,11 +133,9 @@ def _put(path: Path, content: bytes) -> None:
 
 
 Change: TypeAlias = Callable[[Named], str]
-"""Function that returns the replacement of a file's path."""
 
 
 def replace_files(cls: type, data: object, change: Change, path: str = "") -> None:
-    """Replace every file path in the ``data`` of ``cls`` by the result of ``change``."""
     if not isinstance(data, dict):
         return
     for name, spec in declared(cls).items():
@@ -203,10 +201,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the ``program`` and every imported module below its folder, each read once.
-
-    Raises OSError and ValueError for an unreadable file.
-    """
+    """Return the ``program`` and every imported module below its folder. Raises OSError and ValueError."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON Schema (draft 7) of the files that a Params class declares, for text editors.
 
-It contains kinds, units, bounds, choices, defaults and meanings of all parameters, and the types of every family,
-including types of other packages. Only the loader checks relations between keys.
+The schema contains kinds, units, bounds, choices, defaults and meanings of all parameters, and the types of every
+family, including types of other packages. Only the loader checks relations between keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ _NAMES: Data = {"pattern": r"^[^\W\d]\w*$", "maxLength": LONGEST_NAME}
 
 
 def json_schema(cls: type, title: str) -> Data:
-    """Return the schema of a file with the parameters of ``cls``."""
     definitions: Data = {}
     schema = _Schemas(definitions).of_class(cls)
     return {"$schema": DRAFT, "title": title} | schema | {"definitions": definitions}
@@ -84,7 +83,7 @@ class _Schemas:
             }
             for name in types
         ]
-        kind = {"enum": types, "description": f"one of the types of {family}; rths list {family}"}
+        kind = {"enum": types, "description": f"type of {family}; see rths list {family}"}
         return {"type": "object", "properties": {"type": kind}, "required": ["type"], "allOf": cases}
 
     @staticmethod

@@ -20,8 +20,8 @@ Four rules make the C form bit-identical. Code that breaks a rule is refused wit
 Arrays are arguments, not names of a module or a closure. A call passes all arguments. ``break`` and ``continue``
 need a loop over a range, or a while loop. A decorator is translated with its kernel.
 
-A kernel that contains another kernel is made by a function of the inner kernel: ``adaptive(inverse.led)``. Each
-kernel is plain Python, which nodes call, and is translated to C without changes (``codegen/``).
+A kernel that contains another kernel is made by a function of the inner kernel: ``adaptive(inverse.led)``. Nodes
+call kernels as plain Python; ``codegen/`` translates them to C unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rths_nodes.core import arithmetic
 Function = Callable[..., Any]
 """A kernel function; each kernel documents its arguments and results."""
 ToNumber = Callable[..., tuple[object, float]]
-"""A function that returns its state and a number."""
+"""A step that returns its state and a number."""
 
 
 class Kernel(NamedTuple):
@@ -76,7 +76,6 @@ def unguarded(function: Any) -> Any:
 
 
 def copied(state: object) -> object:
-    """Copy a state into plain tuples and new arrays."""
     if isinstance(state, tuple):
         return tuple([copied(part) for part in state])
     return state.copy() if isinstance(state, np.ndarray) else state
@@ -88,8 +87,8 @@ def advance_of(
     """Return the Runge-Kutta step ``advance(k, s, h, start, start, middle, middle, end, end) -> s``; ``h`` in s.
 
     ``rate`` returns the rates of a state from constants, state and two inputs: displacement (m) and velocity (m/s)
-    of a specimen, or the command (m) of an actuator as both. ``advance`` takes both inputs for each instant.
-    ``along`` and ``along_mean`` replace the defaults, which move tuples of floats.
+    of a specimen, or the command (m) of an actuator as both. ``advance`` takes both inputs at start, middle and
+    end. ``along`` and ``along_mean`` replace the defaults, which move tuples of floats.
     """
 
     def advance(
@@ -106,7 +105,7 @@ def advance_of(
     return advance
 
 
-# Identity of kernels with equal source, and objects in kernels that are not arithmetic
+# Identity of kernels with equal source, and search for objects that cannot be compiled
 
 _judged: dict[object, str] = {}
 
@@ -122,7 +121,6 @@ def identity(value: Any) -> object:
 
 
 def reached(function: Any) -> Iterator[tuple[str, object]]:
-    """Yield name and value of each global and closure variable of a function."""
     function = unguarded(function)
     names = named(function.__code__)
     yield from ((name, value) for name, value in function.__globals__.items() if name in names)
@@ -136,10 +134,10 @@ def named(code: CodeType) -> set[str]:
 
 
 def foreign(function: Any) -> str:
-    """Return the name of the first object in a kernel that cannot be compiled, or empty."""
+    """Return the name of the first object in a kernel that cannot be compiled; empty if there is none."""
     key = identity(function)
     if key not in _judged:
-        _judged[key] = ""  # result for a call from within this function (recursion)
+        _judged[key] = ""  # result for a recursive call
         _judged[key] = next(filter(None, (_foreign(*entry) for entry in reached(function))), "")
     return _judged[key]
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared limits of an axis: required limits, and optional levels.
 
-``loop/supervision/limits.py`` and ``levels.py`` check limits and levels in SI units, in the coordinates of the
-actuator, without tare.
+``loop/supervision`` checks both in SI units, in the coordinates of the actuator, without tare.
 """
 
 from __future__ import annotations
@@ -37,23 +36,25 @@ _ITS_UNIT = "its unit"
 class Level:
     """Levels of one quantity, in its unit; an omitted level has no effect."""
 
-    minimum: float | None = number("below this it acts", _ITS_UNIT, None)
-    maximum: float | None = number("above this it acts", _ITS_UNIT, None)
-    warn_minimum: float | None = number("below this it is reported", _ITS_UNIT, None)
-    warn_maximum: float | None = number("above this it is reported", _ITS_UNIT, None)
-    persistence: int = integer("samples in a row beyond minimum or maximum before it acts", "", 1, at_least=1)
-    action: str = text("reaction; each but indicate decelerates", STOP, ACTIONS)
+    minimum: float | None = number("smallest value without the action", _ITS_UNIT, None)
+    maximum: float | None = number("largest value without the action", _ITS_UNIT, None)
+    warn_minimum: float | None = number("smallest value without a warning", _ITS_UNIT, None)
+    warn_maximum: float | None = number("largest value without a warning", _ITS_UNIT, None)
+    persistence: int = integer(
+        "consecutive samples beyond minimum or maximum before the action", "", 1, at_least=1
+    )
+    action: str = text("action; all but indicate decelerate the axes", STOP, ACTIONS)
 
     @property
     def acts(self) -> bool:
-        """True if an excess does more than report."""
+        """True if the action is more than a report."""
         return self.action != INDICATE and not (self.minimum is None and self.maximum is None)
 
     def validate(self, path: str) -> None:
         names = ("minimum", "warn_minimum", "warn_maximum", "maximum")
         bounds = [(name, value) for name in names if (value := getattr(self, name)) is not None]
         if not bounds:
-            raise ConfigError(f"{path}: has no level; give at least one of {', '.join(names)}")
+            raise ConfigError(f"{path}: has no level; set at least one of {', '.join(names)}")
         for (below, low), (above, high) in pairwise(bounds):
             if low >= high:
                 raise ConfigError(f"{path}.{below} = {low:g}: must be < {above} = {high:g}")
@@ -61,9 +62,11 @@ class Level:
 
 @params
 class Disagreement(Level):
-    """Levels of a measured quantity of an axis minus the same quantity from an auxiliary channel."""
+    """Levels of the difference between a measured quantity of an axis and the same quantity from an auxiliary
+    channel.
+    """
 
-    channel: str = text("auxiliary channel that measures the same, by its name without the unit")
+    channel: str = text("auxiliary channel with the same quantity, by its name without the unit")
 
 
 @params
@@ -71,7 +74,7 @@ class OfExpression(Level):
     """Levels of an expression over the quantities of a test (``expressions.py``), in a declared unit."""
 
     of: str = text("expression, such as abs(force.north * piston_velocity.north)")
-    unit: str = text("unit of the levels, such as kW; 1 for a number without one")
+    unit: str = text("unit of the levels, such as kW; 1 for a dimensionless number")
 
     def validate(self, path: str) -> None:
         super().validate(path)
@@ -84,7 +87,7 @@ class OfExpression(Level):
 class Reading(NamedTuple):
     """State of an axis at a sample: measured displacement (m) and force (N); command and target, m.
 
-    ``tracked`` is the displacement from the zero of the test, which is compared with the target, m.
+    ``tracked`` (m) is the displacement relative to the zero of the test; it is compared with the target.
     """
 
     displacement: float
@@ -177,17 +180,18 @@ QUANTITIES = {
     }
 )
 class Levels:
-    """Levels of the quantities of one axis. Rates are differences of two samples, including their noise."""
+    """Levels of the quantities of one axis."""
 
     def in_effect(self) -> dict[str, Level]:
         return {name: level for name in declared(Levels) if (level := getattr(self, name)) is not None}
 
 
 class RigQuantity(NamedTuple):
-    """Quantity of the whole rig: successive samples that are ``counted``, or their fraction of the last second.
+    """Quantity of the whole rig: number of successive samples that are ``counted``, or their fraction of the last
+    second.
 
-    ``counted`` receives the flags of Command and Measurement; None keeps the count. ``reason`` is the text that
-    follows the value in a message.
+    ``counted`` receives the flags of Command and Measurement; None keeps the count. ``reason`` follows the value
+    in a message.
     """
 
     unit: str
@@ -201,32 +205,27 @@ def _bridged(command: int, measured: int) -> bool:
 
 
 SHARE = "1"
-"""Unit of a fraction; other quantities count successive samples."""
 WHOLE = {
-    "bridge_length": RigQuantity(
-        "samples", "samples in a row that were bridged", _bridged, " in a row were bridged"
-    ),
+    "bridge_length": RigQuantity("samples", "consecutive bridged samples", _bridged, " in a row were bridged"),
     "bridged_share": RigQuantity(
         SHARE,
-        "share of the samples of the last second that were bridged; if left out, unless the port is a simulator, "
-        "reported beyond 1 %, and held beyond 10 %",
+        "fraction of bridged samples in the last second; by default, except on a simulator, reported above 1 % "
+        "and held above 10 %",
         _bridged,
         " of the samples of a second were bridged",
     ),
     "parameter_at_bound": RigQuantity(
         "samples",
-        "samples in a row with an adaptive parameter of the compensator at its bound; if left out, unless the "
-        "port is a simulator, reported at once, and held after half a second",
+        "consecutive samples with an adaptive parameter of the compensator at its bound; by default, except on a "
+        "simulator, reported at once and held after half a second",
         # a bridged Command carries no compensator parameters
         lambda command, measured: None if command & FLAG_BRIDGED else bool(command & FLAG_AT_BOUND),
         " in a row had an adaptive parameter of the compensator at its bound",
     ),
 }
-"""Quantities of the whole rig, by name."""
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Default fractions of bridged samples in a second, on a real rig, above which the test is reported or held."""
+"""Default fractions of bridged samples in a second above which a real rig is reported or held."""
 SHARE_S = 1.0
-"""Averaging time of the fraction of bridged samples, s."""
 AT_BOUND_S = 0.5
 """Default time with a parameter at its bound after which a test on a real rig is held, s."""
 
@@ -237,16 +236,18 @@ class WholeLevels:
     """Levels of the quantities of the whole rig."""
 
     quantities: dict[str, Any] = components(
-        "quantity", "quantities with a memory, by name, which the expressions know as quantity.NAME"
+        "quantity", "quantities with memory, by name; expressions call them quantity.NAME"
     )
     expressions: dict[str, OfExpression] = sections(
-        OfExpression, "levels of one's own, by name, on expressions over the quantities of the test", optional=True
+        OfExpression, "further levels, by name, of expressions over the quantities of the test", optional=True
     )
 
     def validate(self, path: str) -> None:
         for name in self.expressions:
             if name in WHOLE:
-                raise ConfigError(f"{join(path, 'expressions')}.{name}: is the name of a level; choose another")
+                raise ConfigError(
+                    f"{join(path, 'expressions')}.{name}: is the name of a level; choose another name"
+                )
 
     def in_effect(self, simulated: bool, rate: float) -> dict[str, Level]:
         levels = {name: level for name in WHOLE if (level := getattr(self, name)) is not None} | self.expressions
@@ -259,14 +260,14 @@ class WholeLevels:
 
 
 WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
-"""Largest limits, far beyond any rig, m, m/s and N."""
+"""Largest permitted limits (m, m/s, N); no rig reaches them."""
 
 
 @params
 class Limits:
     """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.
 
-    The bounds of these limits are far beyond any rig: a limit cannot be switched off, and every safe stop ends.
+    Their finite bounds ensure that no limit can be switched off, and that every safe stop ends.
     """
 
     stroke: float = number(
@@ -280,27 +281,27 @@ class Limits:
     )
     force: float = number("largest magnitude of the measured force", "N", more_than=0.0, at_most=WIDEST["force"])
     tracking_error: float | None = number(
-        "largest magnitude of target minus measured displacement; not limited if left out",
+        "largest magnitude of target minus measured displacement; not limited if omitted",
         "m",
         None,
         more_than=0.0,
     )
     force_rate: float | None = number(
-        "largest rate of the force command, of an axis that is controlled by force; only such a one has it",
+        "largest rate of the force command; only for an axis controlled by force",
         "N/s",
         None,
         more_than=0.0,
         at_most=1e12,
     )
     force_error: float | None = number(
-        "largest magnitude of force target minus measured force, of an axis that is controlled by force",
+        "largest magnitude of force target minus measured force; only for an axis controlled by force",
         "N",
         None,
         more_than=0.0,
         at_most=1e9,
     )
     deceleration: float = number("deceleration of the safe stop", "m/s^2", 10.0, at_least=0.1)
-    levels: Levels | None = section(Levels, "further levels, of which each may warn, hold or stop", None)
+    levels: Levels | None = section(Levels, "further levels, each of which may warn, hold or stop", None)
 
     @property
     def are_stated(self) -> bool:
@@ -319,8 +320,8 @@ class Limits:
             for key, value in (("minimum", level.minimum), ("maximum", level.maximum)):
                 if limit is not None and value is not None and abs(value) > limit:
                     raise ConfigError(
-                        f"{join(path, 'levels')}.{name}.{key} = {value:g}: must be within +- {limit:g}, where the "
-                        "test stops in any case"
+                        f"{join(path, 'levels')}.{name}.{key} = {value:g}: must be within +- {limit:g}, the "
+                        "limit at which the test stops in any case"
                     )
 
 

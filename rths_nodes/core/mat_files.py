@@ -25,12 +25,11 @@ LONGEST_HEAD = 16 << 20
 """Largest size of the names and shapes of all variables, bytes."""
 
 
-class _Ended(Exception):
-    """The reader has ended before its results were complete."""
+class _Ended(Exception): ...
 
 
 class Contents(NamedTuple):
-    """Real numbers by name, with the units that the file states, and kinds of the values that are not read."""
+    """Real numbers and units by name, and the kinds of values that are not read."""
 
     columns: dict[str, Array]
     units: dict[str, str] = {}  # noqa: RUF012 (never changed)
@@ -69,7 +68,7 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
         raise _Ended
     answer = json.loads(head)
     if answer["too_large"]:
-        raise TooLarge(f"holds more than {size_of(most)} of numbers")
+        raise TooLarge(f"contains more than {size_of(most)} of numbers")
     if answer["problem"]:
         raise ValueError(f"{kind}, {answer['problem']}")
     columns = {}
@@ -81,7 +80,9 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
 
 
 def hdf5(purpose: str, otherwise: str = "") -> Any:
-    """Return the module h5py. If missing, raise ConfigError: ``purpose`` needs it, ``otherwise`` is a remedy."""
+    """Return the module h5py. Raises ConfigError if it is missing: ``purpose`` needs it, ``otherwise`` is an
+    alternative.
+    """
     try:
         import h5py
     except ImportError:

@@ -2,8 +2,8 @@
 """Declaration of parameters, next to their algorithm, with unit, bounds and description.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer` and the
-other functions of this module. The class defines the strict YAML check (``validation.from_data``), ROS parameters
-with their ranges, ``rths params`` and the generated parameter pages (``parameter_table.table``).
+other functions of this module. The declarations define the strict YAML check (``validation.from_data``), ROS
+parameters with their ranges, ``rths params`` and the generated parameter pages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def params(cls: type[T]) -> type[T]:
     made: Any = attrs.frozen(kw_only=True, slots=True)(cls)
     bare = ", ".join(field.name for field in attrs.fields(made) if _KEY not in field.metadata)
     if bare:
-        raise TypeError(f"{cls.__qualname__}: {bare}: give each by number(), text(), flag() or the like")
+        raise TypeError(f"{cls.__qualname__}: {bare}: declare each with number(), text() or a similar function")
     checks.complete(made)
     checked: type[T] = made
     return checked
@@ -82,11 +82,10 @@ class Spec:
     opens: str = ""
     """Name of the field that lists the files which a Python program opens."""
     runs: bool = False
-    """True for a program."""
     columns: bool = False
-    """True for a file of columns; data may have the columns by name instead of the file."""
+    """True for a file of columns; data may have the columns instead of the file."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """Interfaces that offer an option of a run, and its name in each interface; empty for other parameters."""
+    """Interfaces that offer an option of a run, and its name in each; empty for other parameters."""
 
     @property
     def required(self) -> bool:
@@ -136,7 +135,7 @@ def path(
 
     A file that ``runs`` is a program, with all rights of the user. ``opens`` names the field that lists the files,
     relative to a Python program, that the program opens. These files, and modules imported from below its folder,
-    belong to the program. Instead of a file of ``columns``, data may have the columns by name. Recordings contain
+    belong to the program. Data may have the ``columns`` of a file by name instead of the file. Recordings contain
     a copy of the file.
     """
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens), columns=columns)
@@ -214,7 +213,7 @@ def _declared(cls: type) -> Mapping[str, Spec]:
 
 
 declared: Callable[[type], Mapping[str, Spec]] = cache(_declared)
-"""Return the declarations of the parameters of a Params class, by name, in order."""
+"""Declarations of the parameters of a Params class, by name."""
 
 
 def required_names(cls: type) -> list[str]:
@@ -226,7 +225,7 @@ def evolved(built: T, **values: object) -> T:
 
 
 def completed(built: T, name: str, value: object) -> T:
-    """Return ``built`` with its parameter ``name`` set to ``value``, if that parameter exists and is None."""
+    """Return ``built`` with its parameter ``name`` set to ``value``, if this parameter exists and is None."""
     if name not in declared(type(built)) or getattr(built, name) is not None:
         return built
     return evolved(built, **{name: value})

@@ -10,7 +10,7 @@ from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
 
 OPENED = "rig: its interlock is open: no actuator follows"
-"""Reason for a stop with an open interlock, if the port reports no reason."""
+"""Reason for a stop with an open interlock if the port reports none."""
 WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 
@@ -18,8 +18,9 @@ WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 class FarEnd:
     """Limits stated by the far end of a port, by axis ``(n_axes,)``, m, m/s, m/s^2, N and m.
 
-    ``error`` is command minus measured displacement; inf without a limit. Without commands, the far end continues
-    along the slope for ``bridged`` samples and then brakes; after ``watchdog`` samples the session ends.
+    ``error`` is the limit of command minus measured displacement; inf if there is none. Without commands, the far
+    end continues along the slope for ``bridged`` samples and then brakes. After ``watchdog`` samples the session
+    ends.
     """
 
     stroke: Array
@@ -47,7 +48,7 @@ class Listener(Protocol):
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
-        """Return the states received so far, or else the next ones within ``seconds``."""
+        """Return the states received so far, otherwise the next ones within ``seconds``."""
         ...
 
     def stop(self) -> None:
@@ -69,7 +70,7 @@ class Readback(Protocol):
 
     @property
     def hydraulics(self) -> int:
-        """Pressure: HYDRAULICS_OFF, _LOW or _HIGH."""
+        """Pressure, HYDRAULICS_OFF, _LOW or _HIGH."""
         return HYDRAULICS_NOT_TOLD
 
     @property
@@ -84,12 +85,12 @@ class Readback(Protocol):
 
     @property
     def build(self) -> str:
-        """Build of the far end's code, as reported, or empty."""
+        """Build of the far end's code; empty if not reported."""
         return ""
 
     @property
     def stated(self) -> FarEnd | None:
-        """Limits stated by the far end, once the port is open, or None."""
+        """Limits stated by the far end of an open port, or None."""
         return None
 
     @property
@@ -99,12 +100,12 @@ class Readback(Protocol):
 
 
 def why_opened(port: Any, measured: Measurement) -> str:
-    """Return the reason why the rig of ``port`` does not follow, by its interlock, or empty."""
+    """Return the reason why the interlock of ``port`` stops the rig; empty if it does not."""
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
 
 def why_failed(port: OfPort, hydraulics: int) -> str:
-    """Return the reason why the rig of ``port`` cannot continue or move, or empty."""
+    """Return the reason why the rig of ``port`` cannot continue or move; an empty string if it can."""
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

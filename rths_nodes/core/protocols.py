@@ -58,8 +58,6 @@ class GroundMotion(Protocol):
 
 
 class StructuralForce(Protocol):
-    """Restoring force of the numerical substructure, ``(n_dof,)`` N, with its memory."""
-
     def force(self, displacement: Array) -> Array: ...
 
     def reset(self) -> None: ...
@@ -137,7 +135,6 @@ class Integrator(Protocol):
 
     Params: ClassVar[type]
     external: ClassVar[bool] = False
-    """True if the integrator cannot be copied."""
     late_velocity: ClassVar[bool] = False
     """True if ``velocity``, as published, lags ``displacement``."""
     follows: ClassVar[bool] = False
@@ -150,7 +147,7 @@ class Integrator(Protocol):
     period: int = 1
     """Number of steps after which the integrator repeats its step matrices."""
     force_age: float = 0.0
-    """Mean delay of the measured force in steps: half a step if it is held over the step."""
+    """Mean delay of the measured force, in steps: half a step if the force is held over the step."""
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
@@ -161,7 +158,7 @@ class Integrator(Protocol):
         """Start an external part before the test, or listen for it, without waiting."""
 
     def missing(self) -> str:
-        """Return the reason for a wait after ``open``; empty at step 0. Raises ConfigError if it cannot end."""
+        """Return the reason to wait after ``open``; empty at step 0. Raises ConfigError if waiting is futile."""
         return ""
 
     def begin(self, experimental_force: Array) -> None:
@@ -190,7 +187,7 @@ class Integrator(Protocol):
         raise TypeError("an integrator that follows nothing")
 
     def finish(self, experimental_force: Array) -> None:
-        """Take the force at the last step of the test, for which an external part may wait."""
+        """Take the force at the last step of the test, for which an external part may be waiting."""
 
     def numbers(self) -> Data:
         """Return further results after the test, for the recording, nested by name."""
@@ -200,7 +197,7 @@ class Integrator(Protocol):
         """Release the resources of ``open``; may be called again, or without ``open``."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """Return the matrices of ``period`` steps for a linear structure without external force, or empty.
+        """Return the matrices of ``period`` steps for a linear structure without external force; empty if unknown.
 
         ``rths stability`` uses these matrices, and refuses a test without them.
         """
@@ -244,11 +241,16 @@ class Port(OfPort, Readback, Protocol):
 
     @property
     def interlock(self) -> str:
-        """Reason why the rig no longer follows commands, or empty. A reason trips before any limit is checked."""
+        """Reason why the rig no longer follows commands, otherwise empty. A reason trips before any limit is
+        checked.
+        """
 
     @property
     def partial_stop(self) -> str:
-        """Part of the rig that has stopped by itself, as text, or empty. A text trips after all limit checks."""
+        """Message about a part of the rig that has stopped by itself, otherwise empty.
+
+        A message trips the test after all limit checks.
+        """
 
     def wait_tick(self) -> int:
         """Wait for the next tick and return its sample number."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loader of all component families.
 
-A family is a table ``TABLE = {name: ".module:Class"}`` in its module. A module is relative or, without the dot,
-absolute, and is imported on request. Other packages add components through the entry point group
+A family is a table ``TABLE = {name: ".module:Class"}`` in its module. A module name that begins with a dot is
+relative. Modules are imported on request. Other packages add components through the entry point group
 ``rths_nodes.<family>``. A running program adds components with :func:`add`, or passes a class or kernel to
 :func:`load` instead of a name.
 """
@@ -45,9 +45,6 @@ FAMILIES: dict[str, str] = {
 """Family -> module with its ``TABLE``. Scenario sections have the names of the families."""
 
 
-OF_KERNELS = {"compensator": "rths_nodes.control.compensators.per_axis:of_kernel"}
-"""Family -> function that makes a class from a name and a kernel, or from a name and a step."""
-
 _added: dict[tuple[str, str], tuple[object, Any]] = {}
 """Components of the running program by family and name: the added object, and its class."""
 _SESSION = uuid.uuid4().hex
@@ -62,7 +59,7 @@ def _entry_points() -> Any:
 
 
 def built_in(family: str) -> dict[str, str]:
-    """Return name -> ``module:Class`` of this package's components of ``family``."""
+    """Return name -> ``module:Class`` of this package's components."""
     home = FAMILIES[family]
     table: dict[str, str] = importlib.import_module(home).TABLE
     return {name: f"{home}{target}" if target.startswith((".", ":")) else target for name, target in table.items()}
@@ -83,7 +80,6 @@ def _table(family: str) -> dict[str, str]:
 
 
 def names(family: str) -> list[str]:
-    """Return the names of ``family``, sorted. Raises ConfigError for an unknown family."""
     return sorted({*_table(family), *(name for kind, name in _added if kind == family)})
 
 
@@ -98,8 +94,8 @@ def name_of(component: Kernel | Function) -> str:
 def add(family: str, component: Any, path: str = "") -> str:
     """Add a component of the running program to ``family``: a class, a kernel or its step; return its name.
 
-    The name is the name of the class or function. It replaces a component added before with the same name;
-    scenarios with the replaced component are refused. Raises ConfigError with file and line.
+    The name is the name of the class or function. It replaces an earlier component with the same name; scenarios
+    with the replaced component are refused. Raises ConfigError with file and line.
     """
     where = path or family
     source = component.step if isinstance(component, Kernel) else component
@@ -110,11 +106,10 @@ def add(family: str, component: Any, path: str = "") -> str:
         return name
     if isinstance(component, type):
         cls = component
-    elif family in OF_KERNELS:
-        module, _, attribute = OF_KERNELS[family].partition(":")
-        cls = vars(importlib.import_module(module))[attribute](name, component)
+    elif family == "compensator":
+        cls = importlib.import_module("rths_nodes.control.compensators.per_axis").of_kernel(name, component)
     else:
-        raise ConfigError(f"{at} is a kernel: only of {', '.join(OF_KERNELS)}; write a class of {family}")
+        raise ConfigError(f"{at} is a kernel, which only compensators may be; write a class for {family}")
     if not (hasattr(cls, "Params") and is_declared(cls.Params)):
         raise ConfigError(f"{at} has no Params: add a class Params with the decorator rths_nodes.core.params")
     declarations.name(family, name, cls)
@@ -132,7 +127,9 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return a text that identifies the added components among ``parts`` and this process; empty without any."""
+    """Return a text that identifies this process and the added components among ``parts``; empty without such
+    components.
+    """
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -167,8 +164,13 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return the first docstring line of a component's module, or class if it shares one. Raises ConfigError."""
+    """Return ``ABOUT`` of a component's class, or else the first docstring line of its module.
+
+    Without ``ABOUT``, components that share a module are described by the first docstring line of their class.
+    """
     component = load(family, name)
+    if about := vars(component).get("ABOUT", ""):
+        return str(about)
     homes = [target.partition(":")[0] for target in _table(family).values()]
     alone = homes.count(component.__module__) == 1
     home = first_line(sys.modules[component.__module__]) if alone else ""
@@ -185,7 +187,7 @@ def class_of(family: str, built: AnyParams) -> Any:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)
     if (family, type(built).type_name) in _added and cls.Params is not type(built):
-        raise ConfigError(f"{family} {type(built).type_name!r}: was defined again; load the scenario again")
+        raise ConfigError(f"{family} {type(built).type_name!r}: has been redefined; load the scenario again")
     return cls
 
 

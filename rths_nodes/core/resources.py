@@ -11,13 +11,12 @@ PACKAGE = "rths_nodes"
 
 
 def prefixes() -> list[Path]:
-    """Return the prefixes of ROS 2 packages: sourced prefixes, then the prefix of this environment."""
     folders = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
     return [Path(prefix) for prefix in folders if prefix]
 
 
 def resource(*parts: str) -> Path:
-    """Return the path of an installed (or checked-out) file or folder, e.g. ``resource("config", "scenarios")``.
+    """Return the path of an installed or checked-out file or folder, e.g. ``resource("config", "scenarios")``.
 
     Raises FileNotFoundError with the searched locations.
     """

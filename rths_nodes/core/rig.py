@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulator of all axes at once, for actuators coupled through one specimen.
 
+The kernel of a rig (``core/kernels.py``) is
+
     step(constants, state, command, auxiliary) -> state, (displacement, velocity, force, channels)
 
-is the kernel of a rig (``core/kernels.py``). Its arguments and results are arrays: command, displacement (m),
-velocity (m/s) and force (N) of the axes ``(n_axes,)``, auxiliary inputs, and measured auxiliary channels.
+Arguments and results are arrays: command, displacement (m), velocity (m/s) and force (N) of the axes
+``(n_axes,)``, auxiliary inputs, and measured auxiliary channels.
 """
 
 from __future__ import annotations
@@ -44,9 +46,8 @@ class Rig:
 
     Params: ClassVar[type]
     external: bool = False
-    """True if the rig cannot be copied."""
     failure: str = ""
-    """Reason why the rig cannot continue, or empty."""
+    """Reason why the rig cannot continue, otherwise empty."""
     auxiliary_names: tuple[str, ...] = ()
     """Names of further measured channels, with units."""
     auxiliary_inputs: tuple[str, ...] = ()
@@ -67,17 +68,15 @@ class Rig:
 
     @classmethod
     def at_commands(cls, params: AnyParams) -> object | None:
-        """Return parameters of the same specimen with ideal actuators, or None.
+        """Return parameters of the same specimen with ideal actuators.
 
-        None is for a specimen that cannot be separated from its actuators, or whose force depends on acceleration.
+        None for a specimen that cannot be separated from its actuators, or whose force depends on acceleration.
         """
         return None
 
-    def open(self) -> None:
-        """Start an external part. Raises ConfigError."""
+    def open(self) -> None: ...
 
-    def close(self) -> None:
-        """End an external part; may be called again."""
+    def close(self) -> None: ...
 
     def reset(self) -> None:
         kernel, k = self._kernel, self.constants

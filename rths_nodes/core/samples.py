@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDING = 1e-9
-"""Tolerance in samples, or relative tolerance: far above rounding errors, far below any intended difference."""
+"""Relative tolerance, or tolerance in samples: far above rounding errors, far below any intended difference."""
 
 
 Array = NDArray[np.float64]
@@ -39,7 +39,7 @@ MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
 held, in which the axis rests at a displacement and accepts commands in N."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
-"""States of the interlock, as read by the port; with an open interlock the rig has stopped by itself."""
+"""States of the interlock; with an open interlock the rig has stopped by itself."""
 
 NO_ENERGIES: Array = np.full(4, np.nan)
 
@@ -67,7 +67,9 @@ class Recent:
 
 
 def by_force(modes: bytes) -> NDArray[np.bool_]:
-    """Return for each axis ``(n_axes,)`` whether its command is in N; control ``modes`` has a byte per axis."""
+    """Return for each axis ``(n_axes,)`` whether its command is in N; ``modes`` has one control mode (a byte) per
+    axis.
+    """
     forced: NDArray[np.bool_] = np.frombuffer(modes, np.uint8) == MODE_FORCE
     return forced
 
@@ -76,10 +78,10 @@ def by_force(modes: bytes) -> NDArray[np.bool_]:
 class Target:
     """Target i: degrees of freedom at the end of integration step i, shapes ``(n_dof,)``.
 
-    At step i: displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces).
-    At step i-1: exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure).
-    The energies (J) at step i-1 are input, kinetic, strain and damping energy of a model that is not sent
-    completely. They are nan if the arrays are complete.
+    At step i: displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces). At
+    step i-1: exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure). If only a
+    part of the model is sent, ``energies`` (J) are its input, kinetic, strain and damping energy at step i-1,
+    otherwise nan.
     """
 
     step: int

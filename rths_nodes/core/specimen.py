@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Physical part of a structure, as seen by one axis.
 
+The kernel functions of a specimen (``core/kernels.py``) are
+
     force(constants, state, displacement, velocity) -> force
     rate(constants, state, displacement, velocity) -> rates of the state
 
-are the kernel functions of a specimen (``core/kernels.py``). The inner states are a tuple of floats, which the
-actuator integrates.
+The inner states are a tuple of floats, which the actuator integrates.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Specimen:
     """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats.
 
     A class with a kernel has ``KERNEL`` or :meth:`kernel_of`. Any other class implements ``force``, ``rate``,
-    ``initial_state`` and, with states, ``decay``. All other members are optional.
+    ``initial_state`` and, with states, ``decay``.
     """
 
     Params: ClassVar[type]
@@ -77,7 +78,9 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return kernel and constants; the kernel of a class with its own ``force`` or ``rate`` calls it."""
+        """Return the kernel and its constants. For a class with its own ``force`` or ``rate``, the kernel calls
+        the object.
+        """
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self
@@ -97,7 +100,8 @@ def _driven(specimen: Specimen, voltage: float) -> Specimen:
 
 
 OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_state), _force, _rate, _driven)
-"""Kernel for a specimen class without a kernel; its constants are the specimen object."""
+"""Kernel for classes that implement ``force`` and ``rate``; the specimen object takes the place of the constants.
+"""
 
 
 def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from rths_nodes.core.data import Data
 
 NUMBERS = "fiub"
-"""Kinds of numpy types that are read."""
 ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "units", "unit")
 OBJECT = "an object, such as a table or timetable"
 LONGEST_TEXT = 300
-"""Largest number of reported characters of a library's message."""
 CPU_S, CPU_RATE = 6, 8 << 20
 """Limit of processor time: s for any file, plus file size divided by bytes per second."""
 
@@ -57,7 +55,7 @@ class Dataset(Protocol):
 
 
 Part = tuple[str, Dataset, str | None]
-"""Name of numbers, their dataset, and their field in a compound dataset."""
+"""Name of an array, its dataset, and its field if the dataset is compound."""
 
 
 class Reader:
@@ -69,7 +67,6 @@ class Reader:
         self.skipped: dict[str, str] = {}
 
     def reserve(self, count: int) -> None:
-        """Account for ``count`` numbers. Raises MemoryError beyond the limit."""
         self._left -= 8 * count
         if self._left < 0:
             raise MemoryError
@@ -127,7 +124,9 @@ class Reader:
         datasets: dict[str, Dataset] = {}
 
         def visit(name: str, item: object) -> None:
-            if not name.startswith("#") and isinstance(item, h5py.Dataset):  # data that cells refer to
+            if not name.startswith("#") and isinstance(
+                item, h5py.Dataset
+            ):  # skip the group of MATLAB with the contents of cells
                 dotted = name.replace("/", ".")
                 if dotted in datasets:
                     raise Refused(f"two of its datasets are called {dotted!r}")
@@ -175,7 +174,6 @@ class Reader:
 
 
 def dataset(item: Dataset, field: str | None) -> Item:
-    """Return a dataset of HDF5, or one field of it."""
     if field is not None:
         return Item(np.asarray(item.fields(field)[()], float))
     scaled = unpacked(item[()], {name: item.attrs[name] for name in ATTRIBUTES if name in item.attrs})
@@ -197,7 +195,7 @@ def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item
 
 
 def bounded(most: int, size: int) -> None:
-    """Limit processor time, and limit memory to three copies of the numbers in addition to its present use."""
+    """Limit the processor time, and the memory to its present use plus three copies of the numbers."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     seconds = CPU_S + (size + most) // CPU_RATE
     for kind, wanted in ((resource.RLIMIT_AS, used + 3 * most), (resource.RLIMIT_CPU, seconds)):

@@ -13,15 +13,13 @@ from typing import Protocol
 import numpy as np
 
 from rths_nodes.core import mat_files, parameters
+from rths_nodes.core.dimensions import FORCES, LENGTHS, VELOCITIES
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.mat_files import Contents
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, number_of, read_bytes, read_head, reason
 
-LENGTHS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254}
-FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "d": 86400.0}
-VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
 ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
 UNITS = LENGTHS | FORCES | TIMES | VELOCITIES | ACCELERATIONS
 
@@ -55,10 +53,10 @@ class Table:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} cannot be read ({reason(error)})") from None
         if not self._contents.columns:
-            raise ConfigError(f"{path}: holds no numbers{self._skipped()}")
+            raise ConfigError(f"{path}: contains no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit that the file states for a column, or that ends its title (``x (mm)``), or empty."""
+        """Return the unit that the file states for a column, or that ends its title (``x (mm)``)."""
         title = _UNIT_IN_TITLE.search(name)
         return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
 
@@ -85,7 +83,7 @@ class Table:
         if not (finite := np.isfinite(column)).all():
             row = int(np.flatnonzero(~finite)[0])
             raise ConfigError(
-                f"{path}: {called} of {self.path}, row {row + 1}: {column[row]}, must be a number; "
+                f"{path}: {called} of {self.path}, row {row + 1}: {column[row]}: must be a number; "
                 f"{np.count_nonzero(~finite)} of {len(column)} are missing"
             )
         return column
@@ -113,24 +111,20 @@ class Table:
 
 
 class Placed(Protocol):
-    """Location of a column of numbers in a file; ``column`` is its name."""
-
     column: str
 
     def read(self, table: Table, path: str) -> Array:
-        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the unit in the file differs."""
+        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file states another unit."""
         ...
 
 
 def column_class(units: Mapping[str, float]) -> type:
-    """Return a Params class for a column with one of these units."""
-
     @parameters.params
     class Column:
-        column: str = parameters.text("name of the column or variable; of text without names its number, from 1")
-        index: int = parameters.integer("which column of a variable with several, from 1", default=1, at_least=1)
+        column: str = parameters.text("name of the column or variable; in text without names its number, from 1")
+        index: int = parameters.integer("column of a variable that has several, from 1", default=1, at_least=1)
         unit: str = parameters.text("unit of the column", next(iter(units)), units)
-        factor: float = parameters.number("by which it is multiplied, as -1 for the other direction", "1", 1.0)
+        factor: float = parameters.number("factor on the column, such as -1 for the other direction", "1", 1.0)
 
         def read(self, table: Table, path: str) -> Array:
             stated = table.unit(self.column)
@@ -144,14 +138,11 @@ def column_class(units: Mapping[str, float]) -> type:
 
 
 def column(units: Mapping[str, float], doc: str, optional: bool = False) -> parameters.Field:
-    """Declare a section that names a column with one of these units."""
     declaration = column_class(units)
     return parameters.section(declaration, doc, None) if optional else parameters.section(declaration, doc)
 
 
 class _Text:
-    """Lines and cells of a text. Raises ValueError if a line is too long, or is not UTF-8 or UTF-16."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.separator: str | None = None
@@ -178,7 +169,9 @@ class _Text:
         return [cell.strip() for cell in row.split(self.separator)]
 
     def fault(self, after: int) -> str:
-        """Return a message on the first line after ``after`` that differs in form from the first, or empty."""
+        """Return a message about the first line after ``after`` that is not a row of numbers; empty if there is
+        none.
+        """
         count = len(self.first)
         for number, row in self.rows(after):
             cells = self.cells(row)
@@ -195,12 +188,14 @@ class _Text:
             elif not any(map(_is_number, cells)):
                 why = "none is a number; begin a row of units with #"
             else:
-                why = f"{bad[:_SHOWN]!r} is none"
+                why = f"{bad[:_SHOWN]!r} is not a number"
             return f"line {number}: {row.strip()[:_SHOWN]!r} must be {count} numbers: {why}"
         return ""
 
     def mistaken(self) -> str:
-        """Return the reason why the first lines are not samples (channel numbers, decimal commas), or empty."""
+        """Return the reason why the first lines are not samples (channel numbers, decimal commas); otherwise
+        empty.
+        """
         rows = [self.cells(row) for _, row in islice(self.rows(self.number), _COMPARED)]
         cells = [cell for row in rows for cell in row]
         if self.separator == "," and all(map(_WHOLE.fullmatch, cells)) and any(map(_PADDED.fullmatch, cells)):
@@ -214,8 +209,8 @@ class _Text:
         fractions = bool(cells) and not any(map(_WHOLE.fullmatch, cells))
         if counted or (fractions and all(numbers)):
             return (
-                f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} numbers the channels, it is no sample: "
-                "begin it with #, or write names above it"
+                f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} numbers the channels: begin the "
+                "line with #, or write a line of names above it"
             )
         return ""
 

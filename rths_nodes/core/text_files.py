@@ -23,17 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST_TEXT = 4 << 20
-"""Largest size of a YAML file, bytes; a scenario has some thousand, a rig model with a hundred states 300 000."""
+"""Largest size of a YAML file, bytes; a rig model with a hundred states has 300 000."""
 LARGEST = 256 << 20
-"""Largest size of a file with histories, and of its numbers in memory, bytes."""
+"""Largest size of a file with histories, bytes."""
 
 
-class TooLarge(ValueError):
-    """The file is larger than allowed, packed or unpacked."""
+class TooLarge(ValueError): ...
 
 
 def size_of(count: int) -> str:
-    """Return a size as text: ``4 MiB``."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.4g} {unit}"
@@ -46,7 +44,6 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
 
 
 def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) -> bytes:
-    """Read the first ``count`` bytes of a file. Raises the errors of :func:`read_bytes`."""
     # without O_NONBLOCK opening a pipe or a device could block for ever
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -58,14 +55,13 @@ def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) 
         if status.st_size > most:
             raise TooLarge(f"is {size_of(status.st_size)}: must be <= {size_of(int(most))}")
         with open(descriptor, "rb", closefd=False) as stream:
-            # files that wait for data, such as /proc/kmsg, have the size 0
+            # reading at most the file size does not block: special files such as /proc/kmsg have the size 0
             return stream.read(min(count, status.st_size))
     finally:
         os.close(descriptor)
 
 
 def encoding_of(head: bytes) -> str:
-    """Return the encoding of a text: UTF-16 if it begins with a byte order mark of UTF-16, else UTF-8."""
     return "utf-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
@@ -91,7 +87,6 @@ def version_of(path: Path) -> tuple[int, int, int, int]:
 
 
 def reason(error: Exception) -> str:
-    """Return the reason why a file cannot be read, without its path."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -153,7 +148,7 @@ def number_of(cell: str) -> float:
 def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
     """Return the numbers of a CSV file, row by row, without blank lines and lines that begin with #.
 
-    Raises the errors of :func:`read_text`, and ValueError with the line of an invalid number.
+    Raises the errors of :func:`read_text`, and ValueError for an invalid number.
     """
     rows = []
     for number, line in enumerate(read_text(Path(path).expanduser()).splitlines(), 1):
@@ -162,9 +157,7 @@ def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
         try:
             rows.append([number_of(cell) for cell in line.split(",")])
         except ValueError:
-            raise ValueError(
-                f"line {number}: {line.strip()[:40]!r} must be numbers with commas between them"
-            ) from None
+            raise ValueError(f"line {number}: {line.strip()[:40]!r} must be numbers separated by commas") from None
     if not rows:
-        raise ValueError("holds no row of numbers")
+        raise ValueError("contains no row of numbers")
     return rows

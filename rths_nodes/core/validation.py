@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strict conversion of plain data, as from YAML, to declared parameters, and back.
 
-Errors of an input raise :class:`ConfigError`. The message contains path, value, unit, bound and known names.
+Invalid input raises :class:`ConfigError` with path, value, unit, bound and known names.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ from rths_nodes.core.text_files import read_rows, stored_columns
 
 T = TypeVar("T")
 LEAVES = int, float, str, type(None)
-"""Types of most values of a scenario, which contain no other values."""
 
 LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
-"""File extensions of large matrices."""
 TAKEN_IN = 64
-"""Largest number of rows of a CSV file whose numbers are stored in the scenario."""
 
 LONGEST_NAME = 64
 """Largest number of characters of a section's name, which is part of topics and namespaces of at most 255."""
@@ -33,7 +30,6 @@ SMALLEST, LARGEST = 1e-50, 1e50
 
 
 def checked_number(spec: Spec, value: object, path: str) -> float:
-    """Return ``value`` as a finite float within the bounds of ``spec``. Raises ConfigError."""
     unit = "" if spec.unit == "1" else spec.unit
     wanted = f"a number{' in ' + unit if unit else ''}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -43,7 +39,7 @@ def checked_number(spec: Spec, value: object, path: str) -> float:
     except OverflowError:  # an integer of hundreds of digits
         result = math.inf
     if not math.isfinite(result):
-        raise ConfigError(f"{path} = {show(value)}: must be finite, {wanted}")
+        raise ConfigError(f"{path} = {show(value)}: must be a finite number{' in ' + unit if unit else ''}")
     if result and spec.kind != "integer" and not SMALLEST <= abs(result) <= LARGEST:
         raise ConfigError(f"{path} = {show(value)}: must be 0 or of a magnitude of {SMALLEST:g} to {LARGEST:g}")
     if (
@@ -134,7 +130,7 @@ def _component(spec: Spec, value: object, path: str) -> object:
     if registry.is_component(value):
         value = {"type": value}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{path} = {show(value)}: must be a section with a type out of: {', '.join(choices)}")
+        raise ConfigError(f"{path} = {show(value)}: must be a section with one of the types {', '.join(choices)}")
     if "type" not in value:
         raise ConfigError(f"{path}.type: missing; known: {', '.join(choices)}")
     cls = registry.load(spec.family, value["type"], join(path, "type"))
@@ -148,7 +144,7 @@ def _section(spec: Spec, value: object, path: str) -> object:
 
 def _sections(spec: Spec, value: object, path: str) -> dict[str, object]:
     if not isinstance(value, Mapping) or (spec.required and not value):
-        least = ", at least one" if spec.required else "; leave it out where there is none"
+        least = ", at least one" if spec.required else "; omit it if there are none"
         raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections{least}")
     return _named(_section, spec, value, path)
 
@@ -203,8 +199,8 @@ _CHECKS: dict[str, Callable[[Spec, object, str], object]] = {
 def from_data(cls: type[T], data: object, path: str = "") -> T:
     """Check ``data`` (a mapping as from YAML) strictly and build ``cls`` from it.
 
-    Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, nan and inf. A
-    ``validate(self, path)`` method of the class may refuse combinations of valid values.
+    Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, nan and inf. The
+    ``validate`` method of the class may refuse combinations of valid values.
     """
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the scenario'} = {show(data)}: must be a section (key: value)")
@@ -231,12 +227,11 @@ def _checked(spec: Spec, value: object, path: str) -> object:
 
 
 def is_section(there: object) -> bool:
-    """Return whether :func:`opened` accepts the argument: a section as data or built, or None."""
     return there is None or isinstance(there, Mapping) or attrs.has(type(there))
 
 
 def opened(built: Any) -> Data:
-    """Return a section as a mapping that :func:`from_data` accepts, with built values or data; empty for None."""
+    """Return a section, given as data, built or None, as a mapping that :func:`from_data` accepts."""
     if not attrs.has(type(built)):
         return dict(built or {})
     kind = type_of(built)
@@ -262,7 +257,6 @@ def walk(built: object, path: str = "") -> Iterator[tuple[str, Any]]:
 def walk_declared(
     built: object, path: str = "", on_the_way: tuple[Spec, ...] = ()
 ) -> Iterator[tuple[str, Any, tuple[Spec, ...]]]:
-    """Yield paths and parts like :func:`walk`, and the declarations of the fields on each path."""
     if attrs.has(type(built)):
         yield path, built, on_the_way
         for name, spec in declared(type(built)).items():

@@ -47,10 +47,8 @@ class _Loader(yaml.SafeLoader):
         super().__init__(source)
         self._level = self._nodes = 0
         self._written: dict[int, tuple[int, int, int]] = {}
-        """Values, characters and levels of each finished node, with aliases expanded."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Compose like PyYAML, and count nodes; an anchor is known before its node is finished."""
         alias = self.check_event(yaml.AliasEvent)
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         self._level += 1
@@ -77,16 +75,15 @@ class _Loader(yaml.SafeLoader):
             size = self._written[id(part)]
             values, characters, levels = values + size[0], characters + size[1], max(levels, size[2])
         if values > MOST_NODES:
-            raise _refused(mark, f"with its aliases written out more than {MOST_NODES} values, lists and sections")
+            raise _refused(mark, f"more than {MOST_NODES} values, lists and sections with expanded aliases")
         if characters > LARGEST_TEXT:
-            raise _refused(mark, f"with its aliases written out longer than {size_of(LARGEST_TEXT)}")
+            raise _refused(mark, f"longer than {size_of(LARGEST_TEXT)} with expanded aliases")
         if levels >= DEEPEST:
-            raise _refused(mark, f"with its aliases written out deeper than {DEEPEST} levels")
+            raise _refused(mark, f"nested deeper than {DEEPEST} levels with expanded aliases")
         return values, characters, levels + 1
 
 
-class _Dumper(yaml.SafeDumper):
-    """Quotes text that readers of YAML 1.1 or 1.2 would misread."""
+class _Dumper(yaml.SafeDumper): ...
 
 
 for _kind, (_pattern, _first) in _PATTERNS.items():
@@ -101,7 +98,7 @@ def _refused(mark: yaml.Mark, problem: str) -> ConfigError:
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
     if not isinstance(node, yaml.MappingNode):
-        raise _refused(node.start_mark, "not YAML: a tag says that this is a section, which it is not")
+        raise _refused(node.start_mark, "not YAML: it is tagged as a section, but is none")
     seen: set[object] = set()
     for key_node, _ in node.value:
         if key_node.tag == _TAG + "merge":  # merge key <<: *anchor; the keys of the anchor may be overridden
@@ -118,7 +115,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
 def _scalar(loader: _Loader, node: yaml.ScalarNode, kind: str) -> str:
     text: str = loader.construct_scalar(node)
     if not re.fullmatch(_PATTERNS[kind][0], text):
-        raise _refused(node.start_mark, f"not YAML: {show(text)} is no {kind}")
+        raise _refused(node.start_mark, f"not YAML: {show(text)} is not of the type {kind}")
     return text
 
 
@@ -148,16 +145,7 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
     return number
 
 
-def _flag(loader: _Loader, node: yaml.ScalarNode) -> bool:
-    return _scalar(loader, node, "bool").lower() == "true"
-
-
-def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
-    _scalar(loader, node, "null")
-
-
 _QUICK: type[_Loader] = _Loader
-"""Loader that is tried first."""
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
 """Pattern of text that libyaml and PyYAML's scanner may read differently; PyYAML's scanner reads such text."""
 if yaml.__with_libyaml__:
@@ -181,8 +169,8 @@ _Loader.yaml_constructors = {
     _TAG + "str": yaml.SafeLoader.construct_yaml_str,
     _TAG + "int": _integer,
     _TAG + "float": _float,
-    _TAG + "bool": _flag,
-    _TAG + "null": _null,
+    _TAG + "bool": lambda loader, node: _scalar(loader, node, "bool").lower() == "true",
+    _TAG + "null": lambda loader, node: _scalar(loader, node, "null") and None,
     None: yaml.SafeLoader.construct_undefined,
 }
 
@@ -195,7 +183,9 @@ def parse(source: str, origin: str) -> Any:
         with suppress(yaml.YAMLError):
             if not _DIFFERENT.search(source):
                 return yaml.load(source, _QUICK)
-        return yaml.load(source, _Loader)  # for the same error messages with and without libyaml
+        return yaml.load(
+            source, _Loader
+        )  # PyYAML also repeats the error, so that messages do not depend on libyaml
     except ConfigError as error:
         raise error.within(origin) from None
     except Exception as error:  # PyYAML raises various exceptions, e.g. ValueError for invalid characters

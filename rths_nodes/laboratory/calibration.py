@@ -6,14 +6,15 @@ number 1; ``sign`` is the direction of the sensor:
 
     value in SI = sign * scale * (unit in SI) * number
 
-No value is tared; limits apply to these values.
+No value is tared; limits apply to these values. The file can also declare the bounds for moving an axis outside of
+a test. An act is refused if its bounds are missing.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -25,25 +26,24 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import flag, integer, matrix, number, params, section, text
 from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, MODE_FORCE, Array, Command, Measurement, by_force
 from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter
-from rths_nodes.laboratory.handling import SmallMove, Unloading, check_handling
 
 COLUMNS = ("amplitude, m", "frequency, Hz", "storage stiffness, N/m", "loss factor", "gain", "delay, s")
-"""Columns of ``tests``."""
 CERTAINTY = 3.0
 """Half-width of the uncertainty band, in standard deviations."""
 LEAST_KNOWN = 0.02
-"""Minimum uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
+"""Smallest uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
+VERIFYING = 0.03
+"""Largest uncertainty of a stiffness that verifies a scale; a larger one would hide an error of 10 %."""
+STEPS = 20
+"""Smallest displacement of a small move, in multiples of the sensor's resolution."""
 
 
 class Expected(NamedTuple):
-    """Expected stiffness of the small move."""
-
     stiffness: float
-    """N/m"""
+    """Expected stiffness of the small move, N/m."""
     known_to: float | None
     """Relative uncertainty; None if unknown."""
     basis: str
-    """Source of the value."""
     independent: bool
     """True if measured with sensors other than this rig's."""
 
@@ -52,7 +52,7 @@ class Expected(NamedTuple):
 class Characterised:
     """Specimen and actuator of an axis from cyclic tests, including transport, in coordinates of the axis.
 
-    The stiffness cannot verify a scale, because the sensors of the small move measured it. A difference indicates
+    The sensors of the small move measured the stiffness, so that it cannot verify a scale. A difference indicates
     a changed scale, or another specimen.
     """
 
@@ -63,10 +63,10 @@ class Characterised:
         "storage stiffness in the slowest test of the smallest amplitude", "N/m", more_than=0.0
     )
     stiffness_scatter: float = number(
-        "standard deviation of it, over the cycles and over the frequencies of that amplitude", "N/m", at_least=0.0
+        "standard deviation of the stiffness, over cycles and frequencies of that amplitude", "N/m", at_least=0.0
     )
     loss_factor: float = number("loss over storage stiffness, in the same test", "1")
-    loss_factor_scatter: float = number("standard deviation of it over the cycles", "1", at_least=0.0)
+    loss_factor_scatter: float = number("standard deviation of the loss factor over the cycles", "1", at_least=0.0)
     equivalent_stiffness: float = number("spring of the Kelvin-Voigt model nearest to all tests", "N/m")
     equivalent_damping: float = number("dashpot of that model", "N s/m")
     tests: tuple[tuple[float, ...], ...] = matrix(f"a row for each test: {'; '.join(COLUMNS)}")
@@ -84,7 +84,7 @@ class Characterised:
         if not self.known_to < 1.0:
             raise ConfigError(
                 f"{join(path, 'stiffness_scatter')} = {self.stiffness_scatter:g} N/m: must be < "
-                f"{self.stiffness / CERTAINTY:g} N/m, a third of stiffness: nothing can be expected of it"
+                f"{self.stiffness / CERTAINTY:g} N/m, a third of stiffness"
             )
 
     @property
@@ -106,9 +106,9 @@ class Channel:
     """One channel of the port; range, scale, resolution and noise in ``unit``."""
 
     unit: str = text("unit of the numbers below", choices=tuple(SI))
-    range: float = number("end of the channel: it measures up to +- this value", ITS_UNIT, more_than=0.0)
-    scale: float = number("value where the port reports 1, e.g. mm per volt", ITS_UNIT, 1.0, more_than=0.0)
-    sign: int = integer("1; -1 where the channel counts against the axis", "", 1, at_least=-1, at_most=1)
+    range: float = number("largest magnitude that the channel measures", ITS_UNIT, more_than=0.0)
+    scale: float = number("value at which the port reports 1, e.g. mm per volt", ITS_UNIT, 1.0, more_than=0.0)
+    sign: int = integer("1; -1 if the channel counts against the axis", "", 1, at_least=-1, at_most=1)
     resolution: float = number("quantisation step; 0 is none", ITS_UNIT, 0.0, at_least=0.0)
     noise_rms: float = number("rms of the noise, for a simulator", ITS_UNIT, 0.0, at_least=0.0)
     sensor: str = text("maker, type, serial number", "")
@@ -143,12 +143,10 @@ class Channel:
 
     @property
     def step_si(self) -> float:
-        """Resolution, SI; 0 for none."""
         return self.resolution * self.unit_si
 
     @property
     def gain(self) -> float:
-        """Signed factor from numbers of the port to SI units."""
         return self.sign * self.scale * self.unit_si
 
 
@@ -161,7 +159,7 @@ class DisplacementChannel(Channel):
 
 @params
 class ForceChannel(Channel):
-    """Load cell of an axis; positive if the specimen's restoring force opposes a positive displacement."""
+    """Load cell of an axis; positive if the restoring force opposes a positive displacement."""
 
     unit: str = text("unit of the numbers below", choices=tuple(FORCES))
 
@@ -174,30 +172,56 @@ class Similitude:
         "displacement of the structure over displacement of the specimen", "", 1.0, more_than=0.0
     )
     force: float = number("force in the structure over force in the specimen", "", 1.0, more_than=0.0)
-    time: float = number("time of the structure over time of the specimen; only 1", "", 1.0, more_than=0.0)
+    time: float = number("time of the structure over time of the specimen; must be 1", "", 1.0, more_than=0.0)
 
     def validate(self, path: str) -> None:
         if self.time != 1.0:
             raise ConfigError(
-                f"{path}.time = {self.time:g}: must be 1: targets, lead and limits of velocity would have to be "
-                "of two times; a rig that goes slower is time_ratio of the scenario"
+                f"{path}.time = {self.time:g}: must be 1; for a slower rig use time_ratio of the scenario"
             )
 
 
 @params
+class SmallMove:
+    """Bounds of the small move that checks the signs and scales of an axis."""
+
+    displacement: float = number("largest displacement, to one side", "m", more_than=0.0)
+    velocity: float = number("largest velocity", "m/s", more_than=0.0)
+    force: float = number("the move is aborted if a force changes by more", "N", more_than=0.0)
+    press: float | None = number(
+        "small force that is applied and released, if the controller of the rig closes a force loop",
+        "N",
+        None,
+        more_than=0.0,
+    )
+
+
+@params
+class Unloading:
+    """Bounds of the motion with which the operator unloads the specimen."""
+
+    travel: float = number("largest distance from the start", "m", more_than=0.0)
+    velocity: float = number("largest velocity", "m/s", more_than=0.0)
+    tolerance: float = number(
+        "fraction of the load cell's range that counts as zero force", "1", 0.01, at_least=1e-4, at_most=0.1
+    )
+    carries_gravity: bool = flag("the axis carries weight: it is unloaded last", False)
+
+
+@params
 class OnRig:
-    """Part of a rig file on one axis that a scenario stores: channels, scales, bounds of handling."""
+    """Part of a rig file on one axis that a scenario stores."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
     force: ForceChannel = section(ForceChannel, "measured force")
     command: DisplacementChannel = section(DisplacementChannel, "command to the controller")
     force_command: ForceChannel | None = section(
-        ForceChannel, "command in N to the controller, if that closes a force loop; left out: it takes none", None
+        ForceChannel, "command in N to a controller that closes a force loop; none if omitted", None
     )
-    valve: str = text("its servo-valve: maker, type, serial number", "")
+    valve: str = text("servo-valve: maker, type, serial number", "")
     similitude: Similitude = section(Similitude, "scale of the specimen")
     elastic_limit: float | None = number(
-        "displacement from the zero of the test within which a rehearsal does the specimen no harm",
+        "largest displacement from the zero of the test that does not damage the specimen in a rehearsal",
         "m",
         None,
         more_than=0.0,
@@ -206,7 +230,7 @@ class OnRig:
         "tangent stiffness of the specimen at small displacement, the other axes held", "N/m", None, more_than=0.0
     )
     stiffness_known_to: float | None = number(
-        "share by which the stiffness may differ from that; up to 0.03 it verifies the scales of the sensors",
+        "relative uncertainty of the stiffness; up to 0.03 the stiffness verifies the scales of the sensors",
         "1",
         None,
         more_than=0.0,
@@ -214,21 +238,21 @@ class OnRig:
     )
     corrections: Corrections | None = section(Corrections, "corrections of the load cell", None)
     feedback_filter: FeedbackFilter | None = section(
-        FeedbackFilter, "low-pass of the measured force, after its corrections; none if left out", None
+        FeedbackFilter, "low-pass of the measured force, after its corrections; none if omitted", None
     )
     characterised: Characterised | None = section(
         Characterised, "results of cyclic tests, written by rths identify --for rig_file --out", None
     )
     slow_error: float | None = number(
         "largest magnitude of measured minus command in slow motions: small move, way to the start, resume, "
-        "unloading; left out: 1 mm, or three times the static error in the small move, scaled with the force, "
-        "whichever is larger",
+        "unloading; by default the larger of 1 mm and three times the static error in the small move, scaled with "
+        "the force",
         "m",
         None,
         more_than=0.0,
     )
-    small_move: SmallMove | None = section(SmallMove, "the small move that checks signs and scales", None)
-    unloading: Unloading | None = section(Unloading, "the way to no force", None)
+    small_move: SmallMove | None = section(SmallMove, "small move that checks signs and scales", None)
+    unloading: Unloading | None = section(Unloading, "motion to zero force", None)
 
     @property
     def expected(self) -> Expected | None:
@@ -243,16 +267,18 @@ class OnRig:
 
 @params
 class RigAxis(OnRig):
-    """Rig axis assigned to an axis of the test: channels and scales from a rig file."""
+    """Rig axis assigned to an axis of the test."""
 
-    name: str = text("its name in the rig file")
-    number: int = integer("its index among the axes of the port", at_least=0)
+    name: str = text("name in the rig file")
+    number: int = integer("index among the axes of the port", at_least=0)
     limits: Limits | None = section(
-        Limits, "its limits in the rig file, which the limits of a receiver at the rig must not exceed", None
+        Limits, "limits in the rig file, which the limits of the rig's receiver must not exceed", None
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError for limits that a channel cannot measure or reach, or for bounds beyond ``limits``."""
+        """Raise ConfigError for ``limits`` that a channel cannot reach, and for bounds in the rig file that exceed
+        ``limits``.
+        """
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))
@@ -266,8 +292,62 @@ class RigAxis(OnRig):
         check_handling(self, limits, join(path, where) if where else path)
 
 
+def check_handling(axis: Any, limits: Any, path: str) -> None:
+    """Raise ConfigError if a bound of ``axis`` exceeds ``limits``, or if only one of a pair of bounds is set."""
+    if axis.stiffness_known_to is not None and axis.stiffness is None:
+        raise ConfigError(f"{join(path, 'stiffness_known_to')}: has no effect without stiffness")
+    _check_characterised(axis, path)
+    bounds = [
+        ("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke"),
+        ("slow_error", axis.slow_error, "m", limits.stroke, "limits.stroke"),
+    ]
+    if axis.small_move is not None:
+        far = (
+            (limits.stroke, "limits.stroke")
+            if axis.elastic_limit is None
+            else (axis.elastic_limit, "elastic_limit")
+        )
+        bounds += [
+            ("small_move.displacement", axis.small_move.displacement, "m", *far),
+            ("small_move.velocity", axis.small_move.velocity, "m/s", limits.velocity, "limits.velocity"),
+            ("small_move.force", axis.small_move.force, "N", limits.force, "limits.force"),
+            ("small_move.press", axis.small_move.press, "N", axis.small_move.force, "small_move.force"),
+        ]
+        step = axis.displacement.step_si
+        if axis.small_move.displacement < STEPS * step:
+            raise ConfigError(
+                f"{join(path, 'small_move')}.displacement = {axis.small_move.displacement:g} m: must be >= "
+                f"{STEPS * step:g} m, {STEPS} steps of the resolution of displacement"
+            )
+    if axis.unloading is not None:
+        bounds += [
+            ("unloading.travel", axis.unloading.travel, "m", 2.0 * limits.stroke, "2 limits.stroke"),
+            ("unloading.velocity", axis.unloading.velocity, "m/s", limits.velocity, "limits.velocity"),
+        ]
+    for key, value, unit, bound, meaning in bounds:
+        if value is not None and value > bound:
+            raise ConfigError(f"{join(path, key)} = {value:g} {unit}: must be <= {bound:g} {unit}, {meaning}")
+
+
+def _check_characterised(axis: Any, path: str) -> None:
+    characterised, accuracy = axis.characterised, axis.stiffness_known_to
+    if characterised is None or axis.stiffness is None or accuracy is None:
+        return
+    off, may = (
+        abs(characterised.stiffness - axis.stiffness),
+        accuracy * axis.stiffness + characterised.known_to * characterised.stiffness,
+    )
+    if off > may:
+        raise ConfigError(
+            f"{join(path, 'characterised.stiffness')} = {characterised.stiffness:g} N/m "
+            f"(to {characterised.known_to:.1%}): must be within {may:.4g} N/m of stiffness = "
+            f"{axis.stiffness:g} N/m (to {accuracy:.1%}): wrong scale, or another specimen in the rig"
+        )
+
+
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter contradicts its declaration.
+    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter contradicts its declared
+    delay.
 
     ``rate`` (Hz) is the sampling rate; None if the rig accepts any.
     """
@@ -291,7 +371,6 @@ class Gains(NamedTuple):
 
 
 def gains_of(axis: OnRig | None) -> Gains:
-    """Return the gains of one axis; all are 1 (SI units) if ``axis`` is None."""
     if axis is None:
         return Gains(1.0, 1.0, 1.0)
     newtons = axis.command if axis.force_command is None else axis.force_command
@@ -306,46 +385,30 @@ def limits_of_rig(axis: Any) -> Limits:
 _ROUNDING = 1.0 + 1e-9
 
 
-@dataclass(frozen=True)
 class Calibration:
     """Converts samples of a port, with axes in the rig's order, to samples of the test, and back.
 
-    Gains are SI values of the port's number 1, in the order of the test. ``seats`` holds the port index of each
-    axis of the test, ``home`` the test index of each axis of the port.
+    ``seats`` holds the port index of each axis of the test, ``home`` the test index of each axis of the port.
     """
 
-    seats: list[int]
-    home: list[int]
     displacement: Array
     force: Array
     command: Array
     newtons: Array
-    ends: tuple[Array, Array, Array]
-    """Ranges of displacement, force and auxiliary channels, SI."""
-    channels: Array
-    """Gains of the auxiliary channels."""
 
-    @classmethod
-    def of(cls, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> Calibration:
-        """Build the Calibration of ``axes`` with a ``rig_axis``, and of auxiliary channels; None: already SI."""
+    def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
+        """Build from axes with a ``rig_axis``, and from auxiliary channels; None for a channel in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
-        home = sorted(range(len(rows)), key=lambda index: rows[index].number)
-        seats = [home.index(index) for index in range(len(rows))]
-        displacement, force, command, newtons = np.array([gains_of(row) for row in rows]).T
-        return cls(
-            seats,
-            home,
-            displacement,
-            force,
-            command,
-            newtons,
-            (
-                np.array([row.displacement.range_si for row in rows]),
-                np.array([row.force.range_si for row in rows]),
-                np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
-            ),
-            np.array([1.0 if channel is None else channel.gain for channel in auxiliary]),
+        self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
+        self.seats = [self.home.index(index) for index in range(len(rows))]
+        self.displacement, self.force, self.command, self.newtons = np.array([gains_of(row) for row in rows]).T
+        self.channels = np.array([1.0 if channel is None else channel.gain for channel in auxiliary])
+        self.ends = (
+            np.array([row.displacement.range_si for row in rows]),
+            np.array([row.force.range_si for row in rows]),
+            np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
         )
+        """Ranges in SI units."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Return the Measurement of the test from the port's; flag it if a channel is at the end of its range.
@@ -353,25 +416,22 @@ class Calibration:
         ``applied`` ``(n_axes,)`` m is the applied command, if known exactly.
         """
         seats, modes = self.seats, self.modes(measurement.control_mode)
-        displacement, force = (
-            measurement.displacement[seats] * self.displacement,
-            measurement.force[seats] * self.force,
-        )
+        displacement = measurement.displacement[seats] * self.displacement
+        force = measurement.force[seats] * self.force
         channels = measurement.auxiliary * self.channels if len(self.channels) else measurement.auxiliary
         flags = measurement.flags
         for values, end in zip((displacement, force, channels), self.ends, strict=True):
             if len(end) and (np.abs(values) >= end).any():
                 flags |= FLAG_SATURATED
-        return Measurement(
-            measurement.sample,
-            displacement,
-            force,
-            measurement.command[seats] * self._gains(modes) if applied is None else applied,
-            channels,
-            flags,
-            modes,
-            measurement.hydraulics,
-            measurement.interlock,
+        command = measurement.command[seats] * self._gains(modes) if applied is None else applied
+        return replace(
+            measurement,
+            displacement=displacement,
+            force=force,
+            command=command,
+            auxiliary=channels,
+            flags=flags,
+            control_mode=modes,
         )
 
     def modes(self, modes: bytes) -> bytes:
@@ -396,7 +456,7 @@ class Calibration:
         return np.where(by_force(modes), self.newtons, self.command)
 
     def shown(self, true: Measurement) -> Measurement:
-        """Return a rig's Measurement, as its port reports the ``true`` one: the inverse of :meth:`measured`."""
+        """Return the Measurement that the port reports for the ``true`` one; the inverse of :meth:`measured`."""
         home, modes = self.home, true.control_mode
         return replace(
             true,
@@ -408,7 +468,7 @@ class Calibration:
         )
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
-        """Return a rig's commands, m or N by ``modes``, from port numbers: the inverse of :meth:`to_port`."""
+        """Return commands, m or N by ``modes``, from port numbers; the inverse of :meth:`to_port`."""
         return np.asarray(sent[self.seats] * self._gains(modes))
 
 
@@ -428,7 +488,7 @@ def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[
             raise unknown(f"rig_file.auxiliary.{name}", "channel", name, [pair_name for pair_name, _ in pairs])
         if units[0] and units[0] not in (channel.unit, SI[channel.unit][1]):
             raise ConfigError(
-                f"rig_file.auxiliary.{name}.unit = {show(channel.unit)}: the port has it in {units[0]}"
+                f"rig_file.auxiliary.{name}.unit = {show(channel.unit)}: must be {units[0]}, as in the port"
             )
     return tuple(channels.get(name) for name, _ in pairs)
 

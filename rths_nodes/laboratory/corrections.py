@@ -5,15 +5,15 @@ The force is positive against a positive displacement. The load cell measures
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-Here m is the mass of a fixture between load cell and specimen, a is its acceleration (separate channel), F_c is
-the friction, and v is the velocity, the difference of the measured displacement over a sample. A Butterworth
-low-pass filter follows; the rig file declares its delay. Limits apply to the raw load-cell force, which is an
-auxiliary channel.
+Here m is the mass of a fixture between load cell and specimen, a its acceleration (separate channel), F_c the
+friction, and v the difference of the measured displacement over a sample. A Butterworth low-pass filter follows;
+the rig file declares its delay. Limits apply to the raw load-cell force, which is an auxiliary channel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,8 @@ from rths_nodes.mechanics.butterworth import Butterworth
 
 Friction = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
-"""Prefix of the auxiliary channel with the uncorrected force of an axis; the axis name follows."""
+"""Prefix of the auxiliary channel with an axis' uncorrected force."""
 SAME_DELAY = 0.1
-"""Allowed relative difference between a declared delay and the delay of its filter."""
 _ACCELERATION = "m/s^2"
 
 
@@ -38,7 +37,9 @@ class Corrections:
     """Parts of a load-cell force that are not due to the specimen."""
 
     fixture_mass: float | None = number("mass between load cell and specimen", "kg", None, more_than=0.0)
-    acceleration: str | None = text("auxiliary channel with its acceleration, positive as the axis is", None)
+    acceleration: str | None = text(
+        "auxiliary channel with the acceleration of this mass, positive like the axis", None
+    )
     friction: float | None = number(
         "friction between load cell and specimen, against the motion (Coulomb)", "N", None, more_than=0.0
     )
@@ -48,7 +49,7 @@ class Corrections:
 
     def validate(self, path: str) -> None:
         if self == type(self)():
-            raise ConfigError(f"{path}: corrects nothing; give fixture_mass and acceleration, or friction")
+            raise ConfigError(f"{path}: corrects nothing; set fixture_mass and acceleration, or friction")
         for one, other, why in (
             ("fixture_mass", "acceleration", "no channel of acceleration is named"),
             (
@@ -61,7 +62,9 @@ class Corrections:
             if present == [True, False]:
                 raise ConfigError(f"{join(path, one)} = {getattr(self, one):g}: needs {other}: {why}")
             if present == [False, True]:
-                raise ConfigError(f"{join(path, other)} = {show(getattr(self, other))}: of what? Give {one}, too")
+                raise ConfigError(
+                    f"{join(path, other)} = {show(getattr(self, other))}: has no effect without {one}"
+                )
 
     def check_channels(self, units: Mapping[str, str], path: str) -> None:
         if self.fixture_mass is None or units.get(str(self.acceleration)) == _ACCELERATION:
@@ -69,15 +72,13 @@ class Corrections:
         if accelerations := [name for name, unit in units.items() if unit == _ACCELERATION]:
             raise unknown(f"{path}.acceleration", "channel of acceleration", self.acceleration, accelerations)
         raise ConfigError(
-            f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no channel of acceleration (m/s^2, g) "
-            f"to take its inertia off; auxiliary channels: {', '.join(units) or 'none'}"
+            f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no acceleration channel (m/s^2, g) for "
+            f"the inertia of this mass; auxiliary channels: {', '.join(units) or 'none'}"
         )
 
 
 @params
 class FeedbackFilter:
-    """Butterworth low-pass filter for the corrected force."""
-
     order: int = integer("order", at_least=1, at_most=8)
     cutoff: float = number("frequency at which half of the power passes", "Hz", more_than=0.0)
     delay: float = number(
@@ -114,16 +115,16 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
             else []
         )
         friction = [f"{corrections.friction:g} N of friction"] if corrections.friction else []
-        unless = "; not from a simulator's force, which is the specimen's" if simulated else ""
-        lines.append(f"taken off the force: {' and '.join(mass + friction)}{unless}")
+        unless = "; not on a simulator, whose force is the specimen's" if simulated else ""
+        lines.append(f"subtracted from the force: {' and '.join(mass + friction)}{unless}")
     if (low := axis.feedback_filter) is not None:
-        description = f"{low.cutoff:g} Hz, order {low.order}, late by {1e3 * low.delay:g} ms"
-        lines.append(f"force through a low-pass of {description}")
+        description = f"{low.cutoff:g} Hz, order {low.order}, delay {1e3 * low.delay:g} ms"
+        lines.append(f"low-pass filter of the force: {description}")
     return lines
 
 
 def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float) -> float:
-    """Return the force (N) without fixture inertia and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
+    """Force (N) without fixture inertia and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
     mass, friction, per_velocity = k
     if mass:
         shown -= mass * acceleration
@@ -183,10 +184,10 @@ class _Axis:
 
 
 class ForceCorrections:
-    """Corrects the forces of test axes with a ``rig_axis``; ``dt`` s. ``names``: the added channels.
+    """Corrects the forces of axes with a ``rig_axis`` every ``dt`` s; ``names`` are the added channels.
 
-    If ``simulated``, only the filters are applied. Raises ConfigError if an acceleration channel is missing in
-    ``channels`` (with units).
+    If ``simulated``, only the filters are applied. Raises ConfigError if ``channels``, with units, lack an
+    acceleration.
     """
 
     def __init__(self, axes: Mapping[str, Any], channels: Sequence[str], dt: float, simulated: bool) -> None:
@@ -212,7 +213,7 @@ class ForceCorrections:
             row.reset()
 
     def corrected(self, shown: Measurement) -> Measurement:
-        """Return ``shown`` with the specimens' forces; the load cells' forces are appended to its channels."""
+        """Return ``shown`` with the specimens' forces; the load cells' forces are further channels."""
         before = self._before or shown
         self._before = shown
         passed = self._dt * max(1, shown.sample - before.sample)
@@ -223,20 +224,10 @@ class ForceCorrections:
         return self._with(shown, np.array(force))
 
     def _with(self, shown: Measurement, force: Array) -> Measurement:
-        return Measurement(
-            shown.sample,
-            shown.displacement,
-            force,
-            shown.command,
-            np.append(shown.auxiliary, shown.force[list(self._rows)]),
-            shown.flags,
-            shown.control_mode,
-            shown.hydraulics,
-            shown.interlock,
-        )
+        return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
     def with_channels(self, true: Measurement) -> Measurement:
-        """Return ``true``, which needs no correction, with the same number of channels."""
+        """Return ``true`` with the same number of channels."""
         return self._with(true, true.force)
 
 
@@ -255,7 +246,7 @@ def _corrected(
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the index of each of ``axes`` with a corrected force, and of its original among ``names``."""
+    """Return the indices of the corrected forces among ``axes``, and of the originals among ``names``."""
     plain = [name.partition(" [")[0] for name in names]
     named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
     return [(index, plain.index(channel)) for index, channel in named if channel in plain]
@@ -264,7 +255,7 @@ def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, i
 def forces_shown(
     forces: list[float], auxiliary: Sequence[float] | Array, originals: Sequence[tuple[int, int]]
 ) -> list[float]:
-    """Return the uncorrected ``forces`` (N) of all axes; ``originals`` as from :func:`shown_forces`."""
+    """Return the uncorrected ``forces`` (N) of all axes; ``originals`` comes from :func:`shown_forces`."""
     corrected = forces.copy()
     for axis, channel in originals:
         if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels

@@ -2,8 +2,8 @@
 """Force loop of an axis: converts Commands in N to actuator positions.
 
 The mode of its Command selects whether an axis is held at a displacement or controlled by force. A change of mode
-does not move the axis: a force loop starts at the commanded position, and a held axis keeps the last position of
-the loop. From there it follows only changes of its Commands.
+does not move the axis. A force loop starts at the commanded position. A held axis keeps the last position of the
+loop, and then follows only changes of its Commands.
 
 The loop stops if it would move the axis beyond its stroke, faster than its velocity limit, or further from its
 feed-forward than its stiffness explains. The axis is then held, and ``breach`` has the reason, which trips the
@@ -27,24 +27,21 @@ from rths_nodes.core.parameters import component, number, params, text
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Array, Command
 
 CONTROLLER, NODES = CLOSED_BY = ("controller", "nodes")
-"""Controller of the rig, which receives N and reads its load cell, or the node, which sends displacements."""
 
 
 @params
 class ForceControl:
-    """Control of the force of an axis."""
-
     closed_by: str = text(
-        "closes the force loop: the controller of the rig, which receives commands in N, or the nodes, which send "
-        "displacements",
+        "part that closes the force loop: the controller of the rig, which receives commands in N, or the nodes, "
+        "which send displacements",
         choices=CLOSED_BY,
     )
     law: OfForceControllerParams = component(
         "force_controller", "force controller of the nodes, or for simulators of the rig's controller"
     )
     largest_correction: float = number(
-        "largest correction by feedback: beyond it the load cell drifts, or the specimen has lost its stiffness, "
-        "or differs from the law",
+        "largest correction by feedback; a larger one indicates a drifting load cell, or a specimen that has lost "
+        "its stiffness or differs from the law",
         "m",
         more_than=0.0,
         at_most=1.0,
@@ -56,7 +53,7 @@ def by_controller(axis: Any) -> bool:
 
 
 class ForceAxis:
-    """One axis, held at a displacement or controlled by force, in floats. Initially it is held."""
+    """One axis, initially held at a displacement, in floats."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
         self._name, limits = name, axis.limits
@@ -73,7 +70,7 @@ class ForceAxis:
 
     @property
     def mode(self) -> int:
-        """Mode of the axis, MODE_...; a stopped loop accepts no commands in N until its axis has been held."""
+        """Mode of the axis (MODE_...). A stopped loop accepts no commands in N until its axis has been held."""
         if self.breach:
             return MODE_DISPLACEMENT
         return MODE_FORCE if self.controlled else MODE_HELD
@@ -86,7 +83,9 @@ class ForceAxis:
         return self.position
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Return the position of the axis, m, for ``target`` (N) after ``measured`` (N); drifts as in the law."""
+        """Return the position, m, for ``target`` (N) after ``measured`` (N); drifts as in
+        :class:`ForceController`.
+        """
         if self.breach:
             return self.position
         if not self.controlled:
@@ -107,8 +106,8 @@ class ForceAxis:
         if not abs(correction) <= self._largest:
             return (
                 f"axes.{name}.force_control.largest_correction: {correction:.6g} m: must be within +- "
-                f"{self._largest:g} m: the force does not go with the displacement: the load cell drifts or is "
-                "dead, or the specimen has lost its stiffness, or another one than was declared"
+                f"{self._largest:g} m. The force does not follow the displacement: check the load cell, the "
+                "specimen's stiffness, and that the declared specimen is mounted"
             )
         if abs(wanted) > self._stroke:
             return f"{led}: command = {wanted:.6g} m: limits.stroke: must be within +- {self._stroke:g} m"
@@ -147,7 +146,7 @@ class ForceLoops:
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Return the positions of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
+        """Return all positions ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         led_modes = bytearray(self.modes)
         for index, axis in self._axes:
@@ -163,27 +162,19 @@ class ForceLoops:
         return asked
 
 
-class TransportedLoops:
-    """Force loops of a simulated controller; it receives Commands ``transport`` samples later."""
+class TransportedLoops(ForceLoops):
+    """Force loops of a simulated controller, which receives Commands ``transport`` samples later."""
 
-    def __init__(self, loops: ForceLoops, transport: int) -> None:
-        self._loops, self._transport = loops, transport
-        self._under_way: deque[Command] = deque()
+    def __init__(self, axes: Mapping[str, Any], dt: float, transport: int) -> None:
+        self._transport = transport
+        super().__init__(axes, CONTROLLER, dt)
 
     def start(self, places: Array) -> None:
-        self._loops.start(places)
+        super().start(places)
         self._led = places.copy()
         self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
 
-    @property
-    def modes(self) -> bytes:
-        return self._loops.modes
-
-    @property
-    def breach(self) -> str:
-        return self._loops.breach
-
-    def led(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
+    def transported(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
         """Return all positions, ``(n_axes,)`` m, for ``command`` transmitted as ``sent``, after ``force`` (N).
 
         The positions do not change while the ``interlock`` is open.
@@ -191,5 +182,5 @@ class TransportedLoops:
         self._under_way.append(replace(command, target=command.target.copy(), command=sent))
         acting = self._under_way.popleft()
         if not interlock:
-            self._led = self._loops.led(acting, force)
+            self._led = self.led(acting, force)
         return self._led

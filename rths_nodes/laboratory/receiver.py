@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiver of a laboratory target (``examples/udp_target``), compiled and run on this machine: the same C code."""
+"""Receiver of a laboratory target, compiled from the same C code (``examples/udp_target``) and run on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
@@ -21,11 +23,9 @@ from rths_nodes.laboratory.ports.datagrams import LARGEST, LARGEST_AUXILIARY, LA
 
 QUEUE = 64
 UNTESTED = -2
-"""Result of ``rths_init`` after a failed self-test."""
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
-"""Outcomes of receiving a datagram, as the receiver counts them."""
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
-"""The last option makes sums identical on every processor."""
+"""Options of the compiler; the last makes sums identical on every processor."""
 
 _Axes, _Channels = ctypes.c_double * LARGEST_AXES, ctypes.c_double * LARGEST_AUXILIARY
 _Modes = ctypes.c_uint8 * LARGEST_AXES
@@ -35,7 +35,6 @@ class ReceiverLimits(NamedTuple):
     """Limits of one axis, in units of the datagrams; ``inf`` disables any of the last three."""
 
     stroke: float
-    """Largest magnitude of a command, m."""
     velocity: float
     """Largest velocity of the command, as its step per sample, m/s."""
     acceleration: float
@@ -43,7 +42,6 @@ class ReceiverLimits(NamedTuple):
     following: float = math.inf
     """Acceleration of commands that arrive in time, m/s^2."""
     force: float = math.inf
-    """Largest magnitude of the measured force, N."""
     error: float = math.inf
     """Largest magnitude of the command minus the measured displacement, m."""
 
@@ -66,62 +64,49 @@ class ReceiverLoad(NamedTuple):
     frozen: int = 0
     """Consecutive samples with the same force after which it counts as frozen; 0: not checked."""
     coupled: int = 0
-    """Index of the drifting axis."""
 
 
-class _Limits(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_double) for name in ReceiverLimits._fields)
+def _fields(names: str, kind: Any = ctypes.c_uint32) -> Any:
+    return [(name, kind) for name in names.split()]
 
 
-class _Load(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_double) for name in ReceiverLoad._fields[:-2]),
-        ("frozen", ctypes.c_uint32),
-        ("coupled", ctypes.c_uint8),
-    )
+def _structure(name: str, *fields: Any) -> Any:
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-class _Config(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_uint8) for name in ("axes", "inputs", "channels")),
-        *((name, ctypes.c_uint32) for name in ("period_ns", "bridged", "watchdog", "persistence", "flags")),
-        ("limits", _Limits * LARGEST_AXES),
-        ("group", ctypes.c_uint8 * LARGEST_AXES),
-        ("unit", _Axes),
-        ("load", _Load * LARGEST_AXES),
-        ("switching", ctypes.c_uint32),
-        ("metre", _Axes),
-    )
-
-
-class _Command(ctypes.Structure):
-    _fields_ = (
-        ("counter", ctypes.c_uint32),
-        ("trigger", ctypes.c_uint32),
-        ("warning", ctypes.c_uint32),
-        ("command", _Axes),
-        ("slope", _Axes),
-        ("input", _Channels),
-        ("mode", _Modes),
-    )
-
-
-class _Level(ctypes.Structure):
-    _fields_ = (("once", ctypes.c_double), ("twice", ctypes.c_double))
-
-
-class _Loop(ctypes.Structure):
-    _fields_ = (
-        ("place", _Level),
-        ("force", _Level),
-        *(
-            (name, ctypes.c_double)
-            for name in ("drift", "from_place", "from_force", "from_drift", "shift", "shown")
-        ),
-        *((name, ctypes.c_uint32) for name in ("seen", "same", "over_force", "over_error", "over_travel")),
-        ("wrong_mode", ctypes.c_uint32),
-        *((name, ctypes.c_uint8) for name in ("own", "told")),
-    )
+_Limits = _structure("_Limits", *((name, ctypes.c_double) for name in ReceiverLimits._fields))
+_Load = _structure(
+    "_Load",
+    *((name, ctypes.c_double) for name in ReceiverLoad._fields[:-2]),
+    ("frozen", ctypes.c_uint32),
+    ("coupled", ctypes.c_uint8),
+)
+_Config = _structure(
+    "_Config",
+    *_fields("axes inputs channels", ctypes.c_uint8),
+    *_fields("period_ns bridged watchdog persistence flags"),
+    ("limits", _Limits * LARGEST_AXES),
+    ("group", ctypes.c_uint8 * LARGEST_AXES),
+    ("unit", _Axes),
+    ("load", _Load * LARGEST_AXES),
+    ("switching", ctypes.c_uint32),
+    ("metre", _Axes),
+)
+_Command = _structure(
+    "_Command",
+    *_fields("counter trigger warning"),
+    *_fields("command slope", _Axes),
+    ("input", _Channels),
+    ("mode", _Modes),
+)
+_Level = _structure("_Level", *_fields("once twice", ctypes.c_double))
+_Loop = _structure(
+    "_Loop",
+    *_fields("place force", _Level),
+    *_fields("drift from_place from_force from_drift shift shown", ctypes.c_double),
+    *_fields("seen same over_force over_error over_travel wrong_mode"),
+    *_fields("own told", ctypes.c_uint8),
+)
 
 
 class Sensors(ctypes.Structure):
@@ -132,38 +117,29 @@ class Sensors(ctypes.Structure):
         ("force", _Axes),
         ("channel", _Channels),
         ("mode", _Modes),
-        *((name, ctypes.c_uint8) for name in ("hydraulics", "interlock", "saturated")),
+        *_fields("hydraulics interlock saturated", ctypes.c_uint8),
     )
 
 
-_STATES = ("state", "reason", "transport", "lockstep", "asked_reason", "reply_due", "rejoining")
-_NUMBERS = (
-    *("session", "asked_session", "asked_counter", "asked_version", "ticks", "counter", "driven", "newest"),
-    *("missing", "over_force", "over_error", "moved_flags", "trigger"),
+_Target = _structure(
+    "_Target",
+    ("config", _Config),
+    ("dt", ctypes.c_double),
+    *_fields("state reason transport lockstep asked_reason reply_due rejoining", ctypes.c_uint8),
+    ("sender", ctypes.c_uint64),
+    *_fields("session asked_session asked_counter asked_version ticks counter driven newest"),
+    *_fields("missing over_force over_error moved_flags trigger"),
+    ("queue", _Command * QUEUE),
+    ("base", _Command),
+    *_fields("command velocity", _Axes),
+    ("input", _Channels),
+    ("counts", ctypes.c_uint32 * len(RESULTS)),
+    *_fields("bridged limited asked_flags"),
+    ("newtons", ctypes.c_uint8),
+    ("mode", _Modes),
+    ("loop", _Loop * LARGEST_AXES),
+    ("warning", ctypes.c_uint32),
 )
-
-
-class _Target(ctypes.Structure):
-    _fields_ = (
-        ("config", _Config),
-        ("dt", ctypes.c_double),
-        *((name, ctypes.c_uint8) for name in _STATES),
-        ("sender", ctypes.c_uint64),
-        *((name, ctypes.c_uint32) for name in _NUMBERS),
-        ("queue", _Command * QUEUE),
-        ("base", _Command),
-        ("command", _Axes),
-        ("velocity", _Axes),
-        ("input", _Channels),
-        ("counts", ctypes.c_uint32 * len(RESULTS)),
-        ("bridged", ctypes.c_uint32),
-        ("limited", ctypes.c_uint32),
-        ("asked_flags", ctypes.c_uint32),
-        ("newtons", ctypes.c_uint8),
-        ("mode", _Modes),
-        ("loop", _Loop * LARGEST_AXES),
-        ("warning", ctypes.c_uint32),
-    )
 
 
 def sources() -> tuple[Path, Path]:
@@ -172,7 +148,7 @@ def sources() -> tuple[Path, Path]:
 
 
 def build_number() -> int:
-    """Return the build number of the receiver: the first 64 bits of the SHA-256 of its two source files."""
+    """Return the first 64 bits of the SHA-256 of the receiver's two source files."""
     return int.from_bytes(
         hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
     )
@@ -180,15 +156,14 @@ def build_number() -> int:
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return the compiled receiver. Raises ConfigError if there is no C compiler, or if compilation fails."""
     _, source = sources()
     named = os.environ.get("CC", "").split()
     compiler = next((path for name in (named[:1] or ["cc", "gcc", "clang"]) if (path := shutil.which(name))), None)
     if compiler is None:
         asked = named[0] if named else "cc, gcc, clang"
         raise ConfigError(
-            f"no C compiler found ({asked}): the emulator runs the receiver of the rig, which is compiled when it "
-            "is needed: sudo apt install gcc, or name one in CC"
+            f"no C compiler found ({asked}): the emulator compiles the receiver of the rig; install gcc "
+            "(sudo apt install gcc), or set CC"
         )
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         built = Path(folder) / "receiver.so"
@@ -224,11 +199,11 @@ class Receiver:
     """One receiver for one session, of axes with ``limits``; ``dt`` s.
 
     ``bridged`` samples are bridged along the slope. The session ends after ``watchdog`` samples without a command,
-    or ``persistence`` consecutive samples beyond a limit of force or error. ``flags`` as in ``datagrams``;
-    ``inputs`` and ``channels`` are the numbers of auxiliary ones; ``position`` of the axes, m. Axes with the same
-    number in ``groups`` stop in a common time. ``units`` are units of measured displacements per unit of commands.
-    ``loads`` are the controller's force loops, which may take ``switching`` samples to change a mode. ``metres``
-    are units of a command per metre. Raises ConfigError if the receiver refuses.
+    or ``persistence`` consecutive samples beyond a limit of force or error. ``flags`` are flags of ``datagrams``,
+    ``inputs`` and ``channels`` numbers of auxiliary channels. Axes with the same number in ``groups`` stop in a
+    common time. ``units`` are units of measured displacements per unit of commands, ``metres`` units of a command
+    per metre. ``loads`` are the controller's force loops, which may take ``switching`` samples to change a mode.
+    ``position`` (m) is the initial one. Raises ConfigError if the receiver refuses.
     """
 
     def __init__(
@@ -263,13 +238,13 @@ class Receiver:
         result = self._library.rths_init(self._target, config, _Axes(*position))
         if result == UNTESTED:
             raise ConfigError(
-                f"the receiver, as {os.environ.get('CC', 'the C compiler')} makes it here, does not compute as "
-                f"the tested one: its self-test finds {self._library.rths_self_test()} (rths_target.h)"
+                f"the receiver, compiled with {os.environ.get('CC', 'the C compiler')}, fails its self-test with "
+                f"result {self._library.rths_self_test()} (rths_target.h)"
             )
         if result:
             raise self._refusal(result, config, position)
 
-    def _refusal(self, result: int, config: _Config, position: Sequence[float]) -> ConfigError:
+    def _refusal(self, result: int, config: Any, position: Sequence[float]) -> ConfigError:
         field, bound = (text(result).decode() for text in (self._library.rths_field, self._library.rths_bound))
         axis = self._library.rths_axis(result)
         first, _, last = field.partition("[]")
@@ -300,12 +275,11 @@ class Receiver:
 
     @property
     def command(self) -> list[float]:
-        """Commands, m; N for axes with force in ``modes``."""
+        """Commands, m; N for axes in force mode."""
         return list(self._target.command[: self._axes])
 
     @property
     def modes(self) -> bytes:
-        """Requested control modes, a byte per axis."""
         return bytes(self._target.mode[: self._axes])
 
     @property
@@ -322,7 +296,6 @@ class Receiver:
 
     @property
     def rest_samples(self) -> int:
-        """Largest number of samples from the last command until rest."""
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
@@ -332,6 +305,5 @@ class Receiver:
         return int(getattr(self._target, "state" if name == "state_number" else name))
 
     def counts(self) -> dict[str, int]:
-        """Count the datagrams by outcome, and the samples that the receiver has bridged or limited."""
         counts = dict(zip(RESULTS, self._target.counts, strict=True))
         return counts | {"bridged": int(self._target.bridged), "limited": int(self._target.limited)}

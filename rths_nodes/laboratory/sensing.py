@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measurement of the true state by the sensors: kernels and noise.
 
+The kernel of the sensors of one axis is
+
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
-is the kernel of the sensors of one axis, from true to measured displacement (m) and force (N). ``end`` is true if
-a sensor is at the end of its range. Each axis has one noise stream, seeded by the scenario's seed and the axis
-name, and draws exactly once per sample.
+It converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of its
+range. Each axis has one noise stream, seeded by the scenario's seed and the axis name, and draws exactly once per
+sample.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Samples of noise drawn at a time; the sequence is the same as for single draws."""
+"""Number of samples whose noise is drawn at a time; the sequence is the same as for single draws."""
 
 
 class Channel(NamedTuple):
@@ -44,7 +46,7 @@ Pair = tuple[Channel, Channel]
 
 
 def read(k: Channel, value: float, noise: float, sample: int) -> float:
-    """Return the reading for ``value``; a drift begins with sample 0."""
+    """Reading for ``value``; a drift begins with sample 0."""
     scale, offset, drift, dead, shown_dead, _, _ = k
     return shown_dead if dead else scale * value + (offset + sample * drift) + noise
 
@@ -52,7 +54,7 @@ def read(k: Channel, value: float, noise: float, sample: int) -> float:
 def sensors(
     k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
 ) -> tuple[tuple[()], tuple[float, float, bool]]:
-    """Return the readings of both channels after the converters."""
+    """Readings of both channels after the converters."""
     one, other = k
     shown = converted(read(one, displacement, noise, sample), one[5], one[6])
     push = converted(read(other, force, noise_of_force, sample), other[5], other[6])
@@ -122,28 +124,25 @@ class Noise:
 
     def row(self) -> Array:
         if not self._left:
-            self._left = list(self._block()[::-1])
+            self._left = list(self.ahead(BLOCK)[::-1])
         return self._left.pop()
 
     def numbers(self) -> list[list[float]]:
         """Return the rows of the next ``BLOCK`` samples, the last sample first."""
-        rows: list[list[float]] = self._block()[::-1].tolist()
+        rows: list[list[float]] = self.ahead(BLOCK)[::-1].tolist()
         return rows
 
     def ahead(self, samples: int) -> Array:
         """Draw the rows of many samples ``(samples, n)``; call it before any single draw."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
-        for column, rms in zip(drawn.T, self._rms.tolist(), strict=True):  # row by row takes five times as long
+        for column, rms in zip(
+            drawn.T, self._rms.tolist(), strict=True
+        ):  # by columns, because scaling row by row takes five times as long
             column *= rms
         return drawn
 
-    def _block(self) -> Array:
-        return self.ahead(BLOCK)
-
 
 class SensorPair:
-    """Sensors of displacement (m) and force (N) of one axis, ``dt`` (s) apart."""
-
     def __init__(self, params: Sensors, seed: int, axis: str, dt: float) -> None:
         p = params
         self.noise = Noise([seed, zlib.crc32(axis.encode())], [p.displacement_noise_rms, p.force_noise_rms])
@@ -199,22 +198,14 @@ def _same(one: Channel, other: Channel) -> bool:
     return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
 
 
-class AuxiliarySensors:
-    """Noise on the auxiliary channels of a rig, from its own stream."""
-
-    def __init__(self, noise_rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> None:
-        if noise_rms is not None and len(noise_rms) != len(names):
-            raise ConfigError(
-                f"port.auxiliary_noise_rms: {len(noise_rms)} numbers; must be {len(names)}: "
-                f"{', '.join(names) or 'the rig has no auxiliary channel'}"
-            )
-        self.noise = Noise([seed, zlib.crc32(b"auxiliary"), len(names)], noise_rms or (0.0,) * len(names))
-
-    def reset(self) -> None:
-        self.noise.reset()
-
-    def measure(self, true: Array) -> Array:
-        return true + self.noise.row() if self.noise.any else true
+def auxiliary_noise(rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> Noise:
+    """Return the noise of a rig's auxiliary channels. Raises ConfigError for a wrong number of ``rms`` values."""
+    if rms is not None and len(rms) != len(names):
+        raise ConfigError(
+            f"port.auxiliary_noise_rms: {len(rms)} numbers; must be {len(names)}: "
+            f"{', '.join(names) or 'the rig has no auxiliary channel'}"
+        )
+    return Noise([seed, zlib.crc32(b"auxiliary"), len(names)], rms or (0.0,) * len(names))
 
 
 class SecondSensors:

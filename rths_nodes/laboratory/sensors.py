@@ -15,14 +15,12 @@ from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, section, text
 
 LARGEST_SCALE = 1e3
-"""A larger factor indicates a wrong unit of the scenario."""
 FURTHEST = 100.0
-"""Longest stroke, m."""
 
 
 def _scale(meaning: str) -> float:
     declared: float = number(
-        f"factor on {meaning}: 1 is true, below 0 the sign is wrong, not 0",
+        f"factor on {meaning}: 1 is correct, a negative factor has the wrong sign; not 0",
         "1",
         1.0,
         at_least=-LARGEST_SCALE,
@@ -37,28 +35,25 @@ def _offset(meaning: str) -> float:
 
 
 def _cable(meaning: str) -> str | None:
-    declared: str | None = text(f"{meaning}, by name; its own if left out", None)
+    declared: str | None = text(f"{meaning}, by name; by default its own", None)
     return declared
 
 
 def _check_scales(params: object, path: str, *names: str) -> None:
     for name in names:
         if getattr(params, name) == 0.0:
-            raise ConfigError(f"{join(path, name)} = 0: must not be 0: a channel without life is dead")
+            raise ConfigError(f"{join(path, name)} = 0: must not be 0")
 
 
 def converted(value: float, resolution: float, limit: float) -> float:
-    """Return ``value`` in steps of ``resolution`` (0: none), limited to +- ``limit`` (NaN: none)."""
+    """``value`` in steps of ``resolution`` (0: none), limited to +- ``limit`` (NaN: none)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
 
 
 class MayBeWrong:
-    """Channels of an axis with optional errors."""
-
     WRONG: ClassVar[tuple[str, ...]]
-    """Parameters of the errors."""
     SCALES: ClassVar[tuple[str, ...]]
     cabled_to: str | None
 
@@ -80,12 +75,12 @@ class MayBeWrong:
 
 @params
 class SecondSensor:
-    """A second displacement sensor on the same actuator, an auxiliary channel; the defaults are a perfect one."""
+    """A second displacement sensor on the same actuator, as an auxiliary channel; by default perfect."""
 
     noise_rms: float = number("rms of its noise", "m", 0.0, at_least=0.0)
     offset: float = _offset("reading at zero")
     scale: float = _scale("the reading")
-    channel: str = text("name of its channel; left out: second_displacement_AXIS", "")
+    channel: str = text("name of its channel; by default second_displacement_AXIS", "")
 
     def validate(self, path: str) -> None:
         _check_scales(self, path, "scale")
@@ -93,7 +88,7 @@ class SecondSensor:
 
 @params
 class Sensors(MayBeWrong):
-    """Parameters of the sensors of one axis; the defaults are a perfect measurement."""
+    """Sensors of one axis; by default perfect."""
 
     WRONG = (
         *("displacement_offset", "displacement_scale", "displacement_drift", "displacement_dead"),
@@ -107,10 +102,10 @@ class Sensors(MayBeWrong):
     )
     force_resolution: float = number("quantisation step of the force; 0 is none", "N", 0.0, at_least=0.0)
     displacement_range: float | None = number(
-        "the channel saturates at +- this; never if left out", "m", None, more_than=0.0
+        "magnitude at which the channel saturates; unlimited if omitted", "m", None, more_than=0.0
     )
     force_range: float | None = number(
-        "the channel saturates at +- this; never if left out", "N", None, more_than=0.0
+        "magnitude at which the channel saturates; unlimited if omitted", "N", None, more_than=0.0
     )
     force_delay: int = integer("delay of the measured force", "samples", 0, at_least=0, at_most=1000)
     displacement_offset: float = _offset("reading of the displacement at zero")
@@ -124,29 +119,31 @@ class Sensors(MayBeWrong):
     )
     force_drift: float = number("drift of the force", "N/s", 0.0, at_least=-1e9, at_most=1e9)
     displacement_dead: float | None = number(
-        "reading of a dead displacement sensor; alive if left out", "m", None, at_least=-FURTHEST, at_most=FURTHEST
+        "reading of a dead displacement sensor; alive if omitted", "m", None, at_least=-FURTHEST, at_most=FURTHEST
     )
     force_dead: float | None = number(
-        "reading of a dead load cell; alive if left out", "N", None, at_least=-1e9, at_most=1e9
+        "reading of a dead load cell; alive if omitted", "N", None, at_least=-1e9, at_most=1e9
     )
     cabled_to: str | None = _cable("axis of the actuator that these sensors measure")
     second: SecondSensor | None = section(
-        SecondSensor, "second displacement sensor, an auxiliary channel; none if left out", None
+        SecondSensor, "second displacement sensor, an auxiliary channel; none if omitted", None
     )
 
 
 @params
 class Output(MayBeWrong):
-    """Command path of one axis: converter, controller, cable; the defaults change nothing."""
+    """Command path of one axis: converter, controller, cable; by default perfect."""
 
     WRONG = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
     SCALES = ("scale",)
     resolution: float = number("quantisation step of the command; 0 is none", "m", 0.0, at_least=0.0)
-    range: float | None = number("the command saturates at +- this; never if left out", "m", None, more_than=0.0)
+    range: float | None = number(
+        "magnitude at which the command saturates; unlimited if omitted", "m", None, more_than=0.0
+    )
     offset: float = _offset("position of the actuator at command zero")
     scale: float = _scale("the command, in the controller")
     static_stiffness: float | None = number(
-        "stiffness of a proportional loop, which rests short of its command by force over it; left out: none",
+        "stiffness of a proportional loop, which stops short of its command by force over it; rigid if omitted",
         "N/m",
         None,
         more_than=0.0,
@@ -159,7 +156,7 @@ class Output(MayBeWrong):
         at_most=1.0,
     )
     start: float | None = number(
-        "active command of the controller at the start; left out: the command of position zero",
+        "active command of the controller at the start; by default the command of position zero",
         "m",
         None,
         at_least=-FURTHEST,
@@ -173,7 +170,7 @@ class Output(MayBeWrong):
 
     @property
     def misdirects(self) -> bool:
-        """True if the actuator moves to a position other than the converted command, or does not start at zero."""
+        """True if the actuator does not start at zero, or moves to a position other than the converted command."""
         return bool(self.wrong())
 
     @property

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.laboratory.calibration import Expected, RigAxis
-from rths_nodes.laboratory.handling import VERIFYING
+from rths_nodes.laboratory.calibration import VERIFYING, Expected, RigAxis
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, TO_SIGN, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.clearance import AT_REST, Offsets

@@ -19,7 +19,7 @@ from rths_nodes.core.inputs import named_files
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Command, Measurement, Motion, by_force, equal
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 from rths_nodes.laboratory.ports.wrappers import PortBefore
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.executive.running import ExecutiveLoop

@@ -26,7 +26,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, Problems
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Measurement, by_force
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 from rths_nodes.laboratory.force_control import by_controller
 from rths_nodes.loop.procedure_record import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
 from rths_nodes.loop.scenario.schema import Scenario

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.laboratory.calibration import RigAxis
-from rths_nodes.laboratory.handling import Unloading
+from rths_nodes.laboratory.calibration import RigAxis, Unloading
 from rths_nodes.loop.procedure_record import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.procedure.checks import LEAST_FORCE, SEEN, section_of

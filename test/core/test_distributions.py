@@ -79,7 +79,7 @@ def test_a_relative_one_multiplies_each_number() -> None:
         ({"log_uniform": [0.0, 1.0]}, ("limits", "> 0")),
         ({"integers": [1.5, 3]}, ("whole", "numbers")),
         ({"lognormal": [0.0, 0.1]}, ("median", "> 0")),
-        ({"truncated_normal": [0.0, 1.0, 20.0, 21.0]}, ("nearly", "distribution")),
+        ({"truncated_normal": [0.0, 1.0, 20.0, 21.0]}, ("almost none", "distribution")),
         ({"choice": []}, ("list", "values")),
         ({"choice": "abc"}, ("list", "values")),
         ({"relative_normal": 2.0}, ("> 0", "< 1")),

@@ -55,21 +55,21 @@ def test_an_expression_has_its_value_and_its_unit(text: str, value: float, unit:
         ("9 ** 9 ** 9", ("whole", "number")),
         ("si(2, 'furlong')", ("furlong", "1", "m", "N")),
         ("max(force.north)", ("max", "2", "8", "numbers")),
-        ("force.north > 3", ("not let in",)),
+        ("force.north > 3", ("not allowed",)),
         ("__import__('os').system('true')", ("no such function",)),
         ("().__class__.__bases__", ("no such quantity",)),
         ("force.north.__class__", ("no such quantity",)),
         ("(lambda: 1)()", ("no such function",)),
-        ("[force.north for x in (1,)]", ("not let in",)),
-        ("'a' * 10**9", ("is no number",)),
-        ("True", ("is no number",)),
-        ("1e999", ("beyond all",)),
+        ("[force.north for x in (1,)]", ("not allowed",)),
+        ("'a' * 10**9", ("not a number",)),
+        ("True", ("not a number",)),
+        ("1e999", ("too large",)),
         ("v[0]", ("no such quantity",)),
-        ("force.north\x00", ("is no expression",)),
-        ("(" * 300, ("is no expression",)),
+        ("force.north\x00", ("not an expression",)),
+        ("(" * 300, ("not an expression",)),
         ("-" * 400 + "1", ("parts", "<= 100")),
         ("+".join(["1"] * 300), ("characters", f"<= {LONGEST}")),
-        ("", ("is no expression",)),
+        ("", ("not an expression",)),
     ],
 )
 def test_what_is_not_let_in_is_refused_in_words(text: str, why: tuple[str, ...]) -> None:
@@ -151,7 +151,7 @@ def test_units_are_products(text: str, factor: float, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "N/", "N**2", "N^m", "Nm", "m^99", "m^9*m^9"])
 def test_a_unit_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no unit|power beyond"):
+    with pytest.raises(ValueError, match=r"not a unit|power beyond"):
         unit_of(text)
 
 

@@ -44,7 +44,7 @@ class Column:
     def worn(self, largest: float) -> Column:
         """The same behind an excursion of ``largest`` m: its secant there, and the same envelope beyond.
 
-        Beyond d_0 its force is k d_0 + r k (d - d_0): ``laboratory/specimens/degrading_column.py``.
+        Beyond d_0 its force is k d_0 + r k (d - d_0): ``laboratory/specimens/hysteretic.py``.
         """
         if largest <= self.level:
             return self

@@ -21,7 +21,7 @@ from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state
 from rths_nodes.core.rig import RigKernel
 from rths_nodes.core.validation import from_data
-from rths_nodes.laboratory.actuators.specimen_path import path_of
+from rths_nodes.laboratory.actuators.unloaded import path_of
 from rths_nodes.loop.compiled.running import in_arrays
 
 DT = 1.0 / 1024.0

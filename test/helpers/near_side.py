@@ -54,7 +54,7 @@ class Asked(ctypes.Structure):
 def library() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         built = Path(folder) / "near.so"
-        command = [toolchain().compiler, *COMPILER_OPTIONS, *STRICT, *SOURCES, "-lm", "-o", str(built)]
+        command = [toolchain()[0], *COMPILER_OPTIONS, *STRICT, *SOURCES, "-lm", "-o", str(built)]
         subprocess.run(command, check=True)
         loaded = ctypes.CDLL(str(built))
     loaded.near_size.restype = ctypes.c_size_t

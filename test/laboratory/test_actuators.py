@@ -310,9 +310,9 @@ def test_a_ramp_reaches_the_velocity_of_its_command_even_with_feedthrough(actuat
     ("data", "words"),
     [
         ({"numerator": [1.0], "denominator": [1.0]}, ("actuator.denominator", "0", "1", "12")),
-        ({"numerator": [1.0], "denominator": [0.0, 1.0]}, ("actuator.denominator", "last", "zero")),
-        ({"numerator": [1.0], "denominator": [1.0, 0.0]}, ("actuator.denominator", "last", "zero")),
-        ({"numerator": [0.0], "denominator": [1.0, 1.0]}, ("actuator.numerator", "zero")),
+        ({"numerator": [1.0], "denominator": [0.0, 1.0]}, ("actuator.denominator", "last", "must not be 0")),
+        ({"numerator": [1.0], "denominator": [1.0, 0.0]}, ("actuator.denominator", "last", "must not be 0")),
+        ({"numerator": [0.0], "denominator": [1.0, 1.0]}, ("actuator.numerator", "must not be 0")),
         ({"numerator": [1.0, 0.0, 0.0], "denominator": [1.0, 1.0]}, ("actuator.numerator", "order", "2", "<= 1")),
         ({"numerator": [1.0, 1.0], "denominator": [2.0, 1.0]}, ("actuator", "hold", "ramp")),
         ({"numerator": [1.0], "denominator": [1.0, -2.0, 4.0]}, ("actuator.denominator", "rad/s", "< 0")),

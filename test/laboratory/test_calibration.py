@@ -82,7 +82,7 @@ def test_a_command_goes_the_other_way_and_is_told_to_the_bit() -> None:
 
 
 def test_the_other_end_is_the_inverse() -> None:
-    edge = Calibration.of(AXES, channels_of(Bench.auxiliary_names, PRESSURE))
+    edge = Calibration(AXES, channels_of(Bench.auxiliary_names, PRESSURE))
     random = np.random.default_rng(1)
     true = Measurement(
         1, *(random.standard_normal((3, 2)) * 1e-3), random.standard_normal(2), control_mode=b"\x01\x02"
@@ -100,13 +100,13 @@ def test_a_channel_at_its_end_flags_the_sample(place: int, value: float) -> None
     numbers = [np.zeros(2), np.zeros(2), np.zeros(2)]
     numbers[place][1 if place == 1 else 0] = value
     told = Measurement(1, numbers[0], numbers[1], np.zeros(2), numbers[2])
-    edge = Calibration.of(AXES, channels_of(Bench.auxiliary_names, PRESSURE))
+    edge = Calibration(AXES, channels_of(Bench.auxiliary_names, PRESSURE))
     assert edge.measured(told).flags == FLAG_SATURATED
 
 
 def test_with_scale_one_and_sign_one_no_bit_changes() -> None:
     si = {"displacement": {"unit": "m", "range": 1.0}, "force": {"unit": "N", "range": 1e6}}
-    edge = Calibration.of({"only": axis(0, **si, command={"unit": "m", "range": 1.0})})
+    edge = Calibration({"only": axis(0, **si, command={"unit": "m", "range": 1.0})})
     values = np.array([0.1 + 0.2])
     found = edge.measured(Measurement(1, values, values, values))
     assert all(each.tobytes() == values.tobytes() for each in (found.displacement, found.force, found.command))

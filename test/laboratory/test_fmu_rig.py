@@ -206,7 +206,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ("axes: {story_1", "axes: {other", "rig.axes: of other; must be of the axes of the test in their order"),
         ("actuators: {story_1", "actuators: {other", "rig.actuators: of other; must be of the axes of the test"),
         ("force: f", "force: x", "force = 'x': causality is input in the FMU: must be output"),
-        ("velocity: v", "velocity: a", "axes.story_1.velocity = 'a': the FMU gives it in 'm/s^2'"),
+        ("velocity: v", "velocity: a", "axes.story_1.velocity = 'a': its unit in the FMU is 'm/s^2'"),
     ):  # fmt: skip
         with pytest.raises(ConfigError) as refusal:
             hosts.run(scenario(tmp_path, text.replace(before, after)))

@@ -12,7 +12,7 @@ import pytest
 from messages import naming
 from scipy.integrate import trapezoid
 
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 
 YIELD = math.sqrt(301.0 / (363e4 + 363e4))
 """m: largest z."""

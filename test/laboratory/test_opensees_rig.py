@@ -291,10 +291,13 @@ REFUSED = {
         "line 12: OpenSeesError: ERROR could not add element to domain.",
     ),
     "held too soon": ("def specimen(hold):\n    hold()\n", "line 2: ValueError: hold() needs node 1 of interface"),
-    "fixed": (SPRING.replace("hold()", "ops.fix(1, 1)\n    hold()"), "is fixed in the model: the rig moves it"),
+    "fixed": (
+        SPRING.replace("hold()", "ops.fix(1, 1)\n    hold()"),
+        "is fixed in the model, but the rig must move it",
+    ),
     "tied": (
         SPRING.replace("    hold()", "    ops.node(2, 0.0)\n    ops.equalDOF(1, 2, 1)\n    hold()"),
-        "is tied to another node: the rig moves a node of its own only",
+        "is tied to another node: the rig can move only free nodes",
     ),
     "fails at once": (
         SPRING + "    ops.analyze = lambda *given: -3\n",
@@ -302,7 +305,7 @@ REFUSED = {
     ),
     "loads": (
         SPRING + '    ops.timeSeries("Constant", 1)\n    ops.pattern("Plain", 1, 1)\n    ops.load(1, 1.0)\n',
-        "the model has loads: the scenario must say so (rig.gravity: true)",
+        "the model has loads: rig.gravity must be true",
     ),
     "linked": (
         LEANS.format(pull=0.0).replace("    hold()", "    more()\n    hold()").replace(", -6.0e5)", ", 0.0)")
@@ -320,7 +323,7 @@ def more():
         ops.element("zeroLength", node, 0, node, "-mat", 1, 1, 1, "-dir", 1, 2, 6)
     ops.rigidLink("beam", 3, 4)
 """,
-        "ties nodes together as only equalDOF may",
+        "has constraints between nodes other than equalDOF",
     ),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 
 SPRING = {"type": "kelvin_voigt", "stiffness": 3.0e6, "damping": 0.0}
 DAMPER = {"type": "maxwell_damper"}

@@ -15,7 +15,7 @@ from scipy.integrate import trapezoid
 from rths_nodes.core.decay import Decay
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.specimen import Specimen
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 
 LOWEST, HIGHEST = 0.5, 1.0
 """Hz: the frequencies in which a frame of 0.77 Hz moves."""

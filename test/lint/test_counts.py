@@ -12,7 +12,7 @@ import rths_nodes
 
 PACKAGE = Path(rths_nodes.__file__).parent
 SOURCES = {path.relative_to(PACKAGE): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
-DEFAULTS = {"app": 2, "control": 1, "core": 12, "loop": 3}
+DEFAULTS = {"app": 2, "control": 1, "core": 11, "loop": 3}
 """Room -> calls of ``getattr`` with a default in it: of streams, errors, modules and names that are typed."""
 
 

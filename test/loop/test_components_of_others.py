@@ -393,7 +393,7 @@ def test_an_integrator_whose_displacement_is_no_array_is_refused(register: Regis
 
 
 def test_a_simulated_specimen_that_raises_is_named(register: Register) -> None:
-    from rths_nodes.laboratory.specimens.kelvin_voigt import KelvinVoigt
+    from rths_nodes.laboratory.specimens.viscous import KelvinVoigt
 
     class Mine(KelvinVoigt):
         Params = params(type("Params", (KelvinVoigt.Params,), {}))

@@ -163,18 +163,18 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "empty auxiliary": (
         {},
         {"auxiliary": None},
-        r"auxiliary = None: must be a mapping of names to sections; leave",
+        r"auxiliary = None: must be a mapping of names to sections; omit",
     ),
     "served twice": ({"serves": ["axis_1", "axis_1"]}, {}, r"axes.bench.serves: 'axis_1' is there more than once"),
     "address": (
         {},
         {"port": {"type": "udp", "address": "0.0.0.0", "emulator": True}},
-        r"port.address = '0.0.0.0': must be the address of one computer, the rig's",
+        r"port.address = '0.0.0.0': must be the address of the rig's computer",
     ),
     "broadcast": (
         {},
         {"port": {"type": "udp", "address": "255.255.255.255", "emulator": True}},
-        r"port.address = '255.255.255.255': must be the address of one computer",
+        r"port.address = '255.255.255.255': must be the address of the rig's computer",
     ),
     "wait": (
         {},
@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         r"limits.stroke = 0.25 m: must be <= 0.1 m, the range of disp",
     ),
-    "time": ({"similitude": {"time": 2.0}}, {}, r"similitude.time = 2: must be 1: .*time_ratio"),
+    "time": ({"similitude": {"time": 2.0}}, {}, r"similitude.time = 2: must be 1; .*time_ratio"),
     "misspelt": ({"similtude": {}}, {}, r"unknown key 'similtude' \(did you mean 'similitude'\?\)"),
     "name": (
         {"serves": ["story_1"]},

@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "exit": ("exit(7)", "the FMU has ended with code 7"),
     "quiet exit": ("exit(0)", "the FMU has ended: it has closed the connection"),
     "killed": ("kill(getpid(), SIGKILL)", "the FMU was ended by SIGKILL"),
-    "discard": ("return 2", "{prefix}Discard at 0.05 s: the model does not take the step of 0.005 s there"),
+    "discard": ("return 2", "{prefix}Discard at 0.05 s: the model refuses a step of 0.005 s"),
     "error": ("return 3", "{prefix}DoStep has returned {prefix}Error at 0.05 s"),
     "fatal": ("return 4", "{prefix}DoStep has returned {prefix}Fatal at 0.05 s"),
     "pending": ("return 5", "{prefix}DoStep has returned {prefix}Pending at 0.05 s"),

@@ -89,7 +89,7 @@ def test_a_model_that_reads_its_arguments_finds_none_and_may_not_leave(
     assert mentions(refused(mine(tmp_path, text)), *says)
 
 
-FIXED = "node 1, degree of freedom 1 is fixed in the model: the rig moves it"
+FIXED = "node 1, degree of freedom 1 is fixed in the model, but the rig must move it"
 
 
 @pytest.mark.parametrize("when", ["\n    rig()", "\n    gravity()"])

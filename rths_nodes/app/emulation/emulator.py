@@ -283,7 +283,7 @@ class Emulator:
         self._edge: Calibration | None = None
         if scenario.rig_file is not None:  # the datagrams use the units of the real receiver
             channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
-            self._edge = Calibration.of(scenario.axes, channels)
+            self._edge = Calibration(scenario.axes, channels)
         self._controllers = Controllers(scenario.axes, scenario.dt)
         self._limit()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -19,7 +19,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ComponentError
 from rths_nodes.core.fmu.description import described
-from rths_nodes.core.fmu.named import FmuParams, Row, check_axes
+from rths_nodes.core.fmu.named import FmuParams, Row
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import number, params, sections, text, texts
 from rths_nodes.core.samples import Array
@@ -79,7 +79,7 @@ class Fmu(OnNumbers):
                 yield Row(f"shown[{index}]", name, "output", "")
 
         def fits(self, test: TestContext) -> None:
-            check_axes(self.axes, test)
+            test.check_order("axes", self.axes)
             self.check(test)
 
         def step_in(self, test: TestContext) -> float:

@@ -23,16 +23,14 @@ DESCRIPTION = "modelDescription.xml"
 RESOURCES = "resources/"
 
 LARGEST_UNPACKED = 1 << 30
-"""Largest size of all unpacked members together, bytes."""
 LARGEST_DESCRIPTION = 64 << 20
-"""Largest size of the description, bytes; a model with a hundred thousand variables has twenty million."""
+"""Largest size of the description, bytes; with a hundred thousand variables it is about 20 MB."""
 MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
-"""Largest directory at the end of the archive, bytes; a member has some hundred."""
+"""Largest directory at the end of the archive, bytes; a member takes a few hundred."""
 HIGHEST_RATIO = 100
 """Largest mean compression ratio: text reaches 20, deflate of zeros 1032."""
 SMALL = 64 << 20
-"""Unpacked size that is accepted for any compression ratio, bytes."""
 LARGEST_SHARE = 0.5
 """Largest fraction of the free space in the temporary folder that an archive may use."""
 
@@ -40,13 +38,12 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeErro
 """Errors of zipfile; RuntimeError for encryption, NotImplementedError for unknown methods."""
 
 END, LOCATOR, END_64 = 22, 20, 56
-"""Sizes of the records after the directory, bytes: last record without comment; two zip64 records before it."""
+"""Sizes of the last records of an archive, bytes: the last one without comment, and two of zip64."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)
-"""Bytes at the end of an archive that contain these records."""
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory, from the last TAIL bytes of an archive; 0 without one."""
+    """Return the size of the directory, from the last TAIL bytes of an archive; 0 if there is none."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:
@@ -79,9 +76,9 @@ class Archive:
         self._members = [(_checked(member.orig_filename), member) for member in members]
         self.names: Sequence[str] = [name for name, _ in self._members]
         if len({name.rstrip("/") for name in self.names}) < len(self.names):
-            raise ConfigError("has two members of one name")
+            raise ConfigError("has two members of the same name")
         if DESCRIPTION not in self.names:
-            raise ConfigError(f"is no FMU: has no {DESCRIPTION}")
+            raise ConfigError(f"is not an FMU: has no {DESCRIPTION}")
 
     def _check_directory(self) -> None:
         try:
@@ -104,7 +101,7 @@ class Archive:
         except OSError as error:
             raise ConfigError(f"cannot be read ({reason(error)})") from error
         except DAMAGED as error:
-            raise ConfigError(f"is no archive that can be unpacked ({error})") from error
+            raise ConfigError(f"cannot be unpacked ({error})") from error
 
     def description(self) -> bytes:
         with self._opened() as opened:
@@ -127,13 +124,15 @@ class Archive:
                     continue
                 target = folder.joinpath(*PurePosixPath(name).parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with opened.open(member) as source, target.open("xb") as written:  # a link becomes a text file
+                with (
+                    opened.open(member) as source,
+                    target.open("xb") as written,
+                ):  # a symbolic link is written as a text file
                     shutil.copyfileobj(source, written)
         (folder / RESOURCES).mkdir(exist_ok=True)  # an FMU receives this path even if it has no resources
 
 
 def _checked(name: str) -> str:
-    """Return a member's name without leading ``./``. Raises ConfigError if it leads out of the archive."""
     name = name.removeprefix("./")
     parts = name.rstrip("/").split("/")
     if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):

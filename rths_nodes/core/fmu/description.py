@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Description of an FMU: variables with units, capabilities, platforms.
 
-fmpy reads it, and checks it against the schema of the standard. Document types and entities, which could
-fill the memory or read other files, are refused.
+fmpy reads the description and checks it against the schema of the standard. Document types and entities are
+refused, because they could fill the memory or read other files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ QUANTITIES: Mapping[str, tuple[Mapping[str, float], Mapping[str, int]]] = {
 """Quantity of a variable -> its units by name, and the exponents of the base units."""
 
 ROUNDED = 1e-5
-"""Relative tolerance between the definition of a unit and its name, because files round to some decimals."""
+"""Relative tolerance between the definition of a unit and the known unit of that name; files round their factors.
+"""
 
 LARGEST = sys.float_info.max
 
@@ -47,7 +48,7 @@ INSTALL = "pip install fmpy"
 
 
 def fmpy() -> Any:
-    """Return the package fmpy. Raises ConfigError if it is not installed."""
+    """Return the module fmpy. Raises ConfigError if it is not installed."""
     try:
         import fmpy
     except ImportError as error:
@@ -82,7 +83,7 @@ class Variable:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Bounds stated by the FMU, or bounds of an integer of this size."""
+        """Bounds stated by the FMU, within the range of an integer type."""
         if self.kind not in WHOLE:
             return self.low, self.high
         bits = int("".join(filter(str.isdigit, self.kind)) or (32 if self.kind == "Integer" else 64))
@@ -93,7 +94,6 @@ class Variable:
         )
 
     def text(self) -> str:
-        """Return name, unit and start as text."""
         unit = f" [{self.unit.name}]" if self.unit else ("" if self.kind in FLOATS else f" ({self.kind})")
         return f"{self.name}{unit}" + (f" = {self.start}" if self.start else "")
 
@@ -101,7 +101,6 @@ class Variable:
 @dataclass(frozen=True)
 class Description:
     version: int
-    """Version of FMI, 2 or 3."""
     name: str
     identifier: str
     token: str
@@ -118,14 +117,13 @@ class Description:
 
     @property
     def binaries(self) -> str:
-        """Folder in the archive with the binaries of this platform."""
         return "binaries/linux64" if self.version == 2 else f"binaries/{platform.machine()}-linux"
 
     def of(self, causality: str) -> list[Variable]:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
     def variable(self, path: str, name: str, causality: str) -> Variable:
-        """Return the float variable ``name``, used at ``path``. Raises ConfigError."""
+        """Return the float variable ``name`` of this ``causality``, used at ``path``. Raises ConfigError."""
         choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
         if (variable := self.variables.get(name)) is None:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)
@@ -140,7 +138,7 @@ class Description:
         return variable
 
     def parameter(self, path: str, name: str, value: Any) -> Variable:
-        """Return the parameter ``name``. Raises ConfigError if it cannot have ``value``."""
+        """Return the parameter ``name``. Raises ConfigError if it cannot be set to ``value``."""
         if (variable := self.variables.get(name)) is None or variable.causality != "parameter":
             raise unknown(path, "parameter", name, [candidate.name for candidate in self.of("parameter")])
         if variable.variability == "constant" or variable.array or variable.kind in ("Binary", "Clock"):
@@ -154,7 +152,7 @@ class Description:
         if kind in (int, float):
             low, high = variable.bounds
             least, most = (-LARGEST if low is None else low), (LARGEST if high is None else high)
-            if not least <= value <= most:  # false for nan
+            if not least <= value <= most:  # also refuses nan
                 unit = variable.unit.name if variable.unit else ""
                 bounds = [
                     f"{sign} {b:g} {unit}".rstrip() for sign, b in ((">=", low), ("<=", high)) if b is not None
@@ -164,15 +162,14 @@ class Description:
 
 
 def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return ``variable``'s factor to SI, from the FMU or as ``stated``. Raises ConfigError if not unique."""
+    """Return the factor of ``variable`` to SI, from the FMU or for the ``stated`` unit. Raises ConfigError."""
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
     unit, here = variable.unit, f"{path} = {show(variable.name)}"
     if unit is None:
         if stated is None:
             raise ConfigError(
-                f"{here}: the FMU declares no unit for it: state it, units: {{{variable.name}: {si}}}; known: "
-                f"{units}"
+                f"{here}: the FMU declares no unit: set units: {{{variable.name}: {si}}}; known: {units}"
             )
         if stated not in table:
             raise unknown(f"units.{variable.name} = {show(stated)}", f"unit of a {quantity}", stated, table)
@@ -183,22 +180,20 @@ def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) 
     if unit.factor is None:
         if named is None:
             raise ConfigError(
-                f"{here}: the FMU gives it in {unit.name!r}, and does not define that: must be a unit of a "
-                f"{quantity}; known: {units}"
+                f"{here}: the FMU does not define its unit {unit.name!r}: must be a unit of a {quantity}; "
+                f"known: {units}"
             )
         return named
     expected = tuple(exponents.get(dimension, 0) for dimension in DIMENSIONS)
     if unit.exponents != expected or unit.offset:
         raise ConfigError(
-            f"{here}: the FMU gives it in {unit.name!r}, which is {_in_base_units(unit)}: must be a unit of a "
-            f"{quantity}, as {si}"
+            f"{here}: its unit in the FMU is {unit.name!r}, which is {_in_base_units(unit)}: must be a unit of a "
+            f"{quantity}, such as {si}"
         )
     if not 0.0 < unit.factor < float("inf"):
         raise ConfigError(f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}: must be > 0")
     if named is not None and abs(unit.factor - named) > ROUNDED * named:
-        raise ConfigError(
-            f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}, and it is {named:g} {si}"
-        )
+        raise ConfigError(f"{here}: the FMU defines {unit.name!r} as {unit.factor:g} {si}: must be {named:g} {si}")
     return unit.factor
 
 
@@ -221,7 +216,6 @@ def _in_base_units(unit: Unit) -> str:
 
 
 def described(file: str) -> Description:
-    """Return the description of the FMU in ``file``. Raises a ConfigError that begins with ``file``."""
     try:
         try:
             version = version_of(Path(file))
@@ -243,7 +237,7 @@ def _described(file: str, version: tuple[int, ...]) -> Description:
         raise ConfigError(
             f"has no {described.binaries}/{described.identifier}.so, the binary of this machine; it has "
             f"{', '.join(there) or 'no binaries'}"
-            + ("; its sources are there: `fmpy compile` makes it" if sources else "")
+            + ("; it has sources: build the binary with `fmpy compile`" if sources else "")
         )
     return described
 
@@ -265,10 +259,9 @@ def description_of(xml: bytes) -> Description:
 
 
 MOST_PROBLEMS = 4
-"""Largest number of problems of a description in a message, and of characters of each problem."""
 MOST_CHARACTERS = 200
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Problem reported by fmpy but ignored, because :func:`factor_of` checks the units of the variables in a test."""
+"""Problem that is ignored, because :func:`factor_of` checks the units of all used variables."""
 
 
 def _read(package: Any, folder: str) -> Any:
@@ -298,7 +291,7 @@ def _of_fmpy(read: Any) -> Description:
     variables = [_variable_of(variable, units) for variable in read.modelVariables]
     for variable in variables:
         if variable.causality == "independent" and variable.unit is not None and _plain(variable.unit.name) != "s":
-            raise ConfigError(f"its time {variable.name} is in {variable.unit.name!r}: must be in s")
+            raise ConfigError(f"the time {variable.name} is in {variable.unit.name!r}: must be in s")
     experiment = read.defaultExperiment
     return Description(
         version=int(read.fmiVersion[0]),
@@ -346,10 +339,10 @@ def _number(text: str | None) -> float | None:
 
 
 def listed(description: Description, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
-    """Describe an FMU in lines: maker, variables with units, ``settings``, and inputs that are not ``fed``."""
+    """Describe an FMU in lines: maker, variables, ``settings``, and inputs that are not ``fed``."""
     tool = f", by {description.tool}" if description.tool else ""
-    state = "can be saved and restored" if description.keeps_state else "is set back by a new start only"
-    needs = "; it needs that program while it runs" if description.needs_tool else ""
+    state = "can be saved and restored" if description.keeps_state else "is reset only by a new start"
+    needs = "; it needs this program while it runs" if description.needs_tool else ""
     lines = [f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; its state {state}{needs}"]
     for causality in ("input", "output", "parameter"):
         variables = description.of(causality)
@@ -358,13 +351,12 @@ def listed(description: Description, fed: Sequence[str], settings: Mapping[str, 
         lines.append(f"{causality}s: {', '.join(shown_variables + more) or 'none'}")
     if settings:
         values = ", ".join(f"{name} = {show(value)}" for name, value in settings.items())
-        lines.append(f"of these the scenario sets {values}")
+        lines.append(f"set by the scenario: {values}")
     return lines + [
-        f"input {variable.name}: nothing of the test, stays at its start {variable.start or 0}"
+        f"input {variable.name}: not fed by the test, keeps its start value {variable.start or 0}"
         for variable in description.of("input")
         if variable.name not in fed
     ]
 
 
 MOST_LISTED = 50
-"""Largest number of listed variables of one causality."""

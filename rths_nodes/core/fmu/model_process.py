@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an FMU, run by ``core/child_program.py`` with the task as JSON.
 
-It sends the outputs of the model at the start. Then it receives messages: step number and inputs, or one byte,
-which resets the model. It answers with the outputs after the step or the reset. It ends with the connection, and
-imports nothing from the package. It reports an error in one line, and exits with code 1.
+At the start the process sends the outputs of the model. A request has the step number and the inputs, or is one
+byte, which resets the model. Each answer has the outputs after the step or the reset. The process ends with the
+connection, and imports nothing from the package. It reports an error in one line, and exits with code 1.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ GOOD, DISCARD = 1, 2
 
 
 def main(task: Data) -> None:
-    """Run the model until the connection ends. Raises SystemExit with the error."""
     try:
         import fmpy.fmi2
         import fmpy.fmi3
     except ImportError as error:
         raise SystemExit(f"fmpy cannot be imported ({error}): pip install fmpy") from error
     os.chdir(task["folder"])
-    sys.dont_write_bytecode = True  # the file size limit could truncate a compiled module, which Python 3.11 keeps
+    sys.dont_write_bytecode = (
+        True  # Python 3.11 would keep a compiled module that the file size limit has truncated
+    )
     resource.setrlimit(resource.RLIMIT_FSIZE, (task["largest_file"],) * 2)
     resource.setrlimit(resource.RLIMIT_AS, (task["largest_memory"],) * 2)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores the signal of the file size limit
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores this signal of the file size limit by default
     try:
         unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)
         unit.begin()
@@ -59,7 +60,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
             try:
                 unit.set_back()
             except Exception as error:  # fmpy raises various exceptions
-                raise SystemExit(f"cannot be set back to its start: {error}") from error
+                raise SystemExit(f"cannot be reset: {error}") from error
             unit.read(0.0)
         else:
             step(round(request[0]))
@@ -88,7 +89,6 @@ class Unit:
         self._outputs, self._n_outputs = (reference * len(outputs))(*outputs), len(outputs)
 
     def begin(self) -> None:
-        """Instantiate and initialise the model. Raises the exceptions of fmpy."""
         self._unit.instantiate()
         self._initialise()
         self._state = None
@@ -105,7 +105,6 @@ class Unit:
         raise NotImplementedError
 
     def set_back(self) -> None:
-        """Reset the model to its start, from the saved state or by a new initialisation."""
         if self._state is not None:
             self._unit.setFMUState(self._state)
             return
@@ -124,7 +123,7 @@ class Unit:
     def read(self, time: float) -> None:
         """Read the outputs. Raises SystemExit for nan or inf."""
         self.check(self.get(self.instance, self._outputs, self._n_outputs, *self.to), self.getter, time)
-        if not math.isfinite(sum(self.outputs)):  # the sum may overflow
+        if not math.isfinite(sum(self.outputs)):  # the sum of finite outputs may overflow
             for name, value in zip(self.task["names"], self.outputs, strict=True):
                 if not math.isfinite(value):
                     raise SystemExit(f"{name} is {value} at {time:g} s: must be a number")
@@ -135,7 +134,7 @@ class Unit:
             raise SystemExit(f"{function} has returned {self.prefix}{name} at {time:g} s{self.meaning(status)}")
 
     def meaning(self, status: int) -> str:
-        return f": the model does not take the step of {self._dt:g} s there" if status == DISCARD else ""
+        return f": the model refuses a step of {self._dt:g} s" if status == DISCARD else ""
 
     get: Callable[..., int]
     getter = ""
@@ -193,7 +192,7 @@ class Fmi3(Unit):
         _, ends, early = self._flags
         if ends.value or early.value:
             reason = (
-                "asks for the end of the simulation" if ends.value else f"has stopped at {self._last.value:g} s"
+                "requests the end of the simulation" if ends.value else f"has stopped at {self._last.value:g} s"
             )
             raise SystemExit(f"the model {reason} in the step from {time:g} s to {time + self._dt:g} s")
         self.read(time + self._dt)

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.data import Data
-from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.core.errors import Problems
 from rths_nodes.core.fmu.description import Description, Variable, described, factor_of, listed
 from rths_nodes.core.fmu.process import Feed
 from rths_nodes.core.parameters import mapping, number, params, path
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     quantity: str
 
     def factor(self, description: Description, units: Mapping[str, str]) -> float:
-        """Return the variable's factor to SI. Raises ConfigError if the FMU contradicts."""
+        """Return the variable's factor to SI. Raises ConfigError if the FMU declares the variable differently."""
         variable = description.variable(self.place, self.name, self.causality)
         if not self.quantity:  # shown without conversion
             return 1.0
@@ -41,14 +41,12 @@ class FmuParams:
     parameters: Data = mapping(
         "parameters of the FMU by name: each a number in the unit that the FMU declares, true, false or text"
     )
-    units: Mapping[str, str] = mapping(
-        "unit of each variable of the FMU for which it declares none itself, e.g. {x1: mm}"
-    )
+    units: Mapping[str, str] = mapping("units of variables for which the FMU declares none, e.g. {x1: mm}")
     start_within: float = number(
-        "how long the FMU may take to be loaded and initialised", "s", 60.0, more_than=0.0, at_most=3_600.0
+        "timeout for loading and initialising the FMU", "s", 60.0, more_than=0.0, at_most=3_600.0
     )
     answer_within: float = number(
-        "how long the FMU may take for a step; in real time the bridges end sooner",
+        "timeout for a step of the FMU; in real time bridging ends sooner",
         "s",
         10.0,
         more_than=0.0,
@@ -67,12 +65,12 @@ class FmuParams:
         if preferred <= step * (1.0 + SHARE_OF_STEP):
             return []
         return [
-            f"file = {self.file!r}: is stepped by {step:g} s, and the stepSize of its default experiment is "
-            f"{preferred:g} s: its outputs may stand still in the steps between; make the step as long"
+            f"file = {self.file!r}: its step is {step:g} s, but the stepSize of its default experiment is "
+            f"{preferred:g} s: its outputs may not change in every step; use a step of {preferred:g} s"
         ]
 
     def check(self, test: TestContext) -> None:
-        """Raise ConfigError for variables that the FMU lacks or defines differently, or for a wrong step."""
+        """Raise ConfigError for variables that the FMU lacks or declares differently, and for a wrong step."""
         description, problems, step = described(self.file), Problems(), self.step_in(test)
         for row in self.rows():
             with problems.gathered():
@@ -80,25 +78,35 @@ class FmuParams:
         for name, value in self.parameters.items():
             with problems.gathered():
                 description.parameter("parameters", name, value)
-        _check_units(self, description, problems)
+        used = {row.name for row in self.rows() if row.quantity}
+        for name, unit in self.units.items():
+            if name not in used:
+                problems.append(
+                    f"units.{name} = {unit!r}: the test does not use this variable; it uses "
+                    f"{', '.join(sorted(used))}"
+                )
         if (inner := description.fixed_step) and abs(
             step / inner - round(step / inner)
         ) > SHARE_OF_STEP * step / inner:
             problems.append(
-                f"file = {self.file!r}: is stepped by {step:g} s: must be a multiple of its own {inner:g} s"
+                f"file = {self.file!r}: its step is {step:g} s: must be a multiple of the FMU's {inner:g} s"
             )
-        names = [row.name for row in self.rows()]
-        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            problems.append(f"{name!r} of the FMU is used twice: {', '.join(_places(self, name))}")
+        places: dict[str, list[str]] = {}
+        for row in self.rows():
+            places.setdefault(row.name, []).append(row.place)
+        problems += [
+            f"{name!r} of the FMU is used twice: {', '.join(twice)}"
+            for name, twice in places.items()
+            if len(twice) > 1
+        ]
         problems.refuse()
 
     def contents(self) -> list[str]:
-        """Describe the FMU: variables with units, and inputs that the test does not feed."""
         fed = [row.name for row in self.rows() if row.causality == "input"]
         return listed(described(self.file), fed, self.parameters)
 
     def feeds(self) -> tuple[Feed, Feed]:
-        """Return inputs and outputs of the process. Raises ConfigError under the conditions of :meth:`check`."""
+        """Return inputs and outputs of the process. Raises the errors of :meth:`check`."""
         description = described(self.file)
         return _feed(self, description, "input"), _feed(self, description, "output")
 
@@ -112,27 +120,6 @@ class FmuParams:
             (_setter(description, variables[name]), variables[name].reference, value)
             for name, value in self.parameters.items()
         ]
-
-
-def check_axes(axes: Iterable[str], test: TestContext) -> None:
-    if (names := tuple(axes)) != test.axes:
-        raise ConfigError(
-            f"axes: of {', '.join(names) or 'none'}; must be of the axes of the test in their order: "
-            f"{', '.join(test.axes)}"
-        )
-
-
-def _check_units(params: FmuParams, description: Description, problems: Problems) -> None:
-    used = {row.name for row in params.rows() if row.quantity}
-    for name, unit in params.units.items():
-        if name not in used:
-            problems.append(
-                f"units.{name} = {unit!r}: the test has no such variable; it has {', '.join(sorted(used))}"
-            )
-
-
-def _places(params: FmuParams, name: str) -> list[str]:
-    return [row.place for row in params.rows() if row.name == name]
 
 
 def _feed(params: FmuParams, description: Description, causality: str) -> Feed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMU in a process of its own, which receives inputs of a step and returns outputs at its end, in SI units."""
+"""FMU in a separate process, which receives the inputs of a step and returns its outputs, in SI units."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,20 +28,18 @@ LARGEST_FILE = 1 << 30
 """Largest file that an FMU may write, and largest printed output, bytes."""
 
 LARGEST_MEMORY = 8 << 30
-"""Largest address space of an FMU, bytes; also limited to half of this machine's memory."""
+"""Largest address space of an FMU, bytes; never more than half of the machine's memory."""
 LEAST_MEMORY = 1 << 30
 """Smallest limit of the address space, bytes: Python, fmpy and the libraries of the model."""
 
 LOOK_S = 1.0
-"""Polling interval of the clock, s."""
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
-"""Steps after which the fraction of unchanged steps is checked, and the largest fraction."""
+"""Number of steps from which the fraction of steps with unchanged outputs is checked, and its largest value."""
 
 log = logging.getLogger(__name__)
 
 SET_BACK = b"\0"
-"""Message, shorter than a number, that resets the model."""
 
 
 def largest_memory() -> int:
@@ -83,47 +82,42 @@ class FmuProcess:
         return Path(self.file).name
 
     def open(self, within: float) -> None:
-        """Unpack and start the model; it sends its initial outputs ``within`` s. Raises ConfigError."""
         self.close()
-        try:
-            self._open(within)
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self, within: float) -> None:
-        description = described(self.file)
-        self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
-        try:
-            Archive(self.file).unpack(Path(self._folder.name), description.binaries)
-        except ConfigError as error:
-            raise error.within(f"file = {self.name!r}") from error
-        task: Mapping[str, object] = {
-            "folder": self._folder.name,
-            "largest_file": LARGEST_FILE,
-            "largest_memory": largest_memory(),
-            "version": description.version,
-            "token": description.token,
-            "identifier": description.identifier,
-            "keeps_state": description.keeps_state,
-            "tolerance": description.tolerance,
-            "step": self._dt,
-            "inputs": list(self._inputs.references),
-            "outputs": list(self._outputs.references),
-            "names": list(self._outputs.names),
-            "parameters": list(self._parameters),
-        }
-        self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
-        self.moved = self._changed = False
-        self.steps = self.unchanged = 0
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel.setblocking(False)
-        with theirs:
-            self._process.start((theirs.fileno(),), channel=theirs.fileno())
-        self._expect(within)
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            description = described(self.file)
+            self._folder = tempfile.TemporaryDirectory(prefix="rths_fmu_")
+            try:
+                Archive(self.file).unpack(Path(self._folder.name), description.binaries)
+            except ConfigError as error:
+                raise error.within(f"file = {self.name!r}") from error
+            task: Mapping[str, object] = {
+                "folder": self._folder.name,
+                "largest_file": LARGEST_FILE,
+                "largest_memory": largest_memory(),
+                "version": description.version,
+                "token": description.token,
+                "identifier": description.identifier,
+                "keeps_state": description.keeps_state,
+                "tolerance": description.tolerance,
+                "step": self._dt,
+                "inputs": list(self._inputs.references),
+                "outputs": list(self._outputs.references),
+                "names": list(self._outputs.names),
+                "parameters": list(self._parameters),
+            }
+            self._process = ChildProcess(self.name, "the FMU", PROGRAM, task)
+            self.moved = self._changed = False
+            self.steps = self.unchanged = 0
+            self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._channel.setblocking(False)
+            with theirs:
+                self._process.start((theirs.fileno(),), channel=theirs.fileno())
+            self._expect(within)
+            failed.pop_all()
 
     def start(self, path: str, within: float) -> Array:
-        """Open the process and wait for the initial outputs, in SI. ``path`` is the FMU's path in the scenario."""
+        """Open the process; return its initial outputs in SI units. ``path`` is the FMU's path in the scenario."""
         self.open(within)
         try:
             return self.wait()
@@ -132,7 +126,7 @@ class FmuProcess:
             raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Begin ``step``, from 0, with ``inputs`` in SI and a timeout of ``within`` s. Raises RuntimeError."""
+        """Begin ``step``, from 0, with ``inputs`` in SI units, due ``within`` s. Raises RuntimeError."""
         request = self._request
         request[0] = step
         np.multiply(inputs, self._per_input, out=request[1:])
@@ -143,7 +137,6 @@ class FmuProcess:
         self._send(message, within)
 
     def set_back(self, within: float) -> None:
-        """Reset the model, which answers with its initial outputs. Raises RuntimeError."""
         self._send(SET_BACK, within)
         self.moved = self._changed = False
 
@@ -160,7 +153,7 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return outputs in SI within ``wait`` s, or None. Raises RuntimeError if the step fails or is overdue."""
+        """Return the outputs within ``wait`` s, or None. Raises RuntimeError if the step fails or is overdue."""
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
@@ -193,7 +186,6 @@ class FmuProcess:
         return self._process.end(LEAVING_S) or f"the FMU has ended: {otherwise}"
 
     def close(self) -> None:
-        """End the process and remove unpacked files; may be called again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -202,7 +194,7 @@ class FmuProcess:
             self._process = None
             if self.steps >= FEW_STEPS and self.unchanged > LARGEST_UNCHANGED * self.steps:
                 log.warning(
-                    "%s: no output has changed in %d of %d steps with other inputs: its own step may be longer",
+                    "%s: no output has changed in %d of %d steps with new inputs: its internal step may be longer",
                     self.name,
                     self.unchanged,
                     self.steps,

@@ -16,7 +16,6 @@ Rows = Sequence[Sequence[float]]
 
 
 def check_rows(lists: Mapping[str, Rows]) -> None:
-    """Raise ConfigError for duplicate rows, and for rows that are not a node and a degree of freedom."""
     seen: dict[tuple[float, ...], str] = {}
     for path, rows in lists.items():
         for row in rows:
@@ -31,7 +30,6 @@ def check_rows(lists: Mapping[str, Rows]) -> None:
 
 
 def check_count(path: str, rows: Rows, n: int, noun: str) -> None:
-    """Raise ConfigError unless there are ``n`` rows, one for each ``noun``."""
     if len(rows) != n:
         raise ConfigError(f"{path}: must be {n} {'row' if n == 1 else 'rows'}, one for each {noun}")
 
@@ -45,7 +43,6 @@ def _plain(number: float) -> float:
 
 
 def whole_rows(*lists: Rows) -> list[tuple[int, int]]:
-    """Return node and degree of freedom of each row of all lists, as integers."""
     return [(int(node), int(number)) for rows in lists for node, number in rows]
 
 
@@ -55,15 +52,12 @@ def check_files(model: str, files: Sequence[str]) -> None:
         raise ConfigError(f"model = {model!r}: there is no such file")
     for index, file in enumerate(files):
         if Path(file).is_absolute():
-            raise ConfigError(
-                f"files[{index}] = {file!r}: must be relative to the model, as it finds the file itself"
-            )
+            raise ConfigError(f"files[{index}] = {file!r}: must be relative to the folder of the model")
         if not (Path(model).parent / file).is_file():
-            raise ConfigError(f"files[{index}] = {file!r}: there is no such file, seen from {model}")
+            raise ConfigError(f"files[{index}] = {file!r}: there is no such file in the folder of {model}")
 
 
 def commands_of(analysis: object) -> dict[str, list[object]]:
-    """Return the arguments of each command in the section ``analysis``, as text or numbers."""
     lines = to_data(analysis).items()
     return {name: [_number(word) for word in line.split()] for name, line in lines if line is not None}
 

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from rths_nodes.core.data import Data
 
 PRINTED = 2
-"""File descriptor of the output, a readable file."""
 
 LONGEST_REFUSAL = 500
-"""Number of bytes of OpenSees' output that are reported for a command."""
 
 
 def main(task: Data) -> None:
@@ -32,7 +30,7 @@ def main(task: Data) -> None:
         import openseespy.opensees as ops
     except ImportError as error:
         raise SystemExit(
-            f"OpenSees cannot be imported ({error}): pip install openseespy, and of the system "
+            f"OpenSees cannot be imported ({error}): pip install openseespy, and apt install "
             "libblas3 liblapack3 libgfortran5 libgomp1"
         ) from error
     module_of(Path(task["work"])).work(ops, task, Model(ops, Path(task["model"])))
@@ -72,25 +70,25 @@ class Model:
             function(argument)
         except Exception as error:
             raise SystemExit(told(error, path)) from error
-        except SystemExit as error:  # without a report the test would keep waiting for the model
+        except SystemExit as error:  # exit code 0 would leave the test waiting for the model
             if error.code:
                 raise
-            raise SystemExit(f"{path.name} ends itself (sys.exit)") from error
+            raise SystemExit(f"{path.name} calls sys.exit") from error
 
     def check_node(self, node: int, number: int, who: str, where: str) -> None:
-        """Raise ValueError if the model lacks a row of ``where`` that ``who`` needs."""
         if node not in self._ops.getNodeTags():
-            raise ValueError(f"{who} needs node {node} of {where}: build it before")
+            raise ValueError(f"{who} needs node {node} of {where}: build the node first")
         if number > (size := len(self._ops.nodeDisp(node))):
             raise ValueError(f"{where} [{node}, {number}]: the degrees of freedom of node {node} are 1 to {size}")
 
     def check_free(self, node: int, number: int) -> None:
-        """Raise ValueError for a fixed degree of freedom that the rig should move."""
         if number in self._ops.getFixedDOFs(node):
-            raise ValueError(f"node {node}, degree of freedom {number} is fixed in the model: the rig moves it")
+            raise ValueError(
+                f"node {node}, degree of freedom {number} is fixed in the model, but the rig must move it"
+            )
 
     def command(self, name: str, arguments: Sequence[object]) -> None:
-        """Run a command of the analysis. Printed output is an error: OpenSees would use a default instead."""
+        """Run a command of the analysis. Printed output is an error, because OpenSees continues with a default."""
         before = os.fstat(PRINTED).st_size
         try:
             getattr(self._ops, name)(*arguments)
@@ -103,7 +101,6 @@ class Model:
 
 
 def told(error: Exception, path: Path) -> str:
-    """Return the error as text, with its line in the user's file."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     location = f"line {line}: " if line else ""

@@ -10,7 +10,7 @@ sample.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 
 from rths_nodes.core.samples import (
     MODE_DISPLACEMENT,
@@ -24,6 +24,9 @@ from rths_nodes.core.samples import (
 from rths_nodes.core.wire.layout import Layout, RunMark
 
 TO_LIST = methodcaller("tolist")
+MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration")
+DOF = (*MOTION, "external_force", "restoring_force")
+OF_TARGET = attrgetter(*DOF, "auxiliary")
 
 
 class Codec:
@@ -31,8 +34,8 @@ class Codec:
 
     ``n_auxiliary`` counts measured auxiliary channels, ``n_inputs`` channels of a command, ``n_state`` the
     compensator's internal quantities, ``n_updating`` quantities of learning copies. The last ``n_force`` axes may
-    be controlled by force. All messages belong to ``run``; messages of other runs are refused. ``unpack_target``,
-    ``unpack_command`` and ``unpack_measurement`` return the sample of a message and its stamp.
+    be controlled by force. Messages of other runs than ``run`` are refused. ``unpack_target``, ``unpack_command``
+    and ``unpack_measurement`` return the sample of a message and its stamp.
     """
 
     def __init__(
@@ -47,19 +50,11 @@ class Codec:
         n_updating: int = 0,
     ) -> None:
         self.run = run = run or RunMark()
-        dof = (
-            "displacement",
-            "velocity",
-            "acceleration",
-            "exact_acceleration",
-            "external_force",
-            "restoring_force",
-        )
         axes = dict.fromkeys(("control_mode", "target", "command", "displacement", "force"), n_axes)
         self.sizes = (n_dof, n_axes, n_state, n_auxiliary, n_inputs)
         self._displacement, self._not_told = bytes([MODE_DISPLACEMENT]) * n_axes, bytes([MODE_NOT_TOLD]) * n_axes
         self._n_moved = n_axes - n_force
-        self._target = Layout("Target", dict.fromkeys(dof, n_dof) | {"auxiliary": n_inputs}, run)
+        self._target = Layout("Target", dict.fromkeys(DOF, n_dof) | {"auxiliary": n_inputs}, run)
         self._command = Layout("Command", axes | {"auxiliary": n_inputs}, run)
         self._measurement = Layout("Measurement", axes | {"auxiliary": n_auxiliary}, run)
         self._state = Layout("CompensatorState", {"values": n_state}, run)
@@ -70,32 +65,18 @@ class Codec:
 
     @property
     def largest(self) -> int:
-        """Size of the largest message, bytes."""
         return max(
             layout.size for layout in (self._target, self._command, self._measurement, self._state, self._updating)
         )
 
     def pack_target(self, target: Target, stamp: int) -> bytes:
-        arrays = (
-            target.displacement,
-            target.velocity,
-            target.acceleration,
-            target.exact_acceleration,
-            target.external_force,
-            target.restoring_force,
-            target.auxiliary,
-        )
         head = (target.step, target.flags, *target.energies.tolist())
-        return self._target.pack(stamp, head, list(map(TO_LIST, arrays)))
+        return self._target.pack(stamp, head, list(map(TO_LIST, OF_TARGET(target))))
 
     def pack_command(self, command: Command, stamp: int) -> bytes:
-        arrays = (
-            command.control_mode or self._displacement,
-            command.target.tolist(),
-            command.command.tolist(),
-            command.auxiliary.tolist(),
-        )
-        return self._command.pack(stamp, (command.sample, command.flags), arrays)
+        arrays = map(TO_LIST, (command.target, command.command, command.auxiliary))
+        modes = command.control_mode or self._displacement
+        return self._command.pack(stamp, (command.sample, command.flags), (modes, *arrays))
 
     def _as_command(self, head: tuple[int, ...], arrays: list[Array], octets: list[bytes]) -> Command:
         (sample, flags), (target, command, auxiliary), (modes,) = head, arrays, octets
@@ -116,15 +97,10 @@ class Codec:
             )
 
     def pack_measurement(self, measured: Measurement, stamp: int) -> bytes:
-        arrays = (
-            measured.control_mode or self._not_told,
-            measured.displacement.tolist(),
-            measured.force.tolist(),
-            measured.command.tolist(),
-            measured.auxiliary.tolist(),
-        )
+        arrays = map(TO_LIST, (measured.displacement, measured.force, measured.command, measured.auxiliary))
+        modes = measured.control_mode or self._not_told
         head = (measured.sample, measured.flags, measured.hydraulics, measured.interlock)
-        return self._measurement.pack(stamp, head, arrays)
+        return self._measurement.pack(stamp, head, (modes, *arrays))
 
     def _as_measurement(self, head: tuple[int, ...], arrays: list[Array], octets: list[bytes]) -> Measurement:
         (sample, flags, hydraulics, interlock), (modes,) = head, octets

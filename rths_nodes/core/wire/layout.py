@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layout of a message, read from its ``.msg`` text in ``msg/``, which alone defines the format.
 
-Messages of one run have a mark, the field ``run``, after a header with an empty ``frame_id``. The mark has
-constant length and position, so that layouts are constant and a node can compare these bytes first.
+Messages of one run have a mark, the field ``run``, after a header with an empty ``frame_id``. Length and position
+of the mark are constant, so that layouts are constant and a node can compare these bytes first.
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ from rths_nodes.core.samples import Array
 LENGTH = 23
 """Number of characters of a mark; numbers after its field are aligned."""
 FIELD_AT = 20
-"""Offset of the field ``run`` in a message: after encapsulation, stamp, and empty ``frame_id`` with padding."""
+"""Offset of the field ``run`` in a message."""
 FIELD_SIZE = 4 + LENGTH + 1
-"""Size of the field, bytes: length, characters, and a zero."""
 NO_RUN = struct.pack("<I", 1) + b"\0"
-"""Field ``run`` of a message whose sender does not know the run."""
 _BEFORE = "rths_"
 
 
 def mark_of(run_id: str, salt: str = "") -> str:
-    """Return the mark of a run; a ``salt`` distinguishes replays and runs of the same name."""
+    """Return the mark of a run. ``salt`` makes the marks of replays, and of runs with the same name, different."""
     digest = hashlib.sha256(f"{run_id}\0{salt}".encode()).hexdigest()
     return _BEFORE + digest[: LENGTH - len(_BEFORE)]
 
@@ -41,7 +39,8 @@ def mark_of(run_id: str, salt: str = "") -> str:
 class RunMark:
     """Mark of the run, as known to a node; ``mark`` is empty while the run is unknown.
 
-    ``field`` has the bytes at ``FIELD_AT`` of every message of the run; while unknown, bytes that match no run.
+    ``field`` has the bytes at ``FIELD_AT`` of every message of the run. While the run is unknown, they match no
+    run.
     """
 
     def __init__(self, mark: str = "") -> None:
@@ -70,17 +69,14 @@ ENCAPSULATION = b"\x00\x01\x00\x00"
 HEAD = struct.Struct(f"<4x2I8x{FIELD_SIZE}xI")
 """First numbers of every message of a stream: seconds and nanoseconds of its stamp, and sample or step number."""
 EMPTY = 1
-"""Length of the empty ``frame_id`` of a header: one byte, the final zero."""
 HEADER = "std_msgs/Header"
-"""Type of the first field: stamp, and ``frame_id``, which identified the run before the field ``run``."""
+"""Type of the first field: stamp and ``frame_id``."""
 TIME = "builtin_interfaces/Time"
-"""Type of the first field before version 2."""
 TRAILING = 8
-"""Number of bytes that the middleware may append; it aligns even for the numbers of an empty array."""
+"""Number of bytes that the middleware may append; it also aligns for the elements of an empty array."""
 SEPARATOR = "=" * 80
-"""Separator in recorded definitions, before the types that the message contains."""
+"""Separator in recorded definitions, before contained types."""
 Make = Callable[[tuple[int, ...], list[Array], list[bytes]], T]
-"""Function that makes a sample from integers, float64 arrays and uint8 arrays."""
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float32": ("f", 4), "float64": ("d", 8)}
 FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
@@ -116,7 +112,7 @@ class Layout:
         self._run = run
         counts: list[int] = []
         reals, self._numbers, self._octets = slice(0, 0), list[slice](), list[slice]()
-        # format of the complete message, and format without float64 and array entries
+        # formats of the complete message, and of its integers only
         parts, integers = [f"<4s3I4x{FIELD_SIZE}s"], [f"<4s2I8x{FIELD_SIZE}s"]
         offset, scalars = FIELD_AT - len(ENCAPSULATION) + FIELD_SIZE, 0
         for name, kind, bound in fields(message):
@@ -153,7 +149,6 @@ class Layout:
         self.size = self._struct.size
 
     def pack(self, stamp: int, head: Sequence[float], arrays: Sequence[Sequence[float]]) -> bytes:
-        """Return the bytes of the message: ``stamp`` in ns, scalars ``head`` and ``arrays``, in order."""
         row: list[object] = [ENCAPSULATION, *divmod(stamp, SECOND), EMPTY, self._run.field, *head]
         for count, values in zip(self._counts, arrays, strict=True):
             row.append(count)
@@ -163,7 +158,8 @@ class Layout:
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
         """Return a function that converts a message's bytes to the result of ``make``, and its stamp in ns.
 
-        The function raises ValueError if layout or run differ. It caches the last result for nodes of the process.
+        The function raises ValueError if layout or run differ. It caches its last result, because nodes of a
+        process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None
 
@@ -178,7 +174,7 @@ class Layout:
                 raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
             if row[3] != self._run.field:
                 raise ValueError(f"{self.message}: of another run")
-            # copy, because numbers are aligned only without the encapsulation; bytes are read-only
+            # the copy aligns the numbers; arrays over bytes are read-only
             content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
             numbers, octets = map(content.__getitem__, self._numbers), map(data.__getitem__, self._octets)
             values = make(row[self._head], list(numbers), list(octets)), row[1] * SECOND + row[2]
@@ -189,7 +185,6 @@ class Layout:
 
 
 def stamp_of(nanoseconds: int) -> tuple[int, int]:
-    """Split nanoseconds since the epoch into the two numbers of a ``Time``."""
     return divmod(nanoseconds, SECOND)
 
 

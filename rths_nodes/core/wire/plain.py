@@ -67,7 +67,7 @@ def decode(message: str, data: bytes, text: str | None = None) -> Data:
     values: Data = {}
     try:
         if data[:4] != ENCAPSULATION:
-            raise ValueError("another byte order or encapsulation")
+            raise ValueError("byte order or encapsulation differs")
         for name, kind, is_array in described(message) if text is None else fields_of(text):
             if kind in (HEADER, TIME):
                 values["stamp"] = get("I", 4) * SECOND + get("I", 4)

@@ -2,10 +2,10 @@
 """Simulated actuators of one axis, in plain floats. Each is built with its specimen."""
 
 TABLE = {
-    "pure_delay": ".pure_delay:PureDelay",
-    "first_order": ".first_order:FirstOrder",
-    "second_order": ".second_order:SecondOrder",
-    "transfer_function": ".transfer_function:TransferFunction",
+    "pure_delay": ".held_plant:PureDelay",
+    "first_order": ".held_plant:FirstOrder",
+    "second_order": ".held_plant:SecondOrder",
+    "transfer_function": ".held_plant:TransferFunction",
     "amplitude_dependent": ".amplitude_dependent:AmplitudeDependent",
     "servo_hydraulic": ".servo_hydraulic:ServoHydraulic",
     "servo_hydraulic_linear": ".servo_hydraulic_linear:ServoHydraulicLinear",

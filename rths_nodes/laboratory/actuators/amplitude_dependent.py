@@ -2,7 +2,7 @@
 """Second-order actuator that is slower in fast motions, like a valve with limited flow.
 
 The TADC tests attribute the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) to the flow.
-Use this actuator to test adaptive compensation; use ``servo_hydraulic`` if pressure, stall and the valve matter.
+Use this actuator to test adaptive compensation, and ``servo_hydraulic`` if pressure, stall and the valve matter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transitio
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 SLOWEST = 1e-9
-"""Keeps the formulas finite in a diverging test, rad/s."""
+"""Smallest natural frequency, rad/s; it keeps the formulas finite in a diverging test."""
 
 Constants = tuple[float, float, float, float, float, float, bool]
 
@@ -52,7 +52,7 @@ def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]
 
 
 def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
-    """Return w_0 (rad/s), zeta, damped fraction of w, v_s, decay of V in ``dt`` (s), dt, ramp."""
+    """w_0 (rad/s), zeta, damped fraction of w, v_s, decay of V in ``dt`` (s), dt, ramp."""
     zeta = params.damping_ratio
     return (
         2.0 * math.pi * params.natural_frequency,
@@ -75,7 +75,7 @@ class AmplitudeDependent(Unloaded):
 
     @params
     class Params:
-        """Parameters; for small motions the defaults are equivalent to second_order."""
+        """For small motions the defaults are equivalent to second_order."""
 
         natural_frequency: float = number(
             "natural frequency w_0 / 2 pi of small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5

@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linear actuators in state space, solved exactly between command samples."""
+"""Linear actuators: state space solved exactly between command samples, first order, pure delay."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.arithmetic import times
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.frequency_response import Complex, Frequencies, held
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.frequency_response import Complex, Frequencies, held, taps
 from rths_nodes.core.kernels import Kernel
-from rths_nodes.core.parameters import Field, text
+from rths_nodes.core.parameters import Field, number, params, text, vector
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 from rths_nodes.mechanics import structure as exact_steps
 
 HOLDS = ("staircase", "ramp")
+LONGEST = 1_000_000
+"""Largest delay in samples; a longer delay indicates a wrong unit."""
+HIGHEST_ORDER = 12
+"""Highest order; beyond it the rounding of coefficients alone moves the poles."""
+GAIN_TOLERANCE = 0.01
 
 
 def hold_parameter(default: str = "staircase") -> Field:
@@ -93,3 +101,179 @@ class HeldPlant(Unloaded):
     def frequency_response(self, omega: Frequencies) -> Complex:
         rows, (displacement, _) = self.constants[0]
         return held(omega, rows, displacement, self._dt)
+
+
+class SecondOrder(HeldPlant):
+    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly; velocity is d' at the sample.
+
+    With a held command P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the start of the sample in
+    which the command takes effect. At its natural frequency the phase lag is 90 degrees.
+    """
+
+    ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."
+
+    @params
+    class Params:
+        natural_frequency: float = number(
+            "natural frequency w / 2 pi, at 90 degrees of lag", "Hz", 15.571359045, more_than=0.0, at_most=1e5
+        )
+        damping_ratio: float = number("damping ratio zeta", default=0.6415455449, more_than=0.0, at_most=1e3)
+        hold: str = hold_parameter()
+
+    @classmethod
+    def plant_of(cls, params: Params) -> Plant:
+        """Return the plant with the states d and d' / w (m), which have equal magnitude."""
+        omega = 2.0 * math.pi * params.natural_frequency
+        a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.damping_ratio]])
+        return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold)
+
+
+class TransferFunction(HeldPlant):
+    """G(s) = numerator / denominator, stable and proper, solved exactly; highest power of s (rad/s) first.
+
+    ``dc_gain`` is G(0), the ratio of final displacement to a constant command.
+    """
+
+    ABOUT = "Actuator defined by an identified transfer function from command to displacement."
+
+    @params
+    class Params:
+        """Coefficients as in scipy.signal: ``[1.0, 2.0]`` is s + 2."""
+
+        numerator: tuple[float, ...] = vector("coefficients of the numerator, highest power first", "1")
+        denominator: tuple[float, ...] = vector("coefficients of the denominator, highest power first", "1")
+        hold: str = hold_parameter()
+
+        def validate(self, path: str) -> None:
+            key, order = f"{path}.denominator", len(self.denominator) - 1
+            if not 1 <= order <= HIGHEST_ORDER:
+                raise ConfigError(f"{key}: the order is {order}: must be 1 to {HIGHEST_ORDER}")
+            if self.denominator[0] == 0.0 or self.denominator[-1] == 0.0:
+                raise ConfigError(
+                    f"{key} = {show(list(self.denominator))}: the first and the last coefficient must not be 0"
+                )
+            degree = len(_trimmed(self.numerator)) - 1
+            if degree < 0:
+                raise ConfigError(f"{path}.numerator: must not be 0")
+            if degree > order:
+                raise ConfigError(f"{path}.numerator: the order is {degree}: must be <= {order} (proper)")
+            if degree == order and self.hold != "ramp":
+                raise ConfigError(
+                    f"{path}.numerator: has the order of the denominator: the actuator would jump; use hold: ramp"
+                )
+            _, scaled, rate = _scaled(self)
+            poles = rate * np.roots(scaled)
+            worst = poles[np.argmax(poles.real)]
+            if worst.real >= 0.0:
+                raise ConfigError(f"{key}: has a pole at {worst:.4g} rad/s: the real part must be < 0 (stable)")
+
+        def cautions(self, test: TestContext) -> list[str]:
+            gain = self.numerator[-1] / self.denominator[-1]
+            if abs(gain - 1.0) <= GAIN_TOLERANCE:
+                return []
+            return [f"numerator[-1] / denominator[-1] = {gain:.4g}: it settles at this multiple of its command"]
+
+    def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
+        super().__init__(params, dt, specimen)
+        self.dc_gain = params.numerator[-1] / params.denominator[-1]
+
+    @classmethod
+    def plant_of(cls, params: Params) -> Plant:
+        numerator, denominator, rate = _scaled(params)
+        n = len(denominator) - 1
+        a = np.eye(n, k=-1)
+        a[0] = -denominator[1:]
+        b = np.zeros(n)
+        b[0] = 1.0
+        c, d = numerator[1:] - numerator[0] * denominator[1:], float(numerator[0])
+        return Plant(rate * a, rate * b, c, d, params.hold)
+
+
+def _trimmed(coefficients: tuple[float, ...]) -> Array:
+    return np.trim_zeros(np.array(coefficients), "f")
+
+
+def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
+    """Return both polynomials in s / rate, of equal length and with a monic denominator, and rate (rad/s).
+
+    The rate is the geometric mean of the poles; coefficients in s would scale the companion matrix badly.
+    """
+    denominator = np.array(params.denominator)
+    order = len(denominator) - 1
+    rate = float(np.exp((np.log(abs(denominator[-1])) - np.log(abs(denominator[0]))) / order))
+    numerator = _trimmed(params.numerator)
+    numerator = np.concatenate([np.zeros(order + 1 - len(numerator)), numerator])
+    scale = denominator[0] * rate ** np.arange(order + 1)
+    return numerator / scale, denominator / scale, rate
+
+
+def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tuple[tuple[float], float, float]:
+    """Eq. (3): d = d' + (c - d') / alpha, v = (d - d') / dt."""
+    alpha, dt = k
+    (before,) = s
+    displacement = before + (command - before) / alpha
+    return (displacement,), displacement, (displacement - before) / dt
+
+
+class FirstOrder(Unloaded):
+    """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha; velocity by backward difference.
+
+    alpha = 1 gives no delay; a ramp lags by alpha - 1 samples.
+    """
+
+    ABOUT = "First-order actuator of Chen & Ricles (2010), Eq. (3)."
+    SOURCES = ("chen_ricles_2010",)
+
+    @params
+    class Params:
+        alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)
+
+    MOTION = Kernel(lambda params, dt: (params.alpha, dt), lambda k: (0.0,), first_order)
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        (alpha, dt), _ = self.constants
+        return 1.0 / taps(omega, (alpha, 1.0 - alpha), (0.0, dt))
+
+
+def pure_delay(
+    k: tuple[int, float, float], s: tuple[Array, int], command: float
+) -> tuple[tuple[Array, int], float, float]:
+    """Command interpolated between two past samples.
+
+    State: a ring buffer of the last commands (m), two longer than the delay in whole samples, and the index of the
+    oldest command.
+    """
+    integral, fraction, dt = k
+    ring, oldest = s
+    ring[oldest] = command
+    oldest = 0 if oldest > integral else oldest + 1
+    before = float(ring[oldest])
+    after = float(ring[0 if oldest > integral else oldest + 1])
+    return (ring, oldest), after + fraction * (before - after), (after - before) / dt
+
+
+def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
+    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError for an excessive
+    delay.
+    """
+    samples = params.delay / dt
+    if samples > LONGEST:
+        raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
+    integral = math.floor(samples)
+    return integral, samples - integral, dt
+
+
+class PureDelay(Unloaded):
+    """d(t) = c(t - delay); the command is linear between samples, so any delay is exact."""
+
+    ABOUT = "Actuator that follows its command exactly, with a delay."
+
+    @params
+    class Params:
+        delay: float = number("time by which the actuator is late", "s", 0.0, at_least=0.0)
+
+    MOTION = Kernel(delay_constants, lambda k: (np.zeros(k[0] + 2), 0), pure_delay)
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        integral, fraction, dt = self.constants[0]
+        return taps(omega, (1.0 - fraction, fraction), (integral * dt, (integral + 1) * dt))

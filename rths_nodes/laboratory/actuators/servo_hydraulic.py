@@ -27,8 +27,9 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Fixed-point passes for the piston velocity, which depends on the force of a rate-dependent specimen; each pass
-reduces the error by a factor of about v c / 2 F_max (below 0.15 for the largest damper here)."""
+"""Passes of the fixed-point iteration for the piston velocity, which depends on the force of a rate-dependent
+specimen. Each pass reduces the error by a factor of about v c / 2 F_max (below 0.15 for the largest damper
+here)."""
 
 
 class Constants(NamedTuple):
@@ -55,7 +56,7 @@ State = tuple[float, float, float, float, float, Numbers, float]
 
 
 # state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states)
-# v and the fastest v are handed from stage to stage; they are not integrated
+# v and the fastest v are passed from stage to stage and not integrated
 
 
 def moved_with(along: Along) -> Callable[..., Whole]:
@@ -99,10 +100,10 @@ def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[(
 
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
-    """Return a function for the piston velocity under a velocity-dependent ``load``, iterated from ``last``."""
+    """Return a function for the piston velocity under a velocity-dependent ``load``."""
 
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
-        """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point passes."""
+        """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point iteration."""
         gain, fastest, most, _, _, _, _, _, _, _, specimen = k
         free = fastest * tanh(gain * spool / fastest)
         share = -1.0 / most if spool < 0.0 else 1.0 / most
@@ -129,8 +130,8 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
     """Return a substep that is halved repeatedly while it is too long for the specimen at its velocity.
 
-    The command changes by ``slope`` (m) during the substep. If the smallest parts are too long, the states become
-    NaN.
+    The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the states
+    become NaN.
     """
 
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
@@ -210,14 +211,14 @@ class ServoHydraulic(Actuator):
         max_force: float = number("stall force", "N", 1.7e6, more_than=0.0)
         substeps: int = integer("integration steps within a sample", default=4, at_least=1, at_most=1000)
         hold: str = text(
-            "command within a sample: staircase (the paper's) or ramp", "staircase", ("staircase", "ramp")
+            "command within a sample: staircase (as in the paper) or ramp", "staircase", ("staircase", "ramp")
         )
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
         if specimen.mass:
             raise ConfigError(
-                "actuator servo_hydraulic: takes no specimen with mass: its flow sets the velocity, which no "
-                "inertia resists; take servo_hydraulic_linear"
+                "actuator servo_hydraulic: the specimen must have no mass, because the flow sets the velocity; "
+                "use servo_hydraulic_linear"
             )
         self._dt = dt
         super().__init__(params, dt, specimen)
@@ -253,7 +254,7 @@ class ServoHydraulic(Actuator):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return displacement over command at ``omega`` (rad/s), far below the limits of flow and load."""
+        """Return displacement over command, far below the limits of flow and load."""
         k: Constants = self.constants
         a = np.zeros((4, 4))  # controller, spool, its rate, piston
         a[0, [0, 3]] = -k.roll_off
@@ -266,10 +267,10 @@ class ServoHydraulic(Actuator):
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:
-    """Refuse a specimen that is too fast for real time at full velocity. ``times``: decay times per sample."""
+    """Refuse a specimen with too many decay ``times`` per sample at full velocity."""
     needed = times / LONGEST
     if needed > max(MOST, params.substeps):
         raise ConfigError(
             f"actuator.max_velocity = {params.max_velocity:g} m/s: there the specimen's states need {needed:.4g} "
-            f"integration steps within a sample, must be <= {MOST}: raise servo_rate or actuator.substeps"
+            f"integration steps per sample: must be <= {MOST}; raise servo_rate or actuator.substeps"
         )

@@ -53,13 +53,14 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Rows that multiply ``(*small state, last command, command)`` in the exact solution; the nonlinear parts."""
+    """Constants of the exact solution and of its parts. ``rows`` multiply ``(*small state, last command,
+    command)``.
+    """
 
     rows: tuple[Numbers, ...]
     units: Numbers
-    """Units of the small state."""
     parts: float
-    """Minimum number of parts of a sample, a whole number."""
+    """Smallest number of parts of a sample, an integer."""
     most_parts: float
     dt: float
     decay: tuple[float, float, float]
@@ -71,7 +72,7 @@ State = tuple[Numbers, Numbers, float]
 """Valve, its rate, force, displacement, velocity, scaled; the specimen's states; last command (m)."""
 
 
-# within the parts of a sample the state is the first five in SI units, followed by the specimen's states
+# within the parts of a sample the state holds the first five in SI units and the specimen's states
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
@@ -105,7 +106,7 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
-    """Limit a value to +-most."""
+    """``value``, limited to +-``most``."""
     if value > most:
         return most
     return -most if value < -most else value
@@ -183,7 +184,7 @@ class ServoHydraulicLinear(Actuator):
 
     @params
     class Params:
-        """Parameters of the plant; by default there is no dead band and no limit of force or valve."""
+        """The defaults have no dead band and no limit of force or valve."""
 
         a1_b0: float = number("valve and pressure gain a1 beta0", "N/(m s^3)", 2.1283e13, more_than=0.0)
         a2: float = number("natural velocity feedback a2", "N/m", 4.2297e6, at_least=0.0)
@@ -192,27 +193,25 @@ class ServoHydraulicLinear(Actuator):
         b2: float = number("beta2 of the valve", "1/s^2", 9.9976e4, more_than=0.0)
         gain: float = number("factor on the command", "1", 1.0261, more_than=0.0)
         max_force: float | None = number(
-            "the force stays within +- this; no limit if left out", "N", None, more_than=0.0
+            "limit of the absolute force; unlimited if omitted", "N", None, more_than=0.0
         )
-        dead_band: float = number(
-            "error of the valve, either way, to which it does not answer", "m", 0.0, at_least=0.0
-        )
+        dead_band: float = number("absolute error up to which the valve does not respond", "m", 0.0, at_least=0.0)
         valve_limit: float | None = number(
-            "error of the valve at which it is fully open; no limit if left out", "m", None, more_than=0.0
+            "absolute error at which the valve is fully open; unlimited if omitted", "m", None, more_than=0.0
         )
         substeps: int = integer(
-            "least Runge-Kutta steps in a sample if not linear", default=4, at_least=1, at_most=1000
+            "smallest number of Runge-Kutta steps per sample if not linear", default=4, at_least=1, at_most=1000
         )
         hold: str = hold_parameter()
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
         if not specimen.mass > 0.0:
             raise ConfigError(
-                "actuator servo_hydraulic_linear: its force accelerates the specimen, which therefore needs a "
-                "mass: take specimen.type = with_mass"
+                "actuator servo_hydraulic_linear: the specimen must have a mass, which the force accelerates; "
+                "use specimen.type = with_mass"
             )
         if not specimen.felt:
-            raise ConfigError("actuator servo_hydraulic_linear: needs a specimen whose force is felt")
+            raise ConfigError("actuator servo_hydraulic_linear: the specimen's force must act on the actuator")
         super().__init__(params, dt, specimen)
 
     @classmethod
@@ -251,7 +250,7 @@ class ServoHydraulicLinear(Actuator):
 
 
 def _small(p: ServoHydraulicLinear.Params, specimen: Specimen) -> tuple[Array, Array, Array]:
-    """Return A and b at rest in scaled states, and their units."""
+    """Return A and b at rest in scaled states, and the units of the states."""
     mass, rate = specimen.mass, math.sqrt(p.b2)
     n = STATES + len(specimen.initial_state)
     a = np.zeros((n, n))
@@ -278,7 +277,7 @@ def _fastest(a: Array) -> float:
     worst = max(poles, key=lambda pole: float(pole.real))
     if worst.real > ROUNDING * np.abs(poles).max():
         raise ConfigError(
-            f"actuator servo_hydraulic_linear: has, with its specimen, a pole at {worst:.4g} rad/s: its real part "
-            "must be <= 0 (stable)"
+            f"actuator servo_hydraulic_linear: with its specimen it has a pole at {worst:.4g} rad/s: the real "
+            "part must be <= 0 (stable)"
         )
     return float(np.abs(poles).max())

@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators whose motion does not depend on the specimen; the specimen follows them.
+"""Actuators whose motion does not depend on the specimen; the specimen follows them along straight lines.
+
+The kernel of such an actuator alone is
 
     step(constants, state, command) -> state, displacement, velocity
 
-is the kernel of the actuator alone; ``specimen_path`` adds the specimen.
+and the kernel of the specimen is
+
+    step(constants, state, displacement, velocity) -> state, force
+
+It moves the specimen from sample to sample at constant velocity and advances its inner states. A specimen with
+mass also resists the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, more
+if the states decay fast. Beyond ``HARD_LIMIT`` the states are NaN.
 """
 
 from __future__ import annotations
@@ -12,14 +20,118 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from rths_nodes.core.actuator import Actuator
+from rths_nodes.core.arithmetic import all_nan, ceiling
+from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.declarations import AnyParams
-from rths_nodes.core.kernels import Function, Kernel, ToNumber
+from rths_nodes.core.kernels import Function, Kernel, ToNumber, advance_of, no_state
 from rths_nodes.core.specimen import Specimen
-from rths_nodes.laboratory.actuators.specimen_path import path_of
+
+INCREMENTS = 4
+"""Smallest number of RK4 steps per sample."""
+LEAST = float(INCREMENTS)
+LONGEST_WAY = HARD_LIMIT * LONGEST
+"""Number of decay times per sample beyond which the states are NaN."""
+
 
 Both = tuple[object, object]
-"""Constants, or states, of actuator and specimen."""
 Going = Callable[..., tuple[object, float, float]]
+Constants = tuple[float, float, tuple[float, float, float], object]
+"""dt (s), velocity (m/s) up to which ``INCREMENTS`` suffice, decay, and constants of the specimen."""
+
+
+def without_states(force: Callable[..., float]) -> ToNumber:
+    def step(k: object, s: tuple[()], displacement: float, velocity: float) -> tuple[tuple[()], float]:
+        return s, force(k, s, displacement, velocity)
+
+    return step
+
+
+def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ...]]) -> ToNumber:
+    """Return the step of a specimen with inner states. State: the inner states and the last displacement (m)."""
+    advance = advance_of(rate)
+
+    def step(
+        k: Constants, s: tuple[tuple[float, ...], float], displacement: float, velocity: float
+    ) -> tuple[object, float]:
+        """Force after a sample at constant velocity; inner states advance by Runge-Kutta increments."""
+        dt, fastest, decay, specimen = k
+        inner, x = s
+        v = (displacement - x) / dt
+        left, h = LEAST, dt / LEAST
+        if abs(v) > fastest:
+            left, h = divided(decay, v, dt)
+            if left == 0.0:
+                left, h, inner = 1.0, dt, all_nan(inner)
+        while left > 0.0:
+            middle, end = x + 0.5 * h * v, x + h * v
+            inner = advance(specimen, inner, h, x, v, middle, v, end, v)
+            x = end
+            left -= 1.0
+        return (inner, displacement), force(specimen, inner, displacement, velocity)
+
+    return step
+
+
+def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
+    """Number and length (s) of the increments at ``velocity`` (m/s) until the states settle; 0 if too many."""
+    at_rest, per_velocity, settling = decay
+    times = (at_rest + per_velocity * abs(velocity)) * dt
+    moving = settling if times > settling else times
+    if not moving <= LONGEST_WAY:
+        return 0.0, dt
+    increments = ceiling(moving / LONGEST)
+    return increments, dt * (moving / times) / increments
+
+
+def with_inertia(move: ToNumber) -> ToNumber:
+    """Return the step of a specimen with mass. State: the last velocity (m/s) and the state of ``move``."""
+
+    def step(
+        k: tuple[float, float, object], s: tuple[float, object], displacement: float, velocity: float
+    ) -> tuple[object, float]:
+        """Force with inertia: f_k + m (v_k - v_{k-1}) / dt."""
+        mass, dt, specimen = k
+        before, inner = s
+        inner, force = move(specimen, inner, displacement, velocity)
+        return (velocity, inner), force + mass * (velocity - before) / dt
+
+    return step
+
+
+def path_of(specimen: Specimen) -> Kernel:
+    """Return the kernel that moves ``specimen``; its ``constants`` take ``dt`` (s)."""
+    (_, _, force, rate, _), of_specimen = specimen.bound()
+    initial: tuple[float, ...] = tuple(specimen.initial_state)
+    decay, mass = decay_of(specimen), specimen.mass
+    if initial:
+        light = Kernel(
+            lambda dt: (dt, decay.fastest(dt / INCREMENTS), decay.numbers, of_specimen),
+            lambda k: (initial, 0.0),
+            with_states(force, rate),
+        )
+    else:
+        light = Kernel(lambda dt: of_specimen, no_state, without_states(force))
+    if not mass:
+        return light
+    return Kernel(
+        lambda dt: (mass, dt, light.constants(dt)), lambda k: (0.0, light.rest(k[2])), with_inertia(light.step)
+    )
+
+
+class SpecimenPath:
+    """Moves ``specimen`` from sample to sample, ``dt`` (s) apart."""
+
+    def __init__(self, specimen: Specimen, dt: float) -> None:
+        path = path_of(specimen)
+        self._constants, self._rest, self._step = path.constants(dt), path.rest, path.step
+        self.reset()
+
+    def reset(self) -> None:
+        self.state = self._rest(self._constants)
+
+    def move(self, displacement: float, velocity: float) -> float:
+        self.state, force = self._step(self._constants, self.state, displacement, velocity)
+        return float(force)
 
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
@@ -45,7 +157,7 @@ def with_force(go: Going, force: Callable[..., float]) -> Function:
 
 
 class Unloaded(Actuator):
-    """An actuator made of its ``MOTION``, or of :meth:`motion_of` applied to its parameters."""
+    """Actuator made of its ``MOTION``, or of :meth:`motion_of` applied to its parameters."""
 
     MOTION: ClassVar[Kernel]
 

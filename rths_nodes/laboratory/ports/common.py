@@ -13,7 +13,6 @@ from rths_nodes.core.parameters import flag, number
 LONGEST_WAIT_S = 3600.0
 """Longest wait, s. A rig under pressure must not wait longer without a sign of the test computer."""
 TRIGGER_CHANNEL = "trigger [1]"
-"""State of the digital output at the sample, 0 or 1."""
 
 
 def longest_wait_parameter() -> float:
@@ -24,17 +23,16 @@ def longest_wait_parameter() -> float:
 
 
 def trigger_parameter() -> bool:
-    """Declare the parameter ``trigger``: true if the rig has a trigger output and the test uses it."""
     parameter: bool = flag(
         "the rig has a digital output for other data acquisition: high from the first sample of a running test to "
-        "its last one, or to the safe stop; the auxiliary channel trigger [1] shows it",
+        "the last one, or to the safe stop; the auxiliary channel trigger [1] has its state",
         False,
     )
     return parameter
 
 
 class Trigger:
-    """State of the digital output from the next command on; ``high`` only if ``wired``."""
+    """Digital output from the next command on; ``high`` only if ``wired``."""
 
     def __init__(self, wired: bool) -> None:
         self.wired, self.high = wired, False
@@ -49,8 +47,6 @@ def set_trigger(port: OfPort, high: bool) -> None:
 
 
 class WarningPort(OfPort):
-    """Base of a port with a warning output. ``warning`` is its state from the next command on."""
-
     can_warn = True
     warning = False
 

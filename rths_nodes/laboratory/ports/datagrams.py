@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,15 +19,13 @@ import numpy as np
 from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
 MAGIC, VERSION = 0x53485452, 2
-"""Identification of the layout: the letters RTHS, and its version."""
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
-"""Kinds of datagrams; the last two are sent by the rig."""
+"""Kinds of datagrams; the rig sends the last two."""
 
 EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS, WARNING = (1 << bit for bit in range(9))
 
 IDLE, WAITING, RUNNING, BRAKING, STOPPED = range(5)
-"""States of the receiver."""
 
 REASONS = {
     0: "no reason told",
@@ -61,14 +60,12 @@ fields of :class:`FarLimits`."""
 LOAD_ROW = struct.Struct("<3d")
 """Row of an axis after the numbers of an answer, if commands in N were requested: :class:`FarLoad`."""
 ANSWER_END = struct.Struct("<IIIQ")
-"""Numbers of an answer, after its axes: bridged samples, watchdog and persistence (samples), build."""
+"""End of an answer: bridged samples, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
-"""Largest transport, in samples, that a receiver can store."""
+"""Largest transport that a receiver can store, samples."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
-"""Number of axes, and of auxiliary channels in each direction, that a receiver can store."""
 LARGEST = 768
-"""Largest datagram, bytes."""
 
 LAYOUT = {
     "magic": ("I", "0x53485452, the letters RTHS"),
@@ -96,6 +93,7 @@ LAYOUT = {
 }
 """Fields of the head: name -> type (as in ``struct``), meaning."""
 HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
+_NUMBERS = attrgetter(*list(LAYOUT)[2:])
 
 
 @dataclass(slots=True)
@@ -125,38 +123,17 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """The bytes are not a datagram of this layout; the message has the reason."""
+    """The bytes are not a datagram of this layout; the message is the reason."""
 
 
 class OtherVersion(Unreadable):
-    """A complete datagram of another version, with the same ``head``."""
-
     def __init__(self, version: int, head: Head) -> None:
         super().__init__(f"version {version}; known: {VERSION}")
         self.version, self.head = version, head
 
 
 def packed(head: Head, rows: bytes = b"") -> bytes:
-    body = (
-        HEAD.pack(
-            MAGIC,
-            VERSION,
-            head.kind,
-            head.axes,
-            head.session,
-            head.counter,
-            head.heard,
-            head.period,
-            head.flags,
-            head.transport,
-            head.auxiliary,
-            head.state,
-            head.reason,
-            head.hydraulics,
-            head.interlock,
-        )
-        + rows
-    )
+    body = HEAD.pack(MAGIC, VERSION, *_NUMBERS(head)) + rows
     return body + CHECKSUM.pack(zlib.crc32(body))
 
 
@@ -204,7 +181,6 @@ class FarLimits(NamedTuple):
     stroke: float
     velocity: float
     acceleration: float
-    """Braking acceleration of the receiver."""
     force: float
     error: float
     """Largest magnitude of the command minus the measured displacement."""
@@ -216,7 +192,9 @@ class FarLimits(NamedTuple):
 
 
 class FarLoad(NamedTuple):
-    """Limits of a receiver for commands in N of one axis, in units of its datagrams; rate 0: it accepts none."""
+    """Limits of a receiver for the force commands of one axis, in units of its datagrams. With rate 0 it accepts
+    none.
+    """
 
     rate: float
     error: float
@@ -230,9 +208,8 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer of a receiver: active command (m) and limits of each axis; numbers in samples; its build.
-
-    ``loads`` are empty if not requested or unavailable.
+    """Answer of a receiver: active commands (m), limits, numbers in samples, build; ``loads`` are empty if
+    unavailable.
     """
 
     active: list[float]
@@ -266,7 +243,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, after: RigState, counter: int) -> RigState:
-    """Return the lost state ``counter``, interpolated between the states before and after it."""
+    """Return the lost state ``counter``, interpolated."""
     other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
     before_command = np.where(other_unit, after.command, before.command)
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)

@@ -17,14 +17,12 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
-"""Kinds of faulty or missing datagrams, which are counted."""
 
 MOST_AT_ONCE = 256
-"""Datagrams read in one call; a flood from another sender must not block the caller."""
+"""Largest number of datagrams read in one call; a flood from another sender must not block the caller."""
 _REMEMBERED = 1024
-"""Lost counters that are kept to recognise late datagrams."""
 GOODBYES = 3
-"""Datagrams sent to end a session; the receiver does not acknowledge the end, it brakes and holds."""
+"""Number of datagrams that end a session; the receiver does not acknowledge them."""
 
 
 class Transport(Protocol):
@@ -34,12 +32,10 @@ class Transport(Protocol):
     """
 
     address: str
-    """Address of the rig, as text."""
     unsent: str
-    """Reason why the last datagram could not be sent, or empty."""
+    """Reason why the last datagram could not be sent; otherwise empty."""
 
-    def open(self) -> None:
-        """Connect. Raises ConfigError."""
+    def open(self) -> None: ...
 
     def settle(self) -> None:
         """Accept datagrams only from the sender of the last one."""
@@ -55,8 +51,7 @@ class Transport(Protocol):
         """Wait at most ``seconds`` for a datagram; return True if one has arrived."""
         ...
 
-    def close(self) -> None:
-        """Close the connection; may be called again."""
+    def close(self) -> None: ...
 
 
 class Link:
@@ -66,10 +61,9 @@ class Link:
         self.label = f"port {kind!r} at {transport.address}"
         self.session = 0
         self.other_version = 0
-        """Version of the rig's datagrams if it differs; 0 if unknown."""
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self.other_sender = ""
-        """Another address that sent datagrams of the session, for example of a computer with several addresses."""
+        """Another address that sent datagrams of the session, e.g. of a computer with several addresses."""
         self.transport = transport
         self._missing: dict[int, None] = {}
 
@@ -115,7 +109,7 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives the session of ``link``, also in another process. ``head``: common to its datagrams."""
+    """Receives the session of ``link``, also in another process; its datagrams have the ``head``."""
 
     def __init__(self, link: Link, head: Head) -> None:
         self._link, self._head = link, replace(head)

@@ -33,19 +33,16 @@ from rths_nodes.laboratory.ports.wrappers import ForceLoopPort
 
 NOTHING = np.full(1, np.nan)
 KEPT = 4096
-"""Samples for which commands in N are kept for late true states."""
 NO_MODE = bytes([MODE_NOT_TOLD])
 
 
 class Links(Protocol):
     def send_command(self, axis: str, command: Command) -> None: ...
 
-    def measurement_of(self, axis: str) -> Measurement | None:
-        """Return the next Measurement of an axis, if received."""
-        ...
+    def measurement_of(self, axis: str) -> Measurement | None: ...
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
-        """Return the next true state of an axis and its stamp, if received; a real axis has none."""
+        """Return the next true state of an axis and its stamp, or None; a real axis has none."""
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
@@ -56,7 +53,7 @@ class Links(Protocol):
 class PerAxisPort(OfPort, Readback):
     """Port of a rig with one node per axis.
 
-    A lost axis trips the test as an ``interlock``: its measurements are NaN, and it receives no more Commands. An
+    A lost axis trips the test as an ``interlock``. Its measurements are NaN, and it receives no more Commands. An
     axis that stops itself is a ``partial_stop``.
     """
 
@@ -79,12 +76,10 @@ class PerAxisPort(OfPort, Readback):
         self._applied = np.zeros(len(self._axes))
         self._problem = ""
         self._lost: set[str] = set()
-        """Axes that do not respond and receive no more Commands."""
         self._unheard: set[str] = set()
-        """The lost axes, and axes whose Measurements are ignored because an earlier Measurement is missing."""
+        """The lost axes, and axes with a missing Measurement, whose later Measurements are ignored."""
         self._answers: dict[str, Measurement] = {}
         self._awaited: list[str] = []
-        """Axes whose Measurement of the current sample is missing."""
         self._truths: dict[str, tuple[Measurement, int]] = {}
         self._true_sample = 0
         self._with_truth: set[str] = set()
@@ -140,7 +135,7 @@ class PerAxisPort(OfPort, Readback):
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        """Return True for the current sample. Older Measurements are duplicates; a later one reveals a loss."""
+        """Return True for the current sample. An older Measurement is a duplicate; a later one reveals a loss."""
         if measured.sample > self.sample:
             self._unheard.add(axis)
             came = f"Measurement {measured.sample} came where {self.sample} was expected"
@@ -160,7 +155,7 @@ class PerAxisPort(OfPort, Readback):
             [self._applied[i : i + 1] if row is None else row.command for i, row in enumerate(rows)]
         )
         modes = b"".join([NO_MODE if row is None else row.control_mode or NO_MODE for row in rows])
-        # the lowest state reported by an axis
+        # the lowest pressure that an axis reports
         hydraulics = min((m.hydraulics for m in by_axis.values() if m.hydraulics), default=HYDRAULICS_NOT_TOLD)
         interlock = max((m.interlock for m in by_axis.values()), default=INTERLOCK_NOT_TOLD)
         return Measurement(
@@ -175,7 +170,9 @@ class PerAxisPort(OfPort, Readback):
                 if truth[0].sample >= self._true_sample:  # older states are duplicates
                     self._truths[axis] = truth
         awaited = [axis for axis in self._axes if axis not in self._truths]
-        complete = len(self._with_truth) == len(self._axes)  # one real axis: no true state of the rig
+        complete = len(self._with_truth) == len(
+            self._axes
+        )  # with a real axis the true state of the rig is unknown
         if not complete or not self._truths or not self._lost.issuperset(awaited):
             return None
         merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)
@@ -191,13 +188,11 @@ class PerAxisPort(OfPort, Readback):
     def truth(self) -> None:
         """Unknown: the axes send their true states later, see :meth:`true_state`."""
 
-    def arm_watchdog(self) -> None:
-        """Not needed: the axis nodes stop their axes if Commands are missing."""
+    def arm_watchdog(self) -> None: ...
 
     def disarm_watchdog(self) -> None: ...
 
-    def safe(self) -> None:
-        """Not needed: the axis nodes stop their axes if Commands are missing."""
+    def safe(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -212,7 +207,7 @@ class LoadedAxesPort(ForceLoopPort):
         super().__init__(port, loops)
         self._apart = port
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
-        """Sample numbers of the last Measurements, their axes with commands in N, and these commands."""
+        """Sample, axes with commands in N, and these commands, of the last Measurements."""
 
     def read(self) -> Measurement:
         measured = super().read()

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session with a rig: one datagram per tick and direction, over any transport (``udp.py``).
 
-The rig generates the ticks and counts them: its state k is Measurement k, and Command k answers state k - 1. A
-Command takes effect ``transport_samples`` samples later, however early it arrives: the receiver keeps it until
-then. The receiver bridges lost Commands. Lost states are filled in here and flagged. Layout and behaviour:
-doc/udp.md.
+The rig generates the ticks and counts them. Its state k is Measurement k, and Command k answers state k - 1. The
+receiver keeps a Command until it takes effect, ``transport_samples`` samples later, and bridges lost Commands.
+Lost states are filled in here and flagged. Layout and behaviour: doc/udp.md.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ from rths_nodes.laboratory.ports.common import (
     longest_wait_parameter,
     trigger_parameter,
 )
-from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
+from rths_nodes.laboratory.ports.datagrams import Answer, Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.link import GARBAGE, GOODBYES, Link, SessionListener, Transport
-from rths_nodes.laboratory.ports.opening import AGAIN_S, Agreement, Opening, Terms, load_of, stated_of
+from rths_nodes.laboratory.ports.opening import AGAIN_S, Terms, load_of, opened, stated_of
 
 FURTHEST = 100_000
 """Largest difference of counters, samples; a state further ahead does not belong to this test."""
 
 
 class SentCommands:
-    """The last Command, in numbers of the port; it takes effect after ``transport`` samples of ``dt`` s.
+    """The last Command, in numbers of the port, which takes effect after ``transport`` samples of ``dt`` s.
 
     A command counts in N only while the state reports force control. During a change of mode a controller reports
     the command as a position, or as the force at that position.
@@ -85,11 +84,11 @@ class SentCommands:
 
     @property
     def unreported(self) -> Array:
-        """The last Command if no state reports its mode; NaN for an axis commanded in N."""
+        """The last Command, for a missing state; NaN in force mode."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command, or the receiver's own command, in the unit of the ``state``."""
+        """Return the last Command, or the receiver's own command, in the unit of ``state``."""
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
         if not self._transport or changed:
@@ -119,7 +118,7 @@ class SessionParams:
     emulator: bool = flag("the other end is an emulator (rths emulate); a real rig is refused then", False)
     transport_samples: int = integer(
         "samples after which a command acts; 1 if it arrives before the next tick, 0 only with an emulator in "
-        "lockstep. Commands that come earlier are kept until then",
+        "lockstep. Earlier commands are kept until then",
         "",
         1,
         at_least=0,
@@ -144,7 +143,7 @@ class SessionParams:
         "further measured channels, in the order of the datagram, with units: pressure [Pa]; a rig in the "
         "scenario replaces them"
     )
-    auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")
+    auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, in the same form")
     trigger: bool = trigger_parameter()
 
     def check_session(self, test: TestContext) -> None:
@@ -154,17 +153,16 @@ class SessionParams:
             raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
 
     def cautions(self, test: TestContext) -> list[str]:
-        caution = "transport_samples = 0: only an emulator in lockstep can do that"
+        caution = "transport_samples = 0: possible only with an emulator in lockstep"
         return [] if self.transport_samples else [caution]
 
 
 class SessionPort(WarningPort):
-    """Port of a rig; its receiver bridges, brakes and holds by itself. Subclasses add ``Params`` and transport."""
+    """Port of a rig whose receiver bridges, brakes and holds. Subclasses add ``Params`` and transport."""
 
     Params: ClassVar[type]
     external = True
     follows_rig = True
-    """True: the rig generates the tick; real-time drivers follow it (``loop/pacing.py``)."""
     partial_stop = ""
     trigger: Trigger
 
@@ -201,11 +199,8 @@ class SessionPort(WarningPort):
             gains,
             tuple(load_of(axis) for axis in axes.values()),
             self.auxiliary_names[: self._n_channels],
-            params.emulator,
-            params.hold == "ramp",
-            params.trigger,
+            params,
             params.start_tolerance,
-            params.connect_within,
             dt,
         )
         self.interlock = self.build = ""
@@ -218,7 +213,6 @@ class SessionPort(WarningPort):
 
     @staticmethod
     def transport_of(params: Any) -> Transport:
-        """Return the transport of a session with ``params``, without connecting."""
         raise NotImplementedError
 
     def accept_any_start(self) -> None:
@@ -227,7 +221,7 @@ class SessionPort(WarningPort):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Open the session with the rig at rest. Raises ConfigError if both ends do not agree.
 
-        ``pacer`` is called with each tick of the rig. Without a ``pacer``, an emulator is asked to wait for every
+        ``pacer`` is called with each tick of the rig. Without a ``pacer``, an emulator must wait for every
         command.
         """
         self._pacer = pacer
@@ -243,12 +237,12 @@ class SessionPort(WarningPort):
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
         self._head.session = self._link.session
         try:
-            agreement = Opening(self._link, self.terms, lockstep=pacer is None).agreement
+            head, answer, in_lockstep = opened(self._link, self.terms, pacer is None)
         except BaseException:
             self._transport.close()
             raise
-        agree(self, agreement)
-        self._sent.start(agreement.answer.active)
+        agree(self, head, answer, in_lockstep)
+        self._sent.start(answer.active)
         self.ear = SessionListener(self._link, self._head)
         self._closed = False
 
@@ -263,10 +257,10 @@ class SessionPort(WarningPort):
         self._post(datagrams.BEGIN, 0)
 
     def arm_watchdog(self) -> None:
-        """Not needed: the receiver's watchdog is armed from the beginning of the test."""
+        """Do nothing: the receiver's watchdog is armed from the beginning of the test."""
 
     def disarm_watchdog(self) -> None:
-        """Nothing to do: at the end the receiver brakes if anything moves, and holds."""
+        """Make the receiver brake if anything moves, and hold."""
         self.safe()
 
     def wait_tick(self) -> int:
@@ -294,7 +288,7 @@ class SessionPort(WarningPort):
         self._sent_at = self._heard_at = time.monotonic()
 
     def ready(self) -> bool:
-        """Return True if state k has arrived, or counts as lost because of a later state or the rig's silence."""
+        """Return True if state k has arrived, or is lost because of a later state or the rig's silence."""
         if self._complete or self._silent:
             return True
         for head, data in self._link.received():
@@ -352,7 +346,7 @@ class SessionPort(WarningPort):
         return datagrams.between(self._state or after, after, self._expected)
 
     def _look_at_clock(self) -> None:
-        """Without a datagram: send the command again if the rig waits for it, and detect a rig that has failed."""
+        """Send the command again if the rig waits for it, and detect a rig that has failed."""
         now = time.monotonic()
         patience = self._params.longest_wait if self.in_lockstep else self._params.silence
         if (self.in_lockstep or not self._expected) and now - self._sent_at > AGAIN_S:
@@ -397,8 +391,7 @@ class SessionPort(WarningPort):
             head.interlock,
         )
 
-    def truth(self) -> None:
-        """Unknown for a real rig."""
+    def truth(self) -> None: ...
 
     def numbers(self) -> dict[str, float]:
         counts = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
@@ -410,7 +403,7 @@ class SessionPort(WarningPort):
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:
-        """Make the receiver brake and hold: by a request, or by missing commands after :meth:`drop_heartbeat`."""
+        """Make the receiver brake and hold: with a request, or without commands after :meth:`drop_heartbeat`."""
         if not self._closed:
             self._closed = True
             for _ in range(0 if self._dropped else GOODBYES):
@@ -421,14 +414,13 @@ class SessionPort(WarningPort):
         self._transport.close()
 
 
-def agree(port: SessionPort, agreement: Agreement) -> None:
-    port.in_lockstep, port.can_warn = agreement.in_lockstep, agreement.can_warn
-    port.build = f"{agreement.answer.build:016x}"
-    port.stated = stated_of(agreement.answer, port.terms.gains)
+def agree(port: SessionPort, head: Head, answer: Answer, in_lockstep: bool) -> None:
+    port.in_lockstep, port.can_warn = in_lockstep, bool(head.flags & datagrams.WARNING)
+    port.build = f"{answer.build:016x}"
+    port.stated = stated_of(answer, port.terms.gains)
 
 
 def numbers_of(counts: Mapping[str, float], declared: int, needed: Counter[int]) -> dict[str, float]:
-    """Return ``counts`` with the transport in samples: ``declared``, and ``needed`` by the commands."""
     numbers = {**counts, "transport_declared": declared}
     if needed:
         numbers |= {"transport_median": median_count(needed), "transport_largest": max(needed)}

@@ -33,7 +33,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
-from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
+from rths_nodes.laboratory.force_control import TransportedLoops
 from rths_nodes.laboratory.ports.common import (
     TRIGGER_CHANNEL,
     Trigger,
@@ -42,7 +42,7 @@ from rths_nodes.laboratory.ports.common import (
     trigger_parameter,
 )
 from rths_nodes.laboratory.ports.watchdog import Watchdog
-from rths_nodes.laboratory.sensing import AuxiliarySensors, SecondSensors, SensorPair
+from rths_nodes.laboratory.sensing import Noise, SecondSensors, SensorPair, auxiliary_noise
 from rths_nodes.laboratory.sensors import Output, converted, seats
 
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
@@ -50,20 +50,30 @@ PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HI
 SETTLING = 1.0 / 36.6
 """Time constant T of the loop, s, for the actuator of Chen & Ricles (2010), as in ``servo_hydraulic``."""
 WALK, REST = 1.0, 1.0
-"""Duration of the motion to the start position before a test, and of the rest before sample 0, s."""
+"""Duration of the motion to the start position, and of the rest before sample 0, s."""
 
 
 class Drive:
     """Moves the actuators of all axes by active commands; ``dt`` s, ``low_velocity`` (m/s) at low pressure.
 
     Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
-    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the actuator it drives (another actuator
-    if a cable is wrong). The actuator passes through the play b before it moves. It does not move without pressure
-    or with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
+    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the actuator that it drives (another
+    actuator if a cable is wrong). The actuator passes through the play b before it moves. It does not move without
+    pressure or with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
-        self._places = _places(outputs)
+        names, taken = list(outputs), dict[str, str]()
+        for name, output in outputs.items():
+            driven = output.cabled_to or name
+            if driven in taken:
+                guilty, other = (name, taken[driven]) if output.cabled_to else (taken[driven], name)
+                raise ConfigError(
+                    f"axes.{guilty}.output.cabled_to = {show(driven)}: the command of axes.{other} drives that "
+                    "actuator, too; swap both cables"
+                )
+            taken[driven] = name
+        self._places = [names.index(driven) for driven in taken]
         self._rows = [
             (
                 output.scale,
@@ -73,9 +83,9 @@ class Drive:
             )
             for output in outputs.values()
         ]
-        self.start = np.array([_start(output) for output in outputs.values()])
-        """Active commands at sample 0, ``(n_axes,)`` m."""
-        self._rest = np.array([_rest(output) for output in outputs.values()])
+        self._rest = np.array([0.0 - output.offset / output.scale for output in outputs.values()])
+        starts = [output.start for output in outputs.values()]
+        self.start = np.array([rest if one is None else one for one, rest in zip(starts, self._rest, strict=True)])
         self._dt, self._share = dt, -math.expm1(-dt / SETTLING)
         self._slowest = low_velocity * dt
         self.reset()
@@ -88,7 +98,6 @@ class Drive:
         self._led = list(led)
 
     def walk(self) -> Iterator[Array]:
-        """Yield the commands of the motion to the start position; none if the distance is zero."""
         if (self.start == self._rest).all():
             return
         for step in range(1, round((WALK + REST) / self._dt) + 1):
@@ -113,34 +122,12 @@ class Drive:
         return after
 
 
-def _rest(output: Output) -> float:
-    return 0.0 - output.offset / output.scale
-
-
-def _start(output: Output) -> float:
-    return _rest(output) if output.start is None else output.start
-
-
-def _places(outputs: Mapping[str, Output]) -> list[int]:
-    names, taken = list(outputs), dict[str, str]()
-    for name, output in outputs.items():
-        driven = output.cabled_to or name
-        if driven in taken:
-            guilty, other = (name, taken[driven]) if output.cabled_to else (taken[driven], name)
-            raise ConfigError(
-                f"axes.{guilty}.output.cabled_to = {show(driven)}: the command of axes.{other} drives that "
-                "actuator, too; swap both cables"
-            )
-        taken[driven] = name
-    return [names.index(output.cabled_to or name) for name, output in outputs.items()]
-
-
 class Parts(NamedTuple):
-    """Rig, sensors, auxiliary sensors, ``converters`` of commands (resolution, range), transport in samples."""
+    """Rig, sensors, auxiliary sensors, resolution and range of the commands' converters, transport in samples."""
 
     rig: Rig
     sensors: Sequence[SensorPair]
-    auxiliary: AuxiliarySensors
+    auxiliary: Noise
     converters: Sequence[tuple[float, float]]
     transport: int
 
@@ -148,8 +135,7 @@ class Parts(NamedTuple):
 class Simulator(WarningPort):
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    ``axes`` maps names to the axes' parameters. Force loops in its controller act after the transport and use the
-    load cells' forces.
+    Force loops in its controller act after the transport and use the load cells' forces.
     """
 
     @params
@@ -158,27 +144,27 @@ class Simulator(WarningPort):
         can_be_switched: ClassVar[bool] = True
         carries_force: ClassVar[bool] = True
         transport_samples: int = integer(
-            "samples after which a command acts; 0 is ideal, as in papers, a real rig has at least 1",
+            "samples after which a command acts; 0 is ideal, as in papers; a real rig has at least 1",
             default=0,
             at_least=0,
             at_most=1000,
         )
         longest_wait: float = longest_wait_parameter()
         watchdog: float | None = number(
-            "time without a command after which the port itself holds the rig, in real time; none if left out",
+            "time without a command after which the port itself holds the rig, in real time; none if omitted",
             "s",
             None,
             at_least=0.01,
             at_most=10.0,
         )
         auxiliary_noise_rms: tuple[float, ...] | None = vector(
-            "rms of the noise of each auxiliary channel of the rig; none if left out",
+            "rms of the noise of each auxiliary channel of the rig; none if omitted",
             "m/s^2 or m or N",
             None,
             at_least=0.0,
         )
         hydraulics: str | None = text(
-            "pressure at the start; without pressure no actuator moves; left out: pressure, not reported",
+            "pressure at the start; without pressure no actuator moves; by default full pressure, not reported",
             None,
             tuple(PRESSURES),
         )
@@ -186,7 +172,7 @@ class Simulator(WarningPort):
             "largest velocity of the actuators at low pressure", "m/s", 0.01, more_than=0.0, at_most=1e3
         )
         interlock: str | None = text(
-            "interlock at the start; if open no actuator moves; left out: the rig has none",
+            "interlock at the start; if open no actuator moves; no interlock if omitted",
             None,
             ("closed", "open"),
         )
@@ -212,7 +198,7 @@ class Simulator(WarningPort):
         self._watchdog: Watchdog | None = None
         self._rig: Rig = SeparateAxes(axes, dt) if rig is None else rig
         self.external = self._rig.external
-        self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self._rig.auxiliary_names, seed)
+        self._auxiliary = auxiliary_noise(params.auxiliary_noise_rms, self._rig.auxiliary_names, seed)
         sensors = {name: axis.sensors for name, axis in axes.items()}
         self._sensors = [SensorPair(sensor, seed, name, dt) for name, sensor in sensors.items()]
         self._second = SecondSensors(sensors, seed)
@@ -226,8 +212,7 @@ class Simulator(WarningPort):
         self._outputs = [output.converter for output in outputs.values()]
         self._converts = any(output.converts for output in outputs.values())
         self._drive = Drive(outputs, dt, params.low_velocity)
-        loops = ForceLoops(axes, CONTROLLER, dt)
-        self._loops = TransportedLoops(loops, params.transport_samples) if loops else None
+        self._loops = TransportedLoops(axes, dt, params.transport_samples) or None
         self._astray = any(output.misdirects for output in outputs.values())
         self._at_start = (
             PRESSURES.get(params.hydraulics or "", HYDRAULICS_NOT_TOLD),
@@ -237,7 +222,6 @@ class Simulator(WarningPort):
         self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Start at rest at sample 0 without commands in transport. Raises ConfigError if impossible."""
         if self.external:
             self._rig.open()
         self._rest(pacer, walk=True)
@@ -279,7 +263,6 @@ class Simulator(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Commands of the controllers, ``(n_axes,)`` m: the last sent ones, or the initial ones."""
         return np.array(self._command if self._loops is None else self._last)
 
     @property
@@ -337,11 +320,13 @@ class Simulator(WarningPort):
         if self._watchdog is not None:
             taken_over = self._watchdog.beat()
             self.interlock = self.interlock or taken_over
-        if not self.interlock:  # otherwise the rig stays in place
+        if not self.interlock:  # with a reason in interlock the rig stays in place
             self._command, self._applied = command.command.tolist(), command.command.copy()
             if self._converts:
                 self._convert(command.control_mode)
-        opened = self._interlock == INTERLOCK_OPEN  # later commands take effect when it is closed again
+        opened = (
+            self._interlock == INTERLOCK_OPEN
+        )  # commands sent now take effect when the interlock is closed again
         driven, auxiliary = command.command.tolist() if opened else self._command, command.auxiliary
         if self.transport_samples:
             self._line.append((driven, auxiliary))
@@ -350,7 +335,7 @@ class Simulator(WarningPort):
             self._triggers.append(self.trigger.high)
             self._high = self._triggers.popleft()
         if self._loops is not None:
-            driven = self._loops.led(command, self._applied, self._shown_forces, self.interlock).tolist()
+            driven = self._loops.transported(command, self._applied, self._shown_forces, self.interlock).tolist()
             self._modes, self.partial_stop = self._loops.modes, self._loops.breach
             self._last = driven
         if self._driven:
@@ -388,7 +373,7 @@ class Simulator(WarningPort):
                     self._flags |= FLAG_SATURATED
             self._shown, self._shown_forces = shown, shown_forces
         true = self._rig.auxiliary
-        self._channels = self._auxiliary.measure(true) if self._auxiliary.noise.any else true
+        self._channels = true + self._auxiliary.row() if self._auxiliary.any else true
         if self._second.names:
             second = self._second.measure(self._second.true(self._places))
             self._channels = np.concatenate([self._channels, second])
@@ -397,7 +382,7 @@ class Simulator(WarningPort):
         self.sample, self._line = sample, deque(line)
         for pair in self._sensors:
             pair.resume(sample)
-        self._auxiliary.noise.resume(sample)
+        self._auxiliary.resume(sample)
 
     def read(self) -> Measurement:
         return self._measurement(self._shown, self._shown_forces, self._channels)
@@ -432,7 +417,7 @@ class Simulator(WarningPort):
 
 
 class SeparateAxes(Rig):
-    """A rig with independent axes: the kernels of their actuators, in floats."""
+    """Rig with independent axes."""
 
     def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
         actuators = [

@@ -19,8 +19,8 @@ from rths_nodes.laboratory.ports.session import SessionParams, SessionPort
 class UdpTransport(Transport):
     """Datagrams to and from ``address``:``port``.
 
-    Before :meth:`settle`, any port of that computer may answer; afterwards only the address and port that did. Set
-    ``local_port`` to a value other than 0 if the target needs a declared port.
+    Before :meth:`settle`, any port of that computer may answer; afterwards only the address and port that did. A
+    ``local_port`` other than 0 is for targets that need a declared port.
     """
 
     def __init__(self, address: str, port: int, local_port: int = 0) -> None:
@@ -62,7 +62,7 @@ class UdpTransport(Transport):
     def send(self, data: bytes) -> None:
         try:
             self.socket.sendto(data, self._far)
-        except OSError as error:  # like a lost datagram: bridged by the receiver, or silence here
+        except OSError as error:  # counts as a lost datagram
             self.unsent = error.strerror or str(error)
 
     def received(self) -> Iterator[tuple[bytes, str]]:
@@ -72,7 +72,7 @@ class UdpTransport(Transport):
             except BlockingIOError:
                 return
             except OSError:
-                continue  # error report of the network for a datagram sent from here
+                continue  # the network reports an error for a sent datagram
             self._sender = sender[:2]
             stranger = self._sender != self._peer and (self._peer is not None or sender[0] != self._far[0])
             yield data, sender[0] if stranger else ""
@@ -87,7 +87,7 @@ class UdpTransport(Transport):
 
 
 class UdpPort(SessionPort):
-    """A rig connected over UDP, whose receiver bridges, brakes and holds by itself."""
+    """A rig connected over UDP."""
 
     @params
     class Params(SessionParams):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors of a watcher: *state* datagrams of its own data acquisition, which the watcher only receives.
+"""Sensors of a watcher: *state* datagrams of its own data acquisition system, which the watcher only receives.
 
 This module cannot send: a watcher cannot move the rig.
 """
@@ -18,7 +18,6 @@ from rths_nodes.laboratory.ports.datagrams import Unreadable
 Shown = tuple[int, tuple[float, ...], tuple[float, ...]]
 """Counter, displacements (m) and forces (N) by axis."""
 FOREIGN, GARBAGE = "foreign", "garbage"
-"""Kinds of counted datagrams that are not from the sensors."""
 
 
 class OwnSensors:
@@ -50,7 +49,7 @@ class OwnSensors:
         return self._socket.fileno()
 
     def received(self) -> Iterator[Shown]:
-        """Yield all samples received so far, without waiting; count other datagrams."""
+        """Yield all samples received so far; count other datagrams."""
         while True:
             try:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrappers of a rig's port: errors with a location, a delegating base, SI units, forces, force loops."""
+"""Wrappers of a rig's port: labelled errors, delegation, SI units, corrected forces, force loops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 
 from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.errors import ConfigError, PortError, raised_at
+from rths_nodes.core.port_readings import Readback
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import (
-    HYDRAULICS_NOT_TOLD,
     MODE_FORCE,
     MODE_NOT_TOLD,
     Array,
@@ -31,36 +31,67 @@ from rths_nodes.laboratory.force_control import ForceLoops
 _MEMBERS = sorted(name for name in (*vars(Port), *Port.__annotations__) if not name.startswith("_"))
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+PURPOSES = {
+    "begin": "requesting Measurement 0",
+    "arm_watchdog": "arming the watchdog",
+    "disarm_watchdog": "disarming the watchdog",
+    "wait_tick": "waiting for the tick",
+    "ready": "checking for the Measurement",
+    "read": "reading the Measurement",
+    "truth": "reading the true state",
+    "safe": "leaving the rig to its safe state",
+    "drop_heartbeat": "dropping the heartbeat",
+    "numbers": "reading its counts",
+    "accept_any_start": "accepting any start",
+    "warn": "switching the warning output",
+    "set_interlock": "switching the interlock",
+    "set_hydraulics": "switching the pressure",
+}
 
 
-def _tried(name: str, purpose: str, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    def method(self: NamedPort) -> Any:
-        return kind(self._try(purpose, getattr(self._port, name)))
+class _HandedOn:
+    """A member of the wrapped port. An attribute set on the wrapper itself has precedence."""
 
-    return method
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, port: Any, owner: type) -> Any:
+        return self if port is None else getattr(port._port, self._name)
 
 
-def _read_back(name: str, absent: Any, kind: Callable[[Any], Any] = _as_it_is) -> Any:
-    return property(lambda self: kind(self._reading(name, absent)))
+class _Tried(_HandedOn):
+    """A member of a port of another package: its errors are labelled, and it has a default if missing."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        super().__set_name__(owner, name)
+        default = vars(OfPort).get(name, vars(Readback).get(name))
+        self._default: Any = default.fget(None) if isinstance(default, property) and default.fget else default
+        self._kind: Any = {"wait_tick": int, "ready": bool}.get(name, type(self._default))
+
+    def __get__(self, port: Any, owner: type) -> Any:
+        if port is None:
+            return self
+        if self._name not in PURPOSES:
+            return self._converted(port._reading(self._name, self._default))
+        if self._default is not None and not _has(port._port, self._name):
+            return partial(self._default, port)
+        method, purpose = getattr(port._port, self._name), PURPOSES[self._name]
+        return lambda *arguments, **named: self._converted(
+            port._try(purpose, partial(method, *arguments, **named))
+        )
+
+    def _converted(self, value: Any) -> Any:
+        return self._kind(value) if self._kind in (bool, int, str, bytes) else value
 
 
-def _perhaps(name: str, purpose: str) -> Any:
-    otherwise = getattr(OfPort, name)
-
-    def method(self: NamedPort, *arguments: Any, **named: Any) -> Any:
-        if not _has(self._port, name):
-            return otherwise(self, *arguments, **named)
-        return self._try(purpose, partial(getattr(self._port, name), *arguments, **named))
-
-    return method
+def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
+    return (kind() for _ in range(count))
 
 
 class NamedPort(Port):
     """Wraps ``port``, of the type ``name``, and converts its exceptions to errors with a description.
 
-    ConfigError if the port cannot be opened, because nothing has moved; later PortError.
+    A port that cannot be opened raises ConfigError, because nothing has moved; later errors are PortError.
     """
 
     def __init__(self, port: Any, name: str) -> None:
@@ -80,59 +111,25 @@ class NamedPort(Port):
                 self._port.close()
             raise ConfigError(self._message("cannot connect", error)) from error
 
-    begin = _tried("begin", "asking for Measurement 0")
-    arm_watchdog = _tried("arm_watchdog", "arming the watchdog")
-    disarm_watchdog = _tried("disarm_watchdog", "disarming the watchdog")
-    wait_tick = _tried("wait_tick", "waiting for the tick", int)
-    ready = _tried("ready", "asking whether the Measurement is there", bool)
-    read = _tried("read", "reading the Measurement")
-    truth = _tried("truth", "asking for the true state")
-    safe = _tried("safe", "leaving the rig to its safe state")
-
-    hydraulics = _read_back("hydraulics", HYDRAULICS_NOT_TOLD, int)
-    control_mode = _read_back("control_mode", b"", bytes)
-    heartbeat = _read_back("heartbeat", None)
-    build = _read_back("build", "", str)
-    stated = _read_back("stated", None)
-    ear = _read_back("ear", None)
-
-    external = _read_back("external", False)
-    simulated = _read_back("simulated", False)
-    transport_samples = _read_back("transport_samples", 0)
-    auxiliary_names = _read_back("auxiliary_names", ())
-    auxiliary_inputs = _read_back("auxiliary_inputs", ())
-
-    follows_rig = _read_back("follows_rig", OfPort.follows_rig, bool)
-    in_lockstep = _read_back("in_lockstep", OfPort.in_lockstep, bool)
-    address = _read_back("address", OfPort.address, str)
-    trigger = _read_back("trigger", OfPort.trigger)
-    can_warn = _read_back("can_warn", OfPort.can_warn, bool)
-    armed = _read_back("armed", OfPort.armed, bool)
-    paced = _read_back("paced", OfPort.paced, bool)
-    handover = _read_back("handover", OfPort.handover)
-    failure = _read_back("failure", "", str)
-    counter_at_start = _read_back("counter_at_start", None)
-
-    drop_heartbeat = _perhaps("drop_heartbeat", "dropping the heartbeat")
-    numbers = _perhaps("numbers", "asking for its counts")
-    accept_any_start = _perhaps("accept_any_start", "asking it to accept any start")
-    warn = _perhaps("warn", "switching the warning output")
-    set_interlock = _perhaps("set_interlock", "switching the interlock")
-    set_hydraulics = _perhaps("set_hydraulics", "switching the pressure")
+    begin, arm_watchdog, disarm_watchdog, wait_tick, ready, read, truth, safe = _handed_on(8, _Tried)
+    hydraulics, control_mode, heartbeat, build, stated, ear = _handed_on(6, _Tried)
+    external, simulated, transport_samples, auxiliary_names, auxiliary_inputs = _handed_on(5, _Tried)
+    follows_rig, in_lockstep, address, trigger, can_warn, armed, paced = _handed_on(7, _Tried)
+    handover, failure, counter_at_start, drop_heartbeat, numbers, accept_any_start = _handed_on(6, _Tried)
+    warn, set_interlock, set_hydraulics = _handed_on(3, _Tried)
 
     @property
     def wait(self) -> Callable[[float], None] | None:  # type: ignore[override]
-        """Wait for the rig; None if the port cannot wait."""
         waits = self._reading("wait", OfPort.wait)
         return None if waits is None else partial(self._try, "waiting for the rig", waits)
 
     @property
     def interlock(self) -> str:
-        return str(self._try("asking for the interlock", getattr, self._port, "interlock"))
+        return str(self._try("reading the interlock", getattr, self._port, "interlock"))
 
     @property
     def partial_stop(self) -> str:
-        return str(self._try("asking for stopped parts", getattr, self._port, "partial_stop"))
+        return str(self._try("reading stopped parts", getattr, self._port, "partial_stop"))
 
     @property
     def active_command(self) -> Array | None:
@@ -172,74 +169,21 @@ class NamedPort(Port):
 
 
 def _has(port: Any, name: str) -> bool:
-    """Return True if a port has a member, without accessing the rig if possible."""
+    """Return whether a port has a member, without accessing the rig if possible."""
     declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))
 
 
-class _HandedOn:
-    """A member of the wrapped port; an attribute set on the wrapper itself has precedence."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, port: Any, owner: type) -> object:
-        return self if port is None else getattr(port._port, self._name)
-
-
-def _handed_on() -> Any:
-    return _HandedOn()
-
-
 class PortBefore(Port):
-    """A wrapper that delegates every declared member to ``port``, unless overridden (``core/declarations.py``)."""
+    """Delegates every declared member to ``port``, unless overridden."""
 
-    external = _handed_on()
-    simulated = _handed_on()
-    transport_samples = _handed_on()
-    auxiliary_names = _handed_on()
-    auxiliary_inputs = _handed_on()
-
-    open = _handed_on()
-    begin = _handed_on()
-    arm_watchdog = _handed_on()
-    disarm_watchdog = _handed_on()
-    interlock = _handed_on()
-    partial_stop = _handed_on()
-    wait_tick = _handed_on()
-    write = _handed_on()
-    ready = _handed_on()
-    read = _handed_on()
-    truth = _handed_on()
-    safe = _handed_on()
-    close = _handed_on()
-
-    active_command = _handed_on()
-    hydraulics = _handed_on()
-    control_mode = _handed_on()
-    heartbeat = _handed_on()
-    build = _handed_on()
-    stated = _handed_on()
-    ear = _handed_on()
-
-    follows_rig = _handed_on()
-    in_lockstep = _handed_on()
-    wait = _handed_on()
-    address = _handed_on()
-    label = _handed_on()
-    trigger = _handed_on()
-    can_warn = _handed_on()
-    armed = _handed_on()
-    paced = _handed_on()
-    handover = _handed_on()
-    failure = _handed_on()
-    counter_at_start = _handed_on()
-    drop_heartbeat = _handed_on()
-    numbers = _handed_on()
-    accept_any_start = _handed_on()
-    warn = _handed_on()
-    set_interlock = _handed_on()
-    set_hydraulics = _handed_on()
+    external, simulated, transport_samples, auxiliary_names, auxiliary_inputs = _handed_on(5)
+    open, begin, arm_watchdog, disarm_watchdog, interlock, partial_stop, wait_tick, write = _handed_on(8)
+    ready, read, truth, safe, close = _handed_on(5)
+    active_command, hydraulics, control_mode, heartbeat, build, stated, ear = _handed_on(7)
+    follows_rig, in_lockstep, wait, address, label, trigger, can_warn, armed, paced = _handed_on(9)
+    handover, failure, counter_at_start, drop_heartbeat, numbers, accept_any_start = _handed_on(6)
+    warn, set_interlock, set_hydraulics = _handed_on(3)
 
     def __init__(self, port: Port) -> None:
         self._port = port
@@ -255,8 +199,6 @@ class _Renumbered(PortBefore):
 
 
 class CalibratedPort(_Renumbered):
-    """A wrapper that converts all numbers by ``calibration``."""
-
     def __init__(self, port: Port, calibration: Calibration, auxiliary_names: tuple[str, ...]) -> None:
         super().__init__(port)
         self._calibration = calibration
@@ -291,13 +233,11 @@ class CalibratedPort(_Renumbered):
 
 def calibrated(port: Port, axes: Mapping[str, object], auxiliary: Mapping[str, Channel]) -> Port:
     channels = channels_of(port.auxiliary_names, auxiliary)
-    calibration = Calibration.of(axes, channels)
+    calibration = Calibration(axes, channels)
     return CalibratedPort(port, calibration, si_names(port.auxiliary_names, channels))
 
 
 class CorrectedPort(_Renumbered):
-    """A wrapper that converts the forces by ``corrections``."""
-
     def __init__(self, port: Port, corrections: ForceCorrections) -> None:
         super().__init__(port)
         self._corrections = corrections
@@ -320,8 +260,6 @@ def force_corrected(port: Port, axes: Mapping[str, object], dt: float, simulated
 
 
 class ForceLoopPort(_Renumbered):
-    """A wrapper that closes ``loops`` of force-controlled axes."""
-
     def __init__(self, port: Port, loops: ForceLoops) -> None:
         super().__init__(port)
         self._loops = loops
@@ -358,7 +296,7 @@ class ForceLoopPort(_Renumbered):
         """Return the Measurement of the tick, with applied commands in N for force-controlled axes."""
         measured = self._port.read()
         self._force = measured.force.tolist()
-        if self._command is None:  # Measurement 0: the position at which the axes are held
+        if self._command is None:  # Measurement 0 has the positions at which the axes are held
             self._loops.start(measured.command)
         measured.control_mode = self._modes(measured.control_mode)
         return self._true(measured)

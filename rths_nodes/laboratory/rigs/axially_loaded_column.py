@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A column with an actuator that drifts its head and an actuator above that loads it, with the geometry of both.
 
-The first axis moves the head horizontally by u. The second axis pushes it down: e is its extension, and a positive
-force is compression. a and b are the inclinations and c is the shortening of ``mechanics/axial_load.py``; V is the
-force of the lateral specimen:
+The first axis moves the head horizontally by u. The second axis pushes the head down: e is its extension, and a
+positive force is compression. a and b are the inclinations and c is the shortening of ``mechanics/axial_load.py``;
+V is the force of the lateral specimen:
 
     N = K c,  1 / K = 1 / k_column + 1 / k_frame        along the column
     P = N cos a / cos b                                 of the vertical actuator, by the equilibrium of the head
@@ -32,7 +32,7 @@ from rths_nodes.core.parameters import component, evolved, number, params, type_
 from rths_nodes.core.rig import Rig, RigKernel, Shown, still
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import NoSpecimen
-from rths_nodes.laboratory.actuators.specimen_path import path_of
+from rths_nodes.laboratory.actuators.unloaded import path_of
 from rths_nodes.mechanics.axial_load import (
     ColumnGeometry,
     Lengths,
@@ -95,12 +95,15 @@ class AxiallyLoadedColumn(Rig):
     class Params(ColumnGeometry):
         to_scale: ClassVar[bool] = True
 
-        axial_stiffness: float = number("of the column along its axis, k_column", "N/m", more_than=0.0)
+        axial_stiffness: float = number("stiffness k_column of the column along its axis", "N/m", more_than=0.0)
         frame_stiffness: float | None = number(
-            "of the load frame, in series with the column, k_frame; rigid if left out", "N/m", None, more_than=0.0
+            "stiffness k_frame of the load frame, in series with the column; rigid if omitted",
+            "N/m",
+            None,
+            more_than=0.0,
         )
         crushing_force: float | None = number(
-            "compression at which the column loses its axial stiffness; never if left out",
+            "compression at which the column loses its axial stiffness; never if omitted",
             "N",
             None,
             more_than=0.0,

@@ -41,9 +41,9 @@ class CoupledServoHydraulic(Rig):
 
     @params
     class Params(RigConstants):
-        damper: OfParams | None = component("specimen", "damper as part of the specimen; none if left out", None)
+        damper: OfParams | None = component("specimen", "damper as part of the specimen; none if omitted", None)
         damper_location: tuple[float, ...] | None = vector(
-            "elongation of the damper per displacement of each axis; left out: between ground and axis 1",
+            "elongation of the damper per displacement of each axis; by default between ground and axis 1",
             "1",
             None,
         )
@@ -66,12 +66,11 @@ class CoupledServoHydraulic(Rig):
             if self.hold == "ramp":
                 return []
             return [
-                "hold = staircase: the force read at each tick carries the ripple of the steps, which acts as "
-                "false damping: the response may be tens of per cent wrong and tracking look perfect"
+                "hold = staircase: the ripple of the steps in the measured force acts as false damping. The "
+                "response may be tens of percent wrong although tracking looks perfect"
             ]
 
         def location(self) -> Array:
-            """Return the elongation of the damper per displacement of each axis, ``(n_axes,)``."""
             return np.array(self.damper_location or np.eye(len(self.mass))[0])
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:

@@ -48,7 +48,7 @@ class CondensedFrame:
     damping: tuple[tuple[float, ...], ...] = matrix("damping matrix of the specimen", "N s/m")
     stiffness: tuple[tuple[float, ...], ...] = matrix("stiffness matrix of the specimen", "N/m")
     driven: tuple[float, ...] = vector(
-        "numbers of the degrees of freedom that the rig drives, from 1 on, in the order of the rig",
+        "numbers, from 1, of the degrees of freedom that the rig drives, in the order of the rig",
         "1",
         at_least=1.0,
     )
@@ -82,30 +82,25 @@ class CondensedFrame:
 
 
 HZ = 2.0 * np.pi
-"""1 Hz in rad/s."""
 
 
 @params
 class Response:
-    """Motion of all axes in response to the command of one axis."""
-
     static_gains: tuple[float, ...] = vector("motion of each axis per constant command", "1")
     poles: tuple[float, ...] = vector("real poles", "Hz", less_than=0.0)
     zeros: tuple[tuple[float, ...], ...] | None = matrix(
-        "real zeros: a row for each axis, or one for all; none if left out", "Hz", None
+        "real zeros: a row for each axis, or one for all; none if omitted", "Hz", None
     )
 
 
 @params
 class PolePair:
-    """A pair of conjugate poles."""
-
     frequency: float = number("distance from the origin", "Hz", more_than=0.0)
     damping_ratio: float = number("damping ratio", more_than=0.0, less_than=1.0)
 
 
 class Constants(NamedTuple):
-    """Constants for n axes with m states of their transfer functions."""
+    """Constants for n axes whose transfer functions have m states in total."""
 
     n: int
     onward: Array
@@ -152,12 +147,12 @@ class CoupledTransferFunctions(Rig):
 
     @params
     class Params:
-        responses: dict[str, Response] = sections(Response, "by the name of the axis that is commanded")
+        responses: dict[str, Response] = sections(Response, "responses by the name of the commanded axis")
         common_poles: PolePair | None = section(
-            PolePair, "poles that all transfer functions have; none if left out", None
+            PolePair, "poles that all transfer functions have; none if omitted", None
         )
-        coupler: Geometry = section(Geometry, "where the actuators hold the coupler in the laboratory")
-        frame: CondensedFrame = section(CondensedFrame, "the specimen; it drives x, (y) and theta of the coupler")
+        coupler: Geometry = section(Geometry, "positions of the actuators on the coupler in the laboratory")
+        frame: CondensedFrame = section(CondensedFrame, "specimen; it drives x, (y) and theta of the coupler")
         hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:
@@ -187,11 +182,7 @@ class CoupledTransferFunctions(Rig):
                 )
 
         def fits(self, test: TestContext) -> None:
-            if tuple(self.responses) != test.axes:
-                raise ConfigError(
-                    f"responses: of {', '.join(self.responses)}; must be of the axes of the test in their order: "
-                    f"{', '.join(test.axes)}"
-                )
+            test.check_order("responses", self.responses)
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         if len(params.responses) != n_axes:
@@ -229,8 +220,8 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
 def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, Array]:
     """Return A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions.
 
-    Each command has a state for each of its poles: successive derivatives, scaled by powers of their mean
-    frequency.
+    Each command has a state for each of its poles: successive derivatives, scaled by powers of the mean frequency
+    of the poles.
     """
     from scipy.linalg import block_diag
 
@@ -260,7 +251,6 @@ def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, 
 
 
 def _polynomial(roots: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """Return prod (1 - p / root), lowest power first."""
     polynomial = np.ones(1, complex)
     for root in roots:
         polynomial = np.convolve(polynomial, [1.0, -1.0 / root])

@@ -18,8 +18,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
@@ -81,24 +79,15 @@ class Followed(Rig):
             felt.stiffness, felt.displacement, felt.at = float(self._stiffness[index, index]), x, force
 
     @abstractmethod
-    def share_scheduling(self) -> None:
-        """Give the other process the scheduling policy of this process, which waits for it."""
+    def share_scheduling(self) -> None: ...
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        """Return forces ``(n_axes,)`` N after a step to x, v, a (m, s). Raises RuntimeError without a response."""
-
-
-def check_actuators(actuators: Mapping[str, object], test: TestContext) -> None:
-    if tuple(actuators) != test.axes:
-        raise ConfigError(
-            f"actuators: of {', '.join(actuators) or 'none'}; must be of the axes of the test in "
-            f"their order: {', '.join(test.axes)}"
-        )
+        """Return forces ``(n_axes,)`` N after a step to x, v, a (m, s). Raises RuntimeError without an answer."""
 
 
 class _Felt(Specimen):
-    """Specimen model for the actuator's substeps within one sample: a spring about the model's last position."""
+    """Spring about the last position."""
 
     initial_state = ()
 

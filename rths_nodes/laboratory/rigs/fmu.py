@@ -15,11 +15,11 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.fmu.named import FmuParams, Row, check_axes
+from rths_nodes.core.fmu.named import FmuParams, Row
 from rths_nodes.core.fmu.process import FmuProcess
 from rths_nodes.core.parameters import components, integer, number, params, sections, text
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.rigs.external_specimen import Followed, check_actuators
+from rths_nodes.laboratory.rigs.external_specimen import Followed
 
 NOUNS = ("displacement", "velocity", "acceleration")
 
@@ -28,19 +28,17 @@ log = logging.getLogger(__name__)
 
 @params
 class AxisVariables:
-    """Variables of the FMU for motion and force of an axis."""
-
     displacement: str = text("input of the FMU: displacement of the actuator")
     velocity: str | None = text("input: its velocity", None)
     acceleration: str | None = text("input: its acceleration", None)
-    force: str = text("output of the FMU: restoring force of the specimen; at its start it counts as zero")
+    force: str = text("output of the FMU: restoring force of the specimen; its start value counts as zero")
     stiffness: float = number(
-        "stiffness that the actuator feels between two steps of the FMU; the first one of the specimen", "N/m", 0.0
+        "stiffness between two steps of the FMU: the initial stiffness of the specimen", "N/m", 0.0
     )
 
 
 class Fmu(Followed):
-    """Actuators that move an FMU; the test starts and ends the FMU."""
+    """Actuators that move an FMU."""
 
     SOURCES = ("blochwitz_2012",)
 
@@ -49,7 +47,7 @@ class Fmu(Followed):
         axes: dict[str, AxisVariables] = sections(
             AxisVariables, "variables of the FMU by the name of the axis, in order"
         )
-        actuators: dict[str, OfParams] = components("actuator", "by the name of the axis, in order")
+        actuators: dict[str, OfParams] = components("actuator", "actuators by the name of the axis, in order")
         every: int = integer("samples of a step of the FMU", default=1, at_least=1, at_most=1000)
 
         def rows(self) -> Iterator[Row]:
@@ -60,8 +58,8 @@ class Fmu(Followed):
                 yield Row(f"axes.{axis}.force", names.force, "output", "force")
 
         def fits(self, test: TestContext) -> None:
-            check_axes(self.axes, test)
-            check_actuators(self.actuators, test)
+            test.check_order("axes", self.axes)
+            test.check_order("actuators", self.actuators)
             self.check(test)
 
         def step_in(self, test: TestContext) -> float:
@@ -99,7 +97,7 @@ class Fmu(Followed):
         self._at_rest = process.start("rig", self._params.start_within)
         self._process = process
         if self._at_rest.any():
-            log.info("%s: forces at its start %s N, which count as zero", self.name, self._at_rest.tolist())
+            log.info("%s: forces at the start: %s N; they count as zero", self.name, self._at_rest.tolist())
 
     def share_scheduling(self) -> None:
         if self._process is not None:

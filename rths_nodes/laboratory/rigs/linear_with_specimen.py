@@ -42,11 +42,10 @@ class Constants(NamedTuple):
     """Constants for n states and m inputs; J substeps at a time, B times per sample."""
 
     sizes: tuple[int, int, int, int]
-    """n, m, B, J"""
     ramp: bool
     places: tuple[Array, ...]
-    """B matrices ``(2 J, n + 2 m)``: x and v at the ends of substeps, from z and the inputs at both ends, without
-    forces."""
+    """B matrices ``(2 J, n + 2 m)``: x and v at the ends of substeps without forces, from z and the inputs at both
+    ends."""
     onward: tuple[Array, ...]
     """B matrices ``(n + p, n + 2 m + 2 J + 1)``: z at the end and its outputs, from z, inputs and forces."""
     held: tuple[float, float]
@@ -65,7 +64,7 @@ class State(NamedTuple):
     system: Array
     """(z, inputs before, inputs now, forces)."""
     moved: Array
-    """x and v at the end of each substep without its forces, ``(2 J,)``."""
+    """x and v after each substep without its forces, ``(2 J,)``."""
     inner: tuple[float, ...]
     displacement: float
     velocity: float
@@ -86,7 +85,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
         count = ceiling((at_rest + per_velocity * faster) * h / LONGEST)
         if not count <= most:
             return all_nan(s)
-        # equal time steps; between the ends the displacement is a cubic that matches both velocities
+        # equal increments; the displacement is a cubic that matches both velocities
         part, index, x_before, v_before = h / count, 1.0, x0, v0
         while index <= count:
             t = index / count
@@ -165,9 +164,10 @@ def constants(
     substeps: int,
     ramp: bool = True,
 ) -> Constants:
-    """Return the constants for A ``(n, n)``, B ``(n, m)``, e ``(n,)``; ``rows`` ``(n,)``: displacement, velocity.
+    """Return the constants for A ``(n, n)``, B ``(n, m)``, e ``(n,)``; ``rows`` ``(n,)`` give displacement and
+    velocity.
 
-    ``seen`` ``(p, n + 1)``: rows that give the outputs from z and F.
+    ``seen`` ``(p, n + 1)`` gives the outputs from z and F.
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps

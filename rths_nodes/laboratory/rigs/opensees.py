@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import select
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ from rths_nodes.core.parameters import (
     texts,
 )
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.rigs.external_specimen import Followed, check_actuators
+from rths_nodes.laboratory.rigs.external_specimen import Followed
 
 WORK = Path(__file__).with_name("opensees_specimen.py")
 
@@ -64,7 +65,7 @@ class Analysis:
 
 
 class OpenSees(Followed):
-    """Actuators that move an OpenSees model; the test starts and ends its process."""
+    """Actuators that move an OpenSees model."""
 
     @params
     class Params:
@@ -73,7 +74,7 @@ class OpenSees(Followed):
         interface: tuple[tuple[float, ...], ...] = matrix(
             "node and degree of freedom that each axis moves, in OpenSees' numbers", "1"
         )
-        actuators: dict[str, OfParams] = components("actuator", "by the name of the axis, in order")
+        actuators: dict[str, OfParams] = components("actuator", "actuators by the name of the axis, in order")
         gravity: bool = flag("the model has gravity loads, so that their P-Delta is in its forces", default=False)
         every: int = integer("samples of a step of the model", default=1, at_least=1, at_most=1000)
         analysis: Analysis = section(Analysis, "commands of OpenSees for a step")
@@ -86,18 +87,17 @@ class OpenSees(Followed):
             check_rows({f"{where}.interface": self.interface})
 
         def fits(self, test: TestContext) -> None:
-            check_actuators(self.actuators, test)
+            test.check_order("actuators", self.actuators)
             check_count("interface", self.interface, len(test.axes), "axis")
             check_files(self.model, self.files)
             if self.gravity and test.has_gravity and test.gravity_of_rig is None:
                 raise ConfigError(
-                    "gravity = True: the structure computes P-Delta of its gravity_loads: must say in "
-                    "structure.experimental_gravity_loads which part of them the rig applies, 0 N where none"
+                    "gravity = True: the structure computes the P-Delta effect of its gravity_loads; set "
+                    "structure.experimental_gravity_loads to the part that the rig applies, 0 N for none"
                 )
             if not self.gravity and any(test.gravity_of_rig or ()):
                 raise ConfigError(
-                    "gravity = False: must be True, for structure.experimental_gravity_loads says that the rig "
-                    "applies some"
+                    "gravity = False: must be True, because the rig applies structure.experimental_gravity_loads"
                 )
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -118,34 +118,30 @@ class OpenSees(Followed):
 
     def open(self) -> None:
         self.close()
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self) -> None:
-        self._channel, theirs = socket.socketpair()
-        self._channel.setblocking(False)
-        with theirs:
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._channel, theirs = socket.socketpair()
+            self._channel.setblocking(False)
+            with theirs:
+                try:
+                    self._process.start((theirs.fileno(),), channel=theirs.fileno())
+                except ConfigError as error:
+                    raise error.within("rig.type = 'opensees'") from error
+            n = self._n
             try:
-                self._process.start((theirs.fileno(),), channel=theirs.fileno())
-            except ConfigError as error:
-                raise error.within("rig.type = 'opensees'") from error
-        n = self._n
-        try:
-            numbers = self._receive(n * n + n, self._params.start_within)
-            if ignored := self._process.line_with(IGNORED):
-                raise RuntimeError(f"ties nodes together as only equalDOF may: {ignored}")
-        except RuntimeError as error:
-            raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
-        self._stiffness = numbers[: n * n].reshape((n, n), order="F")
-        log.info(
-            "%s is built; initial stiffness %s N/m, forces at rest %s N, which count as zero",
-            self._process.name,
-            self._stiffness.tolist(),
-            numbers[n * n :].tolist(),
-        )
+                numbers = self._receive(n * n + n, self._params.start_within)
+                if ignored := self._process.line_with(IGNORED):
+                    raise RuntimeError(f"has constraints between nodes other than equalDOF: {ignored}")
+            except RuntimeError as error:
+                raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
+            self._stiffness = numbers[: n * n].reshape((n, n), order="F")
+            log.info(
+                "%s is built; initial stiffness %s N/m, forces at rest %s N, which count as zero",
+                self._process.name,
+                self._stiffness.tolist(),
+                numbers[n * n :].tolist(),
+            )
+            failed.pop_all()
 
     def share_scheduling(self) -> None:
         self._process.share_scheduling()

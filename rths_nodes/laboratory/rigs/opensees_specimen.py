@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process with an OpenSees model for the rig: the model is the specimen, and follows the actuators.
 
-``core/opensees/model_process.py`` runs it, without the package. Driven degrees of freedom are fixed in the model.
-Before each step their displacement, velocity and acceleration are set. Only the constraint handler Plain preserves
-these values. Only a transient integrator that begins its step with new element forces, such as Newmark, uses them
-at once.
+``core/opensees/model_process.py`` runs this file, without the package. Driven degrees of freedom are fixed in the
+model. Before each step their displacement, velocity and acceleration are set. Only the constraint handler Plain
+preserves these values. Only a transient integrator that begins its step with new element forces, such as Newmark,
+uses them at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # this module runs without the package
+if TYPE_CHECKING:  # the process runs this file without the package
     from rths_nodes.core.data import Data
     from rths_nodes.core.opensees.model_process import Model
 
@@ -64,7 +64,7 @@ class Specimen:
         if len(calls) != 1:
             raise SystemExit(f"specimen(hold) of {name} has called hold() {len(calls)} times: must be once")
         if ops.getPatterns() and not task["gravity"]:
-            raise SystemExit("the model has loads: the scenario must say so (rig.gravity: true)")
+            raise SystemExit("the model has loads: rig.gravity must be true")
         if task["gravity"] and not ops.getPatterns():
             raise SystemExit("the model has no loads: rig.gravity must be false")
         self._prepare(task["analysis"], model)
@@ -73,8 +73,6 @@ class Specimen:
         self.rest = self._forces()
 
     def _hold(self, model: Model, node: int, number: int) -> None:
-        """Fix a degree of freedom of an actuator. Raises ValueError if it is missing, or tied to others."""
-
         ops = self._ops
         model.check_node(node, number, "hold()", "interface")
         model.check_free(node, number)
@@ -82,7 +80,7 @@ class Specimen:
         if node in ops.getConstrainedNodes() or node in ops.getRetainedNodes():
             raise ValueError(
                 f"node {node}, degree of freedom {number} is tied to another node: "
-                "the rig moves a node of its own only"
+                "the rig can move only free nodes"
             )
         ops.fix(node, *(int(index == number) for index in range(1, size + 1)))
 
@@ -113,7 +111,9 @@ class Specimen:
         ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
-        """Return forces per displacement of each axis alone, N/m, by columns. The call moves the model."""
+        """Return the stiffness matrix, N/m, column by column: forces if only one axis is displaced. The call moves
+        the model.
+        """
         columns = []
         n = len(self._interface)
         for axis in range(n):
@@ -123,7 +123,7 @@ class Specimen:
         return columns
 
     def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
-        """Return forces (N) relative to rest after a step to these displacements, velocities, accelerations."""
+        """Return forces (N) relative to rest after a step to this displacement, velocity and acceleration."""
         self._steps += 1
         return self._go(self._dt, motion, f"in step {self._steps}")
 

@@ -5,15 +5,15 @@ The actuator integrates the inner states, so that a stiff actuator and its speci
 """
 
 TABLE = {
-    "kelvin_voigt": ".kelvin_voigt:KelvinVoigt",
-    "maxwell_damper": ".maxwell_damper:MaxwellDamper",
+    "kelvin_voigt": ".viscous:KelvinVoigt",
+    "maxwell_damper": ".viscous:MaxwellDamper",
     "magnetorheological_damper": ".magnetorheological_damper:MagnetorheologicalDamper",
-    "relief_valve_damper": ".relief_valve_damper:ReliefValveDamper",
-    "softening_elastomeric": ".softening_elastomeric:SofteningElastomeric",
-    "slipping_elastomeric": ".slipping_elastomeric:SlippingElastomeric",
-    "elastoplastic_absorber": ".elastoplastic_absorber:ElastoplasticAbsorber",
-    "degrading_column": ".degrading_column:DegradingColumn",
-    "computed_spring": ".computed_spring:ComputedSpring",
+    "relief_valve_damper": ".viscous:ReliefValveDamper",
+    "softening_elastomeric": ".hysteretic:SofteningElastomeric",
+    "slipping_elastomeric": ".hysteretic:SlippingElastomeric",
+    "elastoplastic_absorber": ".hysteretic:ElastoplasticAbsorber",
+    "degrading_column": ".hysteretic:DegradingColumn",
+    "computed_spring": ".viscous:ComputedSpring",
     "parallel": ".composed:Parallel",
     "with_mass": ".composed:WithMass",
     "with_backlash": ".composed:WithBacklash",

@@ -5,7 +5,7 @@ With a mass: F = m a + the force of another specimen, such as a frame whose beam
 al. 2020). If the actuator imposes the displacement, the acceleration is the change of velocity in a sample;
 ``servo_hydraulic_linear`` solves the specimen's motion together with its own.
 
-With play in its joint, such as the pins of a clevis: at a reversal the force pauses.
+With play in its joint, such as the pins of a clevis, the force pauses at a reversal:
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
@@ -51,8 +51,8 @@ class Parallel(Specimen):
 
     @params
     class Params:
-        first: OfParams = component("specimen", "one of the two")
-        second: OfParams = component("specimen", "the other")
+        first: OfParams = component("specimen", "first specimen")
+        second: OfParams = component("specimen", "second specimen")
 
         def decay(self) -> Decay:
             return stated(self.first).beside(stated(self.second))
@@ -104,7 +104,7 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
         if x < -half:
             pulled = held(constants, s, x + half, v)
             return 0.0 if pulled > 0.0 else pulled
-        return 0.0 * x  # NaN stays NaN
+        return 0.0 * x  # nan if x is nan
 
     return force
 
@@ -123,12 +123,12 @@ class WithBacklash(Specimen):
         if held.mass:
             raise ConfigError(
                 f"specimen with_backlash: specimen.type = {kind!r}: must have no mass, which would move by itself "
-                "in the gap; put with_mass around with_backlash, for a mass on the side of the actuator"
+                "in the gap; for a mass on the actuator's side put with_mass around with_backlash"
             )
         if held.initial_state:
             raise ConfigError(
-                f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states: it would not "
-                "spring back to zero in the gap; take kelvin_voigt, or output.lost_motion of the axis"
+                f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states, because it would "
+                "not spring back to zero in the gap; use kelvin_voigt, or output.lost_motion of the axis"
             )
         kernel, constants = held.bound()
         force = behind_gap(kernel.force)

@@ -115,7 +115,7 @@ class _Gathered:
             ground,
             chance,
             noise,
-            self._port.auxiliary.noise if self._facts["channel_noise"] else None,
+            self._port.auxiliary if self._facts["channel_noise"] else None,
             target,
             measured,
             true,
@@ -303,7 +303,7 @@ class _Gathered:
 
     def _sensors(self, places: list[float], pushes: list[float], true: Array) -> tuple[Measurement, Measurement]:
         moved, forces, flags = [], [], 0
-        pairs, auxiliary = self._port.sensors, self._port.auxiliary.noise
+        pairs, auxiliary = self._port.sensors, self._port.auxiliary
         for axis, (pair, x, f) in enumerate(zip(pairs, places, pushes, strict=True)):
             kernel, k = pair.bound()
             pair.noise.reset()

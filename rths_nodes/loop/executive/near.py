@@ -16,7 +16,7 @@ from rths_nodes.laboratory import receiver
 from rths_nodes.laboratory.ports import datagrams, session
 from rths_nodes.laboratory.ports.datagrams import LARGEST_AXES
 from rths_nodes.laboratory.ports.link import FOREIGN, GARBAGE, LOST, REORDERED, REPEATED
-from rths_nodes.laboratory.ports.opening import Judgement, no_answer, other_version
+from rths_nodes.laboratory.ports.opening import check_transport, checked_answer, no_answer, other_version
 from rths_nodes.laboratory.ports.udp import UdpPort, unusable
 
 COUNTS = (LOST, REPEATED, REORDERED, FOREIGN, GARBAGE)
@@ -96,12 +96,13 @@ def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) ->
     if result not in (OPENED, REFUSED):
         sender = socket.inet_ntoa(report.other_sender.to_bytes(4, "big")) if report.other_sender else ""
         unsent = os.strerror(report.unsent) if report.unsent else ""
-        raise no_answer(label, port.terms.connect_within, report.counts[-1], sender, unsent)
-    data, judgement = bytes(report.answer[: report.answer_size]), Judgement(port.terms, label, port.address)
-    agreed = judgement.agreement(datagrams.head_of(data), data, bool(report.lockstep))
-    if not agreed.in_lockstep:
-        judgement.check_transport(report.exchanged[: report.exchanges])
-    session.agree(port, agreed)
+        raise no_answer(label, params.connect_within, report.counts[-1], sender, unsent)
+    data = bytes(report.answer[: report.answer_size])
+    head = datagrams.head_of(data)
+    answer = checked_answer(port.terms, label, port.address, head, data)
+    if not report.lockstep:
+        check_transport(port.terms, port.address, report.exchanged[: report.exchanges])
+    session.agree(port, head, answer, bool(report.lockstep))
 
 
 def numbers(port: UdpPort, report: Report) -> dict[str, float]:

@@ -19,7 +19,7 @@ from rths_nodes.core.expressions import named
 from rths_nodes.core.parameters import type_of
 from rths_nodes.core.samples import Array
 from rths_nodes.core.validation import from_data, to_data
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.actuators.unloaded import SpecimenPath
 from rths_nodes.laboratory.sensors import Output, SecondSensor, Sensors
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario

@@ -284,7 +284,7 @@ class Bench:
     def calibration(self) -> Calibration:
         port = Assembly(self.scenario).port
         auxiliary = self.scenario.rig_file.auxiliary if self.scenario.rig_file is not None else {}
-        return Calibration.of(self.scenario.axes, channels_of(port.auxiliary_names, auxiliary))
+        return Calibration(self.scenario.axes, channels_of(port.auxiliary_names, auxiliary))
 
     def rig(self) -> FreeRig:
         return FreeRig(Assembly(self.scenario).port, self.scenario, self.realtime)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specimens with hysteresis or damage: steel, rubber, a degrading column."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from rths_nodes.core.arithmetic import Numbers, power
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import Decay, check_increments
+from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
+from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
+
+STEEL = 0.5
+"""Bouc-Wen beta = gamma: unloading is elastic with the initial stiffness, as for steel."""
+
+
+def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
+    """Bouc-Wen force: k_e x + k_h z."""
+    elastic, hysteretic, _, _ = k
+    return elastic * x + hysteretic * s[0]
+
+
+def absorber_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """Bouc-Wen rate: z' = v (1 - |z|^n (1 + sign(v z)) / 2) / x_y."""
+    _, _, yield_displacement, exponent = k
+    return (v * bouc_wen_slope(s[0], v, STEEL, STEEL, exponent) / yield_displacement,)
+
+
+def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
+    """Return factors of d (N/m) and z (N), yield displacement (m) and q; the asymptotes meet at F_y."""
+    eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
+    return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent
+
+
+class ElastoplasticAbsorber(Specimen):
+    """F = eta k d + (1 - eta) F_y z. Unloading: z' = v k / F_y; loading: z' = v k / F_y (1 - abs(z)^q).
+
+    F_y is the force at which both asymptotes meet; a large q makes the transition sharp (bilinear). It models the
+    absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers; the defaults are chosen
+    here.
+    """
+
+    ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
+
+    @params
+    class Params:
+        stiffness: float = number("elastic stiffness k", "N/m", 2.0e6, more_than=0.0)
+        yield_force: float = number("yield force F_y", "N", 10e3, more_than=0.0)
+        post_yield_ratio: float = number(
+            "post- to pre-yield stiffness eta", default=0.05, at_least=0.0, at_most=1.0
+        )
+        exponent: float = number("sharpness q of yielding", default=2.0, at_least=1.0, at_most=SHARPEST)
+
+        def decay(self) -> Decay:
+            return bouc_wen_decay(STEEL, STEEL, self.exponent, self.yield_force / self.stiffness)
+
+        def fits(self, test: TestContext) -> None:
+            ratio = f"yield_force / stiffness = {self.yield_force / self.stiffness:g} m"
+            check_increments(self.decay(), ratio, test)
+
+    KERNEL = SpecimenKernel(absorber_constants, lambda k: (0.0,), absorber_force, absorber_rate)
+
+
+def softening_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
+    """Force: k x + c v + f z."""
+    stiffness, damping, friction_force, _, _, _, _ = k
+    return stiffness * x + damping * v + friction_force * s[0]
+
+
+def softening_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """Bouc-Wen rate of the friction: z' = v (1 - (gamma sign(v z) + beta) |z|^n) / x_slip."""
+    _, _, _, slip_displacement, beta, gamma, exponent = k
+    return (v * bouc_wen_slope(s[0], v, beta, gamma, exponent) / slip_displacement,)
+
+
+class SofteningElastomeric(Specimen):
+    """F = k d + c v + f z, z Bouc-Wen: friction dominates at small, stiffness at large displacements."""
+
+    ABOUT = "Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."
+
+    @params
+    class Params:
+        stiffness: float = number("stiffness k that remains", "N/m", 2.0e6, at_least=0.0)
+        damping: float = number("damping c", "N s/m", 0.20e6, at_least=0.0)
+        friction_force: float = number("force f of the hysteretic part", "N", 60e3, at_least=0.0)
+        slip_displacement: float = number("displacement x_f at which it slips", "m", 60e-3 / 5.6, more_than=0.0)
+        beta: float = number("Bouc-Wen beta", default=0.5, at_least=0.0)
+        gamma: float = number("Bouc-Wen gamma", default=0.5, at_least=0.0)
+        exponent: float = number("Bouc-Wen q", default=1.0, at_least=1.0, at_most=SHARPEST)
+
+        def validate(self, path: str) -> None:
+            if self.beta + self.gamma > 0.0:
+                check_shape(self.beta, self.gamma, path)
+
+        def decay(self) -> Decay:
+            return bouc_wen_decay(self.beta, self.gamma, self.exponent, self.slip_displacement)
+
+        def fits(self, test: TestContext) -> None:
+            check_increments(self.decay(), f"slip_displacement = {self.slip_displacement:g} m", test)
+
+    KERNEL = SpecimenKernel(
+        attrgetter("stiffness", "damping", "friction_force", "slip_displacement", "beta", "gamma", "exponent"),
+        lambda k: (0.0,),
+        softening_force,
+        softening_rate,
+    )
+
+
+def slipping_force(k: Numbers, s: tuple[float, float], x: float, v: float) -> float:
+    """Force, N; the states are the deformation u of the rubber (m) and the relaxing force q (N)."""
+    return k[0] * s[0] + s[1]
+
+
+def slipping_rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tuple[float, float]:
+    """Rates of rubber deformation, v (1 - |f / f_slip|^n), and of its relaxing force, k_q u' - q / tau."""
+    stiffness, relaxing, time, slip_force, exponent = k
+    u, q = s
+    ratio = (stiffness * u + q) / slip_force
+    sticking = 1.0
+    if ratio * v > 0.0:
+        # never negative: a long step that overshoots the slip force must not reverse the rubber
+        sticking = 1.0 - power(abs(ratio), exponent) if abs(ratio) < 1.0 else 0.0
+    deformation = v * sticking
+    return deformation, relaxing * deformation - q / time
+
+
+class SlippingElastomeric(Specimen):
+    """A standard linear solid in series with a friction slider.
+
+        F = k_1 u + q,  q' = k_m u' - q / tau,  u' = v (1 - (abs(F) / F_s)^n) while loading, u' = v while unloading
+
+    u is the deformation of the rubber, d - u the slip. At small amplitudes u = d: a spring k_1 and a Maxwell
+    element of spring k_m and relaxation time tau in parallel. At large amplitudes F stays at the slip force F_s.
+
+    The defaults are fitted to the data of Chen & Ricles (2010; 2009) on their damper (Fig. 6): the loss factor is
+    0.4 to 0.5 at small amplitudes, depending on frequency, and rises to 1.2 at large ones through friction; the
+    secant stiffness falls with amplitude; the equivalent viscous damping of frame and damper is 0.18; the damper
+    carries 44 to 55 % of the story shear.
+    """
+
+    ABOUT = "Elastomeric damper that slips: rubber at small amplitudes, friction at large ones."
+
+    @params
+    class Params:
+        stiffness: float = number("stiffness k_1 of the rubber, moved slowly", "N/m", 17.0e6, more_than=0.0)
+        relaxing_stiffness: float = number("stiffness k_m that relaxes", "N/m", 27.0e6, at_least=0.0)
+        relaxation_time: float = number("relaxation time tau", "s", 0.085, more_than=0.0)
+        slip_force: float = number("force F_s at which it slips", "N", 108e3, more_than=0.0)
+        exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
+
+        def decay(self) -> Decay:
+            """Return the combined decay of both modes: the rubber relaxes, and slip returns the force to F_s."""
+            stiffness = self.stiffness + self.relaxing_stiffness
+            return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
+
+        def fits(self, test: TestContext) -> None:
+            ratio = f"relaxation_time = {self.relaxation_time:g} s, slip_force = {self.slip_force:g} N"
+            check_increments(self.decay(), ratio, test)
+
+    KERNEL = SpecimenKernel(
+        attrgetter("stiffness", "relaxing_stiffness", "relaxation_time", "slip_force", "exponent"),
+        lambda k: (0.0, 0.0),
+        slipping_force,
+        slipping_rate,
+    )
+
+
+CATCH_UP = 0.01
+"""Time constant with which the stored excursion follows the current excursion, s."""
+
+
+def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
+    """Force, N; the state is the largest excursion m (m), initially the level."""
+    stiffness, level, after, damping = k
+    # use the current excursion, so that the envelope is met for any step
+    largest = abs(x) if abs(x) > s[0] else s[0]
+    ratio = level / largest
+    return stiffness * (ratio + after * (1.0 - ratio)) * x + damping * v
+
+
+def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """Rate m'; the integral is accurate to a sixth of the last step before the excursion decreases."""
+    excess = abs(x) - s[0]
+    if excess < 0.0:
+        return (0.0,)
+    outward = abs(v) if x * v > 0.0 else 0.0
+    return (outward + excess / CATCH_UP,)
+
+
+class DegradingColumn(Specimen):
+    """F = k_s(m) d + c v, where m is the largest past excursion: loops get softer, without permanent set.
+
+    At first loading the force follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest
+    excursion it follows the straight line to the origin. Both directions are alike. It models the column of
+    fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the design level. The
+    paper gives no numbers; the defaults are chosen here.
+    """
+
+    ABOUT = "Column that permanently loses stiffness when bent beyond a level."
+
+    @params
+    class Params:
+        stiffness: float = number("stiffness k of the sound column", "N/m", 1.0e6, more_than=0.0)
+        damage_displacement: float = number("level d_0 at which damage begins", "m", 0.020, more_than=0.0)
+        post_damage_ratio: float = number(
+            "r: slope beyond the level over slope below", default=0.3, at_least=0.0, at_most=1.0
+        )
+        damping: float = number("damping c", "N s/m", 0.0, at_least=0.0)
+
+        def decay(self) -> Decay:
+            return Decay(at_rest=1.0 / CATCH_UP)
+
+    KERNEL = SpecimenKernel(
+        attrgetter("stiffness", "damage_displacement", "post_damage_ratio", "damping"),
+        lambda k: (k[1],),
+        column_force,
+        column_rate,
+    )
