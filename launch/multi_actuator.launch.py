@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig with several actuators, node by node: copy this file to put your own drivers in the place of our axes.
+"""A rig with several actuators, node by node: copy this file to replace axis nodes with your own drivers.
 
     ros2 launch rths_nodes multi_actuator.launch.py
     ros2 launch rths_nodes multi_actuator.launch.py scenario:=two_actuator_coupler actuator_nodes:=one
 
-Axes that are not coupled have a node each, in a namespace of their own (/rths/story_1): it hears the Commands and
-publishes the Measurements of its axis. The actuator node gathers them by sample, and leads the test. A driver of
-yours takes the place of such a node when it does what names.AXIS_TOPICS and names.TOPICS say of "axis":
+Each axis that is not coupled has its own node, in its own namespace (/rths/story_1). This node receives the
+Commands and publishes the Measurements of its axis. The actuator node merges the axes by sample, and leads the
+test. Your driver can replace an axis node if it uses the topics that names.AXIS_TOPICS and names.TOPICS list for
+"axis":
 
     ros2 launch rths_nodes multi_actuator.launch.py drivers:=story_2 run_id:=monday_1
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of environment variables before ROS 2 is loaded, one row per variable.
+"""Checks of environment variables before ROS 2 is loaded, one rule per variable.
 
 If a variable is wrong, ROS 2 ends the process, raises errors that do not name the variable, or lets nodes wait
 forever.
@@ -26,12 +26,12 @@ RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
 """Valid values. ROS 2 silently treats any other value as LOCALHOST."""
 PEERS = "ROS_STATIC_PEERS"
-"""Hosts on which nodes are discovered, separated by ``;``."""
+"""Variable with the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Highest domain; for a higher one, ports exceed 65535 and Fast DDS ends the process."""
+"""With a higher domain, ports exceed 65535 and Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Settings files of Fast DDS 3 and 2; if a file is missing, defaults with shared memory apply."""
+"""Settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
 """Timeout for a host to report a closed port, s."""
@@ -74,7 +74,6 @@ def check() -> None:
 
 
 def missing() -> str:
-    """Message for the first missing module; empty if all are installed."""
     return next((message for module, message in MODULES.items() if importlib.util.find_spec(module) is None), "")
 
 
@@ -211,7 +210,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 
 
 def _absent(server: str) -> str:
-    """Return the reason why ``server`` is not a discovery server; empty if it may be one."""
+    """Return the reason why ``server`` is not a discovery server, or an empty string."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"

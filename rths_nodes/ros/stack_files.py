@@ -38,9 +38,8 @@ from rths_nodes.ros.names import (
 )
 
 SILENCE_S = 5.0
-"""Timeout of the diagnostics of a node, s; they are published once a second, in the slack."""
+"""Timeout for the diagnostics of a node, which are published once per second in the slack."""
 POLICY_VERSION = "0.2.0"
-"""Version of the policy files of SROS 2."""
 PARAMETERS = (
     *("describe_parameters", "get_parameter_types", "get_parameters", "list_parameters"),
     *("set_parameters", "set_parameters_atomically"),
@@ -87,7 +86,7 @@ def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Return parameters of ``aggregator_node``: a tree of loop, observers and axes; silent nodes become stale."""
+    """Return parameters of ``aggregator_node``: a tree of loop, observers and axes."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
         "loop": _branch("Loop", rig, LOOP),
@@ -111,9 +110,8 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 
 
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
-    """Return the policy file of SROS 2.
-
-    Enclaves: ``/rths/integrator`` etc. for processes with one node, ``/rths/test`` for all nodes in one process.
+    """Return the policy file of SROS 2, with enclaves ``/rths/integrator`` etc. for processes with one node, and
+    ``/rths/test`` for a process with all nodes.
     """
     rig = "/" + namespace.strip("/")
     profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}

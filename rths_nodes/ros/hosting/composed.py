@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composed host: all nodes in one process; external subscribers receive the same messages."""
+"""Host ``composed``: all nodes in one process. Subscribers in other processes receive the same messages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    """Make the node ``role`` with parameter ``values`` and faults; ``hosted``: arguments of :class:`Host`."""
+    """Make the node ``role`` with parameter ``values`` and faults. ``hosted`` are arguments of :class:`Host`."""
     faults = FaultInjection(open_writer, hosted.get("own_process", False), hosted.get("clock", SYSTEM_CLOCK))
     host = Host(**{"interpose": faults} | hosted)
     with middleware.in_words():
@@ -69,7 +69,6 @@ def in_namespace(namespace: str) -> list[str]:
 
 @contextmanager
 def ros_context(args: Sequence[str] = ()) -> Context:
-    """Return a private rclpy context. Raises ConfigError if ROS 2 does not start."""
     context = middleware.started(args)
     try:
         yield context
@@ -88,7 +87,7 @@ def run(
 ) -> Result:
     """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
 
-    ``starting`` receives a text on missing nodes until the test begins. ``port`` is an open port, of a procedure
+    Until the test begins, ``starting`` receives a text on missing nodes. ``port`` is the open port of a procedure,
     or of nodes that follow the executive. Raises NodeRefused.
     """
     beside = [description for description in descriptions if description.role in separate]
@@ -166,7 +165,7 @@ def _exit_codes(processes: Processes, console: Console, result: Result) -> list[
 
 
 class ComposedTest:
-    """Nodes of a test in a common process; the actuator node takes over the port ``handed``."""
+    """Nodes of a test in one process. The actuator node uses the open port ``handed``."""
 
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
@@ -195,7 +194,7 @@ class ComposedTest:
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
-        """Run until every node has finished; exit codes are not evaluated yet."""
+        """Run until every node has finished. Exit codes are not evaluated yet."""
 
         def idle() -> None:
             if watch:
@@ -209,9 +208,9 @@ class ComposedTest:
         return self.result
 
     def _prepare(self) -> None:
-        """Start real-time scheduling, once, after all endpoints are matched.
+        """Start real-time scheduling once, after all endpoints are matched.
 
-        During discovery threads busy-wait for locks shared between processes; under real-time scheduling this may
+        During discovery threads busy-wait for locks that processes share. Under real-time scheduling this may
         never end.
         """
         if self._prepared or self.rig.settings.lockstep:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timed exit of a process whose middleware hangs after a test.
 
-Fast DDS can deadlock while endpoints are removed (its issue 6502). A node that has published its Summary has
-finished its work. The hanging call holds the interpreter lock, so the C library ends the process;
-``faulthandler.dump_traceback_later`` would end it with exit code 1. The interpreter's normal exit waits for
-threads, and exit handlers of the middleware race with its threads.
+Fast DDS can deadlock while endpoints are removed (Fast DDS issue 6502). After its Summary a node has no further
+work. The hanging call holds the interpreter lock, so the C library ends the process;
+``faulthandler.dump_traceback_later`` would exit with code 1. The normal exit of the interpreter waits for threads,
+and exit handlers of the middleware race with its threads.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes longer than ``seconds`` s. Raises OSError."""
+    """End this process with ``code`` if the block takes longer than ``seconds``. Raises OSError."""
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:

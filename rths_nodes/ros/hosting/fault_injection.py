@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a node: lost messages, wrong sensors, slowness, freezing, death.
+"""Faults of a node: lost messages, wrong sensors, slow answers, suspension, death.
 
-The host inserts the faults between a node and its parts. A fault on a stream acts before the inbox of the
-receiving node of the loop; monitor and recorder receive the message as sent. All faults are timed by sample
-number. Other faults act when the node receives Measurement k or, in the actuator node, before it is sent. In the
-host ``processes`` they are real (SIGKILL, SIGSTOP, SIGCONT); in the host composed a dead or frozen node gets no
-turn.
+The host inserts the faults between a node and its parts. Faults of streams act on the inboxes of the loop; monitor
+and recorder receive the message as sent. All faults are timed by sample number. Kill, freeze and disk_full of
+sample k act when the node receives Measurement k, in the actuator node before it sends Measurement k. In the host
+``processes``, kill and freeze are signals (SIGKILL, SIGSTOP, SIGCONT); in the host composed, a dead or frozen node
+gets no turn.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CurrentWriter = Callable[[], Writer | None]
 
 
 class FaultInjection:
-    """Faults of one node; the host calls the object at each configuration and opens recordings through it."""
+    """Faults of one node. The host calls the object at each configuration and opens recordings through it."""
 
     def __init__(self, open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
         self._open_writer, self._own_process, self._clock = open_writer, own_process, clock
@@ -58,7 +58,6 @@ class FaultInjection:
         return self._writer
 
     def __call__(self, node: Configured) -> Interposer:
-        """Return the faults of ``node``. Raises ConfigError."""
         faults = [parse(text) for text in node.settings.faults]
         host = "processes" if self._own_process else "composed"
         pace = "lockstep" if node.settings.lockstep else "realtime"
@@ -128,7 +127,7 @@ class _Faults(Interposer):
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
     def _known_sample(self) -> float:
-        """Return the last sample known to the node; infinite after the test."""
+        """Return the last sample that the node has received or sent; infinity after the test."""
         if self._node.phase.ended:
             return math.inf
         return self._sent if self._role == ACTUATOR else self._node.measurements.expected - 1
@@ -184,7 +183,7 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """Freeze a node that shares its process; the actuator node sleeps, as all nodes wait for it."""
+        """Freeze a node in a shared process. The actuator node sleeps, because all other nodes wait for it."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:
@@ -199,7 +198,9 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox with faults of ``stream``. ``sent_at(number)``: sample of sending; ``clock()``: last known sample."""
+    """Inbox with the faults of ``stream``. ``sent_at(number)`` is the sample at which a message is sent;
+    ``clock()`` is the last known sample.
+    """
 
     def __init__(
         self, inbox: Any, stream: FaultyStream[bytes], sent_at: Callable[[int], int], clock: Callable[[], float]
@@ -226,7 +227,7 @@ class FaultyInbox:
 
 
 class StruckInbox:
-    """Inbox of Measurements that calls ``strike()`` at message ``first``; empty while a fault pauses the node."""
+    """Inbox of Measurements that calls ``strike()`` at message ``first``; empty unless ``may_work()``."""
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
         self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take
@@ -267,7 +268,6 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 
 def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
-    """Start a process that, on receiving a line, suspends this process for ``seconds`` and then resumes it."""
     pid = os.getpid()
     script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
     return subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

@@ -56,7 +56,7 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
-"""Python arguments that serve the page; this package must not import it."""
+"""Python arguments that serve the page. This package must not import ``rths_nodes.app``."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "true: all nodes in one process, which hand each other their messages", FLAG),
@@ -83,10 +83,11 @@ def description(
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
-    """Return a launch description: arguments of a test, ``further`` arguments, and entities of ``make(context)``.
+    """Return a launch description: arguments of a test, ``further`` arguments, and the entities of
+    ``make(context)``.
 
-    ``defaults`` replace the usual defaults; ``composes`` adds the arguments ``composed`` and ``separate``. An
-    invalid test or an unknown argument is refused before any node starts.
+    ``defaults`` replace default values; ``composes`` adds the arguments ``composed`` and ``separate``. An invalid
+    test or an unknown argument is refused before any node starts.
     """
     arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
@@ -111,9 +112,9 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Raise ConfigError for an unknown argument, which launch itself accepts.
+    """Raise ConfigError for an unknown argument, which launch accepts.
 
-    Check only if the command line names this file or its wrapper: arguments of an including file look the same.
+    Check only command lines that name this file or its wrapper: arguments of an including file look the same.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper of a file declares no arguments
@@ -128,7 +129,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions of a test's nodes with one run id. Raises ConfigError."""
+    """Launch actions for the nodes of a test with one run id. Raises ConfigError."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations

@@ -26,7 +26,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting import node_processes
 
 SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
-"""Roles in the order in which their reports count: leader, writer, judge."""
+"""Roles in the order in which their reports count."""
 
 
 def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
@@ -70,9 +70,10 @@ class FolderOfLastWords:
 class EndOfLaunch:
     """Follows the ``processes`` of a test until their end.
 
-    A process that exits with an error ends all processes; after a trip the others exit normally. Foreign
+    If a process exits with an error, all processes are ended; after a trip they exit by themselves. Foreign
     recorders, which are not in ``peers``, are stopped after the last node. Then launch prints outcome, reason,
-    indices and ``recording``, and exits with code 1 unless the test is valid.
+    indices and ``recording``, and exits with code 1 unless the test is valid. ``beside`` are further processes,
+    such as a page, which end with the test.
     """
 
     def __init__(
@@ -84,7 +85,6 @@ class EndOfLaunch:
         folder: FolderOfLastWords,
         beside: Sequence[ExecuteProcess] = (),
     ) -> None:
-        """Further processes, such as a page: they end with the test, but do not end the test."""
         self._processes, self._beside = list(processes), list(beside)
         self._running = list(processes)
         self._peers = peers
@@ -139,7 +139,7 @@ class EndOfLaunch:
         raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
-        """Return exit code and text of the test: first from the worst process, then from the outcome."""
+        """Return exit code and text of the test. The worst exit code of a process precedes the reported outcome."""
         spoken = self._spoken
         tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
         code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)

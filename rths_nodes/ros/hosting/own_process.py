@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One or several nodes in their own process, as started by ``ros2 run``, launch and the runner.
+"""One or several nodes in a process of their own, started by ``ros2 run``, by launch or by the runner.
 
     ros2 run rths_nodes recorder --ros-args --params-file test.yaml
     ros2 run rths_nodes rig --ros-args --params-file test.yaml
@@ -39,19 +39,17 @@ from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 
 TOLD_S = 5.0
-"""Longest turn of the leading node after its Summary, s; a node that takes longer has hung."""
+"""Longest turn of the actuator node after its Summary. After this time the node counts as hung."""
 
 TURN_S = 30.0
-"""Longest turn after the test, s, on any disk; a node that takes longer has hung."""
+"""Longest turn of a node after the test, with any disk. After this time the node counts as hung."""
 
 FLUSHED_S = 10.0
-"""Timeout for a node to deliver its last messages or detect that its peers have left, s."""
+"""Timeout for a node to deliver its last messages, or to detect that its peers have left."""
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``; exit with the code of the node or
-    of the test.
-    """
+    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``; exit with the code of the test."""
     try:
         hosted = _hosted(role, arguments)
     except ConfigError as error:
@@ -123,7 +121,7 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Context) -> int:
-        """Run the node; return its exit code (leading node: the test's), or 0 if launch reads the report."""
+        """Run the node. Return its exit code (actuator node: of the test), or 0 if launch reads the report."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)
@@ -189,7 +187,6 @@ class HostedTest:
         return ["--ros-args", *arguments] if arguments else []
 
     def run(self, context: Context) -> int:
-        """Run all nodes; return the test's exit code, or 0 if launch reads the report."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
@@ -241,7 +238,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """Report problems to the user, unless the runner does, or launch does from the report that was ``left``."""
+    """Print problems of a node, unless the runner prints them, or launch does from the report (``left``)."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

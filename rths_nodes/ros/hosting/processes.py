@@ -18,7 +18,6 @@ from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.phase import UNDER_WAY
 
 GRACE_S = 0.6
-"""Time between the death of a node and the end of the others, s."""
 
 
 def run(
@@ -29,7 +28,7 @@ def run(
 ) -> Result:
     """Start the nodes as processes, monitor them until the end of the test, and end all processes.
 
-    ``starting`` receives a text on missing nodes until the test begins. Raises ConfigError.
+    Until the test begins, ``starting`` receives a text on missing nodes. Raises ConfigError.
     """
     first = descriptions[0]
     with Processes(descriptions) as processes, ros_context() as context:
@@ -101,7 +100,7 @@ class _Watch:
     def _end_after(self, died: Process) -> None:
         """Trip the rig after a death, and end all nodes within ``GRACE_S``.
 
-        A refusing node has died before any motion: the others are stopped immediately.
+        A node refuses before any motion: then the other nodes are stopped immediately.
         """
         processes = self._processes
         if died.popen.returncode == ExitCode.REFUSED and self._console.result.state not in UNDER_WAY:

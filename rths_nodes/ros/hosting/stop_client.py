@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node with which a page stops a rig; it has no subscriptions that could delay a stop."""
+"""Node with which a page stops a rig. The node has no subscriptions that could delay a stop."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ THREADS = 2
 
 
 def stop_address(namespace: str) -> bytes:
-    """Return the socket of the executive that runs the test in ``namespace``: a datagram stops it, T trips it."""
+    """Return the socket of the executive that runs the test in ``namespace``. A datagram ``S`` stops the test;
+    ``T`` trips it.
+    """
     return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
 
 
 def stop_executive(namespace: str, kind: str) -> bool:
-    """Set the stop word of the executive in ``namespace``, without its nodes; return True if there is one."""
+    """Set the stop word of the executive in ``namespace`` without using nodes; return True if there is an
+    executive.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
         sender.setblocking(False)
         return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
@@ -62,7 +66,7 @@ class StopClient(ThreadedNode):
         """
         brakes = stop_executive(self._namespace, kind)
         waiting = [self._stops[kind], self._procedure]
-        """Clients whose request is not sent yet: a service may be discovered after its node has started."""
+        """Clients without a sent request: a service may be discovered after its node has started."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
 
         def put(future: Future) -> None:

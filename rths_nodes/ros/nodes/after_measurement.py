@@ -18,7 +18,7 @@ from rths_nodes.ros.nodes.phase import StateOfTest
 from rths_nodes.ros.transport.topics import DeferredSends
 
 PERIOD_S = 0.01
-"""Period of ``/clock``, in s of test time."""
+"""Period of ``/clock``, s of test time."""
 LOGGED = (State.ARMED, State.RUNNING, *ENDED)
 _TIME = struct.Struct("<iI")
 
@@ -27,8 +27,8 @@ class AfterMeasurement:
     """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
 
     TestState has the ``constants`` of the test. True states are ``deferred``; with one node per axis they are
-    ``gathered``, later than their Measurements. In lockstep every ``clock_every``-th sample is published on
-    ``/clock`` (0: never).
+    ``gathered``, later than their Measurements. In lockstep the time of every ``clock_every``-th sample is
+    published on ``/clock`` (0: never).
     """
 
     def __init__(

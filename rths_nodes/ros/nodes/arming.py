@@ -30,15 +30,15 @@ class StartRefused(Exception):
 
 
 class Arming:
-    """Leads the actuator node from its activation until its rig is armed.
+    """Leads the actuator node from its activation until the rig is armed.
 
     All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout``. Then
-    ``questions`` measures the clocks of other machines; in real time a round trip may take one sample.
+    ``questions`` measures the clocks of other machines. In real time a round trip may take one sample.
     ``farewell`` is the time for which a refusing node waits for its peers, s.
 
-    A rig that is not simulated waits FOUND_S before its first sample, because a trip request is lost if its
-    publisher has not discovered the node. A refusal is published for the same time, because peers ignore a node
-    without a known name.
+    A real rig waits FOUND_S for its first sample, because a trip request is lost if its publisher has not
+    discovered the node. A refusal is published for the same time, because peers ignore a node without a known
+    name.
     """
 
     def __init__(
@@ -69,7 +69,6 @@ class Arming:
         return (self._clock.monotonic_ns() - self._active_since) / SECOND
 
     def work(self) -> bool:
-        """Arm the rig when the test can begin; return True if it was armed. The next turn begins the test."""
         announcer, machine = self._announcer, self._rig.machine
         if announcer.announced is None:
             announcer.announce()

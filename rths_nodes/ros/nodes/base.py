@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base of all nodes: lifecycle, turns, and handling of unexpected errors.
 
-A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake, as bytes; a thread
-answers services.
+A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake as bytes. A thread answers
+services.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def codec_of(location: NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
 
 
 def check_serialization(codec: Codec) -> None:
-    """Raise RuntimeError if the middleware encodes or decodes ``codec`` differently, except for padding."""
+    """Raise RuntimeError unless middleware and ``codec`` encode and decode messages alike, except for padding."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
     count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
     numbers = iter(np.linspace(0.1, 9.7, count).tolist())
@@ -120,7 +120,7 @@ class Configured:
 
 
 Interpose = Callable[[Configured], Interposer]
-"""Called at each configuration of a node. Raises ConfigError for impossible faults."""
+"""Function called at each configuration of a node. Raises ConfigError for impossible faults."""
 
 
 @dataclass(frozen=True)
@@ -164,21 +164,21 @@ OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writ
 PERIOD_NS = 1_000_000_000
 
 LOOK_NS = 2_000_000
-"""Polling period of the handshake topics while idle."""
+"""Polling period of the handshake topics, ns."""
 
 IN_WORDS = (ComponentError, IntegratorError, PortError)
-"""Errors whose message names the failed external part; other errors are reported with their type."""
+"""Errors whose messages name the failed external part. Other errors are reported with their type."""
 
 
 class NodeRefused(ConfigError):
-    """A node that could not be configured, with the reason."""
+    """A node cannot be configured; the message is the reason."""
 
 
 class RthsNode(FewRequests, LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
-    ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` handles at most ``limit`` samples
-    and returns True if it did any work. Subclasses put a stage's external resources into ``outside``, closed at
+    ``build(assembly)`` makes the stage, or raises ConfigError. ``work(limit)`` handles at most ``limit`` samples
+    and returns True if there was work. External resources of the stage are in ``outside``, which is closed at
     cleanup. ``handshake``, ``diagnostics`` and ``interposer`` exist once the node is configured.
     """
 
@@ -202,7 +202,7 @@ class RthsNode(FewRequests, LifecycleNode):
     missing: Callable[[], str] = str
     """Returns the missing requirements of the node before a test, apart from peers."""
     judged: tuple[ExitCode, str] | None = None
-    """Outcome and reason, if this node has more information than the actuator node publishes."""
+    """Outcome and reason, if this node has more information than TestState has."""
     late: LateData = LateData()
     awaited_streams: Sequence[str] = STREAMS
     """Inboxes whose messages wake the node if it has its own process."""
@@ -306,7 +306,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Start to participate; refused while the rig of a deactivated node may still move."""
+        """Begin to participate; refused while the rig of a deactivated node may still move."""
         if self.phase.under_way:
             return _refused(self, "activate")
         self.phase.activate(True)
@@ -366,7 +366,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
     @property
     def last_sample(self) -> int:
-        """Last sample handled; -1 before the first."""
+        """Last handled sample; -1 before the first."""
         return -1
 
     def look(self) -> bool:
@@ -424,9 +424,9 @@ class RthsNode(FewRequests, LifecycleNode):
         self.phase.to(Phase.GONE)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
-        """Request a trip from the actuator node, because of a breach at ``sample`` if known.
+        """Request a trip from the actuator node, because of a breach at ``sample`` if that is known.
 
-        The trip takes effect immediately, or in lockstep at the sample ``effective`` if it is not 0.
+        The trip takes effect immediately, or in lockstep at the sample ``effective`` unless that is 0.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -437,7 +437,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """Request a trip because this node cannot continue; the actuator node prefixes the node's name."""
+        """Request a trip because this node cannot continue. The actuator node adds this node's name."""
         self.trip(reason.removeprefix(f"{self.identity}: "))
 
 
@@ -475,7 +475,7 @@ class Diagnostics:
         self._values = {"role": location.role, **facts}
 
     def tell_if_due(self) -> bool:
-        """Publish if a second has elapsed, and return True if it has; call only within the slack."""
+        """Publish if the last message is a second old; return True if published. Call only within the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False

@@ -20,7 +20,7 @@ from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.sequence import WarmUp
 
 QUIET_NS = 3_000_000_000
-"""Waiting time after the test for the Target of a dead integrator."""
+"""Waiting time after the test for the Target of a dead integrator, ns."""
 
 
 class CompensatorNode(RthsNode):
@@ -77,7 +77,7 @@ class CompensatorNode(RthsNode):
         return busy
 
     def _take_all(self) -> bool:
-        """Empty the inboxes: a remaining message would prevent the process from sleeping."""
+        """Empty the inboxes, because a remaining message would prevent the process from sleeping."""
         busy = False
         while self._take_measurement() or self._take_target():
             busy = True
@@ -115,7 +115,7 @@ class CompensatorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """Streams to wake up for; a Measurement does not wake the node while its Target is missing."""
+        """Streams that wake the node. A Measurement does not, while the Target for its sample is missing."""
         if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None
@@ -136,9 +136,9 @@ class CompensatorNode(RthsNode):
         return None if self.stage.ready(self.measurements.expected + 1) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
-        """Return True if a Target is late, and was already late in the last turn.
+        """Return True if a Target is late and was already late in the last turn.
 
-        If this process was suspended, its integrator may have been suspended as well; it gets a turn in between.
+        If this process was suspended, the integrator may have been suspended as well. It gets a turn in between.
         """
         deadline = self.deadline
         if deadline is None or self._looked < deadline:

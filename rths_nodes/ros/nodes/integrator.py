@@ -20,11 +20,11 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.sequence import WarmUp
 
 SOONER = 1.5
-"""Number of samples before its next step at which the node polls again, in real time."""
+"""Time before the next step at which the node polls again in real time, samples."""
 
 
 ASK_AGAIN_NS = 200_000
-"""Polling period of an external integrator."""
+"""Polling period of an external integrator, ns."""
 
 
 class IntegratorNode(RthsNode):
@@ -52,7 +52,6 @@ class IntegratorNode(RthsNode):
         self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
 
     def missing(self) -> str:
-        """Return the client's missing requirements; a client that breaks the protocol ends the test."""
         assert self.stage is not None
         try:
             return self.stage.missing()

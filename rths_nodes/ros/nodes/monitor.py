@@ -31,7 +31,7 @@ from rths_nodes.ros.nodes.observers import ProgressReports
 from rths_nodes.ros.nodes.phase import NodeContext
 
 INTERVAL_NS = 100_000_000
-"""Shortest period of messages; each message wakes a processor per subscriber."""
+"""Shortest interval between messages. Each message wakes a processor per subscriber."""
 
 
 class LiveCurves:
@@ -46,7 +46,7 @@ class LiveCurves:
             self.tell()
 
     def tell(self, rest: bool = False) -> None:
-        """Publish completed columns, or with ``rest`` all columns; before them, once, their names (latched)."""
+        """Publish completed columns, or with ``rest`` all columns; first, once, their names (latched)."""
         if not self._named:
             self._named = True
             curves = curves_of(self._scenario, self._header(), self._topics.run.mark)
@@ -65,7 +65,9 @@ class LiveCurves:
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message of ``values`` ``(columns, curves, 4)`` from sample ``first`` on, ``per`` samples each."""
+    """Return the message of ``values`` ``(columns, curves, 4)`` from sample ``first`` on, ``per`` samples per
+    column.
+    """
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
     return message
@@ -85,11 +87,11 @@ def curves_of(scenario: Scenario, header: Header, run: str) -> CurvesMessage:
 
 
 QUIET_NS = 1_500_000_000
-"""Waiting time for missing messages after the test; the actuator node waits longer for the monitor."""
+"""Waiting time for missing messages after the test, ns. The actuator node waits longer for the monitor."""
 
 
 UNHEARD_NS = 2_000_000_000
-"""Time after which an interrupt trips the test: a driver node may not have received the interrupt."""
+"""Time after which an interrupt trips the test, ns. A driver node may not have received the interrupt."""
 
 
 RATE = 20.0
@@ -100,9 +102,9 @@ Values = Sequence[float]
 class Joints:
     """Publishes measured, target and commanded state of the axes as joints by ``publish(topic, message)``.
 
-    Positions are displacements (m), efforts are forces (N). For axes controlled by force (``axes``) target and
-    command are efforts. Velocities (m/s) are differences between messages. ``dt`` is the servo period, s;
-    ``frame`` is the frame of the rig.
+    Positions are displacements (m), efforts are forces (N). For force-controlled axes, target and command are
+    efforts. Velocities (m/s) are differences between messages. ``dt`` is the servo period, s; ``frame`` is the
+    frame of the rig.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operator node: stop and hold of a procedure, and the state of rig and procedure (doc/ros.md).
 
-The services ``stop``, ``stop_by_page`` and ``hold``, and the topic ``trip``, are acts of the procedure; a stop is
-never refused. ``rig_state`` is not tared; the rig's own counter numbers it. It is published outside of runs, and
-for a watcher also during runs. Other acts use the operator socket (``app/procedure/operator_socket.py``).
+The services ``stop``, ``stop_by_page`` and ``hold``, and the topic ``trip``, are acts of the procedure. A stop is
+never refused. ``rig_state`` is not tared, and is numbered by the counter of the rig. It is published outside of
+runs, with a watcher also during runs. Other acts use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -58,9 +58,8 @@ RIG_STATE_HZ = 10.0
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time to discover another operator node at the start, and polling period, s."""
 REQUESTS = 64
-"""Number of trip requests that are remembered."""
 THREADS = 2
-"""Number of threads: two, so that a trip request does not wait for a timer."""
+"""Number of threads. With two, a trip request does not wait for a timer."""
 KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
 
 
@@ -80,14 +79,16 @@ class Conducted(Protocol):
 
     @property
     def resting(self) -> Measurement | None:
-        """Last Measurement, with its own counter; None without an open port, and during a run."""
+        """Last Measurement, numbered by the rig; None without an open port, and during a run."""
         ...
 
     @property
     def scenario(self) -> Scenario: ...
 
     def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement of the rig to ``receiver``, in the thread that drives the rig; None ends this."""
+        """Pass every Measurement of the rig to ``receiver``, in the thread that drives the rig; None: to no
+        receiver.
+        """
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
@@ -128,7 +129,6 @@ class OperatorNode(ThreadedNode):
         )
         """Service threads: a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
-        """Publication time, source and reason of the last trip requests."""
         group = MutuallyExclusiveCallbackGroup()
         for row in TRIP_REQUESTS:
             qos = quality(row, history=HistoryPolicy.KEEP_ALL)
@@ -158,7 +158,7 @@ class OperatorNode(ThreadedNode):
         return ServiceThread(self._context, {service: answer}, LoopCalls(), warn, first)
 
     def _trip(self, message: Trip, info: Data) -> None:
-        """Stop once per request. Nodes of a run act on their own Trips."""
+        """Stop once per request. Trips of a run are left to the nodes of the run."""
         reason = reason_of(message.run, message.source, message.reason)
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched request

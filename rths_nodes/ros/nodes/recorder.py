@@ -38,15 +38,13 @@ from rths_nodes.ros.transport.endpoints import ByHand, message_class
 from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
 LOOK_NS = SECOND // 2
-"""Period of queries for publishers."""
 KEPT = 1000
-"""Messages of a topic that the middleware keeps."""
+"""Queue depth of a topic in the middleware."""
 A_TURN = 64
-"""Recorded messages per topic and turn."""
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of ``topics``, which follow the topics of every recording.
+    """Return the full names of the recorded topics outside the test: those of every recording, then ``topics``.
 
     Raises ConfigError for an invalid name, and for a recorded topic of the test.
     """
@@ -63,9 +61,9 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 
 
 class FurtherTopics:
-    """Subscribes ``node`` to ``topics`` (full names), once each has a publisher.
+    """Subscribes ``node`` to each of ``topics`` (full names) once it has a publisher.
 
-    Messages are written with their time of arrival; lost messages do not count as gaps of the recording.
+    Messages are written with their time of arrival. Lost messages are not gaps of the recording.
     """
 
     def __init__(
@@ -126,12 +124,11 @@ class FurtherTopics:
         self._subscriptions.clear()
 
 
-def _ignore(_: object) -> None:
-    """Receive nothing: these subscriptions are polled."""
+def _ignore(_: object) -> None: ...
 
 
 class OptionalWriter:
-    """A ``writer`` that may fail: ``on_lost`` gets the reason, and later messages are dropped."""
+    """A ``writer`` that may fail. ``on_lost`` then receives the reason, and later messages are dropped."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer: Writer | None = writer
@@ -164,16 +161,16 @@ class OptionalWriter:
 
 
 SUMMARIES_NS = 4_500_000_000
-"""Waiting time for missing messages after the test; the actuator node waits longer. The middleware took up to 2.8
+"""Waiting time for missing messages after the test. The actuator node waits longer. The middleware took up to 2.8
 s to repair a stalled stream."""
 EXIT_NOW_NS = 100_000_000
-"""Waiting time for missing messages after an exit request."""
+"""Waiting time for missing messages after an exit request, ns."""
 
 
 class RecorderNode(RthsNode):
     """Records a test.
 
-    The Summary of each node has its number of sent messages per stream; missing messages count as gaps. Nodes
+    The Summary of each node has its number of sent messages per stream. Missing messages count as gaps. Nodes
     without a Summary are listed as ``silent``.
     """
 
@@ -205,7 +202,7 @@ class RecorderNode(RthsNode):
         self._rare = [topic.name for topic in rows if not topic.stream]
         self._apart = dict.fromkeys(self._streams, 1)
         self._firsts = {"command": 1}
-        """First message numbers other than 0: the first Command belongs to sample 1."""
+        """First message numbers other than 0. The first Command belongs to sample 1."""
         if scenario.updating is not None:
             copies = Copies(scenario)
             self._apart[TOPIC], self._firsts[TOPIC] = copies.every, copies.first
@@ -218,7 +215,7 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         self._breach = ""
-        """Reason to trip, from the node that detected the first breach."""
+        """Reason for a trip, from the node that detected the first breach."""
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]
@@ -320,7 +317,7 @@ class RecorderNode(RthsNode):
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
-        """Release the rig: it must not wait for a failed recording."""
+        """Fail, and release the rig, which must not wait for a failed recording."""
         super().surprise(error)
         with suppress(Exception):  # the node may not be configured
             self._tell_done()
@@ -369,7 +366,7 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """Number of missing messages in each stream; without a Summary only those before the last message."""
+        """Number of missing messages per stream; without a Summary, only before the last message."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()

@@ -50,10 +50,10 @@ READ = {
     AXIS: ("port",),
     MONITOR: ("structure",),  # its elastic energy scales the energy error
 }
-"""Sections of other nodes that the stage reads: they must be identical."""
+"""Sections of other nodes that the stage of a node reads. All nodes must have the same values."""
 
 TEST = "test"
-"""Key of NodeStatus for values of the whole test; driver nodes have no scenario."""
+"""Key of NodeStatus for values of the test, because driver nodes have no scenario."""
 
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
@@ -75,14 +75,18 @@ def settings_of(role: str) -> dict[str, Setting]:
 
 
 def _as_parameter(default: object) -> object:
-    """Convert a value for ROS: an empty list would have no type."""
+    """Convert a value for ROS, where an empty list has no type."""
     if default is attrs.NOTHING:
         return ""
     return (list(default) or [""]) if isinstance(default, tuple) else default
 
 
 class NodeSettings:
-    """Parameters of ``node`` at ``location``, read-only once ``frozen()``; ``built``: scenario to reuse."""
+    """Parameters of ``node`` at ``location``, read-only once ``frozen()``. ``built`` is a scenario to reuse. %%
+    rths_nodes/ros/nodes/settings.py .NodeSettings.__init__@(self.lockstep, self.clocked) True if the node waits
+    for the others, and if the pace is real time: both are true for nodes that follow the executive in real
+    time. Valid once the node is configured.
+    """
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
@@ -165,7 +169,7 @@ class NodeSettings:
         return tuple(name for name in owned if name != "axes") if self.axes else owned
 
     def facts(self) -> Data:
-        """Fields of NodeStatus: sections that this node uses, duration of the test, hash."""
+        """Return fields of NodeStatus: the sections that this node uses, the duration of the test, the hash."""
         both = (*self.owned, *READ.get(self.location.role, ()))
         sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}

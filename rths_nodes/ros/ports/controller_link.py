@@ -37,12 +37,11 @@ NAMED_S = 2.0
 UNNAMED = "_UNKNOWN_"
 """Part of the name of a discovered node whose name is not known yet."""
 KEPT = 1000
-"""Queue depth of joint states."""
 
 
 @dataclass(frozen=True)
 class RigTopics:
-    """Topics and declared properties of a rig; ``joints`` in the order of the axes, followed by the counter."""
+    """Topics and declared properties of a rig. ``joints`` are in the order of the axes; the counter is last."""
 
     controller: str
     """Full name of the controller's node, such as ``/forward_position_controller``."""
@@ -58,7 +57,9 @@ class RigTopics:
 
 
 class ControllerLink:
-    """Node in a private context until :meth:`close`. Raises ConfigError if the other end is missing or differs."""
+    """Node in a private context until :meth:`close`. Raises ConfigError if the controller is missing or
+    unsuitable.
+    """
 
     def __init__(self, topics: RigTopics) -> None:
         self._topics = topics
@@ -140,7 +141,7 @@ class ControllerLink:
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return a text on another publisher or a missing controller; empty if there is neither."""
+        """Return a text on another publisher or a missing controller, or an empty string."""
         topics = self._topics
         if publishers := self._publishers(topics.commands):
             return f"{_names(publishers)}: publishes on {topics.commands}, too: two would drive the rig"
@@ -199,7 +200,6 @@ class ControllerLink:
         check_joint_types(messages[0].data, self._topics.joints, self._topics.joint_type)
 
     def send(self, values: list[float]) -> None:
-        """Send one command: the values in the order of the rig's joints."""
         self._publisher.publish(Float64MultiArray(data=[values[index] for index in self._order]))
 
     def wait(self, seconds: float) -> None:
@@ -224,7 +224,7 @@ class ControllerLink:
 
 
 def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) -> None:
-    """Raise ConfigError if the type of a joint is not ``wanted`` in a robot ``description`` (URDF)."""
+    """Raise ConfigError if the type of a joint in ``description`` (URDF) is not ``wanted``."""
     try:
         root = ElementTree.fromstring(description)
     except ElementTree.ParseError:

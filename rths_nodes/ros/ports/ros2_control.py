@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
+"""Rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
 The rig generates the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent
 as soon as it is computed, and takes effect with the next update of the controller manager. The controller neither
-counts nor bridges commands and keeps its last command forever. Therefore only slow time is allowed, unless the
+counts nor bridges commands and keeps the last command forever. Therefore only slow time is allowed, unless the
 hardware has a watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
 """
 
@@ -40,7 +40,7 @@ TOLERANCE = 0.05
 TIMED = 100_000
 """Number of samples whose times are stored."""
 FOLLOWED = 16
-"""Filter constant: expected stamps follow 1/FOLLOWED of each deviation."""
+"""Filter constant: the expected stamp changes by 1/FOLLOWED of each deviation."""
 
 
 class Unfit(Exception):
@@ -49,7 +49,8 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, eq=False)
 class JointSample:
-    """One joint state of all axes: ``stamp`` s, displacement and force ``(n_axes,)`` in units of the joints.
+    """One joint state of all axes: ``stamp`` (s); displacement and force in the units of the joints,
+    ``(n_axes,)``.
 
     ``echo`` is the number of the newest command in effect; None without a counter. ``number`` counts samples.
     """
@@ -60,7 +61,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Number of samples skipped before this one: lost, or not used in time."""
+    """Number of samples before this one that were lost, or not used in time."""
 
 
 class JointReader:
@@ -110,7 +111,7 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return joint states per servo period ``dt`` (s), from ``stamps`` (s). Raises ConfigError if not whole."""
+    """Return joint states per servo period ``dt`` (s), from ``stamps`` (s). Raises ConfigError unless integer."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states stand still: they must be the times of the states")
@@ -124,9 +125,9 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
 
 
 class SampleCount:
-    """Numbers joint states, which have no counter, by their stamps; the first number is 0.
+    """Numbers joint states, which have no counter, by their stamps. The first number is 0.
 
-    ``period`` is the time between states, s; ``per_sample`` states make a sample. Deviations of up to 0.4 periods
+    ``period`` is the time between states, s; a sample has ``per_sample`` states. Deviations of up to 0.4 periods
     are tolerated, and drift of the clock is followed.
     """
 
@@ -155,9 +156,9 @@ class SampleCount:
 class SampleStream:
     """Joint states of a test as samples; only the newest sample is used.
 
-    Answers to old samples would cause a burst of commands, and the controller, which has no queue, would jump. The
-    test slips by the skipped samples. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are the
-    ages of samples on arrival.
+    Answers to old samples would be a burst of commands, and the controller, which has no queue, would jump. The
+    test slips by the skipped samples. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are
+    ages on arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
@@ -174,7 +175,6 @@ class SampleStream:
         return self._count.repeated
 
     def take(self, messages: Sequence[object]) -> None:
-        """Process ``messages``. Raises Unfit."""
         for message in messages:
             sample = self._reader.read(message)
             new, number = self._count.number(sample.stamp)
@@ -279,7 +279,7 @@ class Ros2ControlPort(OfPort, Readback):
                     raise ConfigError(f"{path}.joints: {joint!r} is there more than once; each axis has its own")
 
         def fits(self, test: TestContext) -> None:
-            """Raise ConfigError if watchdog or counter is missing in real time, or a number of joints is wrong."""
+            """Raise ConfigError if watchdog or counter is missing in real time, or the number of joints is wrong."""
             if self.watchdog is None and test.samples_per_step <= test.substeps:
                 raise ConfigError(
                     "watchdog: none, and time_ratio = 1: the controller keeps its last command for ever where "
@@ -409,7 +409,7 @@ class Ros2ControlPort(OfPort, Readback):
         """Do nothing: the first counter value arms a watchdog in the hardware."""
 
     def disarm_watchdog(self) -> None:
-        """Do nothing: counter values end with the test, and a watchdog holds the rig."""
+        """Do nothing: the counter stops when the test ends, and a watchdog then holds the rig."""
 
     def wait_tick(self) -> int:
         """Return the number of the tick; the tick itself arrives with the answering joint state."""
@@ -418,7 +418,7 @@ class Ros2ControlPort(OfPort, Readback):
         return self.sample
 
     def write(self, command: Command) -> None:
-        """Send the Command. If the first Command is not at the position of the rig, the interlock opens instead.
+        """Send the Command. If the first Command differs from the position of the rig, open the interlock instead.
 
         After other openings of the interlock, commands of the safe stop are still sent.
         """
@@ -452,9 +452,9 @@ class Ros2ControlPort(OfPort, Readback):
         return self._sent if self._params.counter else None
 
     def ready(self) -> bool:
-        """True if an unused joint state has arrived, or the time of the sample has elapsed.
+        """Return True if an unused joint state has arrived, or the time of the sample has elapsed.
 
-        The time counts only with an open interlock; the safe stop then follows the clock of this computer.
+        The time counts only with an open interlock: the safe stop then follows the clock of this computer.
         """
         if self._found:
             return True
@@ -482,7 +482,6 @@ class Ros2ControlPort(OfPort, Readback):
         return True
 
     def _judge_echo(self, state: JointSample) -> None:
-        """Count samples until the command took effect; stop if the counter does not follow."""
         if state.echo is None or self._params.watchdog is None or not 0 < state.echo <= self.sample:
             return
         needed = max(self.sample - state.echo, 1)
@@ -511,17 +510,20 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the sent command, since none can be read back; before the first one, the rig's position."""
+        """Return the sent command, because none can be read back; before the first, the position of the rig."""
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:
         """Return None: the true state of a rig is unknown."""
 
     def numbers(self) -> dict[str, float]:
-        """Return transport (samples), lost states and times.
+        """Return transport (samples), counts of lost states, and times.
 
-        ``transport_median`` and ``_largest`` need a counter. The age of a state on arrival, s, is as accurate as
-        the clocks of both machines.
+        ``transport_median`` and ``transport_largest`` need a counter. The age of a state on arrival, s, is as
+        accurate as the clocks of both machines. %% rths_nodes/ros/ports/ros2_control.py @(LOOK_S, LOOK_EVERY_S)
+        Timeout for a joint state per turn, and polling period for other publishers, s. %%
+        rths_nodes/ros/rig_model.py @(THICK, WIDE, APART) Height, width and distance of the slabs, divided by the
+        stroke of the axis.
         """
         counts: dict[str, float] = {"transport_declared": self.transport_samples}
         if self._stream is None:

@@ -23,23 +23,23 @@ SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
     "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and settings files of this package; the
+"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and settings files of this package. The
 second file restricts discovery to this machine."""
 FOUND_S = 4.0
-"""Time after which local nodes have discovered each other, s: the middleware repeats names every 3 s."""
+"""Time within which local nodes discover each other, s. The middleware repeats names every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
 
 
 @cache
 def unused() -> bool:
-    """True if this process had no node at the first call: the first node reads the settings."""
+    """Return True if this process had no node at the first call. The first node reads the settings."""
     return not type_support_loaded()
 
 
 def started(arguments: Sequence[str] = ()) -> Context:
-    """Return a private context without rclpy's signal handlers, which would shut it down while the loop runs.
+    """Return a private context without rclpy's signal handlers, which would end the context while the loop runs.
 
-    Raises ConfigError under the conditions of :func:`settle`, and if ROS 2 does not start.
+    Raises ConfigError like :func:`settle`, and if ROS 2 does not start.
     """
     settle()
     context = Context()
@@ -63,7 +63,7 @@ def settle() -> None:
     """Restrict discovery to this machine, disable shared memory, and repair lost messages quickly.
 
     The user's settings are kept. In a process with earlier nodes only the discovery range can change. Raises
-    ConfigError for settings that ROS 2 would misread, and for other machines that these settings exclude.
+    ConfigError for settings that ROS 2 would misread, and for hosts outside the discovery range.
     """
     environment.check()
     wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"

@@ -24,37 +24,36 @@ from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketW
 from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
-"""Timeout for a caller's greeting, and for its identity."""
+"""Timeout for the greeting of a caller, and for its identity."""
 PATIENCE_NS = 3 * SECOND
 """Timeout of a caller that waits for the answer."""
 WAITING = 64
-"""Backlog of callers, and limit of callers without a greeting."""
+"""Backlog of callers, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
-"""Number of callers accepted per poll."""
 MOST_UNKNOWN = 512
-"""Largest number of callers with unknown identity: more than two for each axis of a large rig."""
+"""Maximum number of callers with unknown identity: more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
-"""Refused users that are counted separately."""
+"""Maximum number of refused callers counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
-"""Function that checks a greeting: empty to accept, a reason to refuse, None if undecided."""
+"""Function that checks a greeting: returns an empty text to accept, a reason to refuse, or None if undecided."""
 
 KEPT = names.TOPICS["measurement"].kept
-"""Messages queued for a slow partner, as many as its publisher keeps."""
+"""Maximum number of messages queued for a slow partner: the queue depth of the publisher."""
 AGAIN_NS = 50_000_000
-"""Interval of calls to a partner that does not answer."""
+"""Interval of calls to a partner that does not answer, ns."""
 DISCOVERED_NS = 20 * SECOND
 """Time after which a partner that has not discovered this node receives messages by topic."""
 UNDISCOVERED = "it is not known here"
-"""Answer to a caller whose publisher is not discovered yet; the caller tries again."""
+"""Answer to a caller whose publisher is not discovered yet. The caller tries again."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Load that a line must support: ``messages`` of at most ``size`` bytes.
+    """``messages`` of at most ``size`` bytes that a line must hold.
 
-    ``holds``: copies for other subscribers may wait, see :class:`StreamPublisher`.
+    With ``holds``, copies for other subscribers may wait, see :class:`StreamPublisher`.
     """
 
     messages: int
@@ -63,9 +62,9 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`; ``run`` is its run, empty while unknown.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run, empty while unknown.
 
-    ``warn`` gets the reason if messages to a partner on the same machine are sent by topic.
+    ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
     """
 
     def __init__(
@@ -147,7 +146,7 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Refused callers by process, except partners that were discovered only after their calls."""
+        """Number of refused calls by process, except from partners that were discovered after their calls."""
         if self._listener is None:
             return {}
         early = self._listener.early
@@ -158,7 +157,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners, again after a reconfiguration; return a text on a missing answer, or empty."""
+        """Call the partners. Return a text on missing answers; empty if there are none."""
         if self._load is None:
             return ""
         missing = []
@@ -239,7 +238,9 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens at the abstract ``address``; ``problem``: why not; ``strangers``: callers refused by credentials."""
+    """Listens at the abstract ``address``. ``problem`` is the reason if this is impossible; ``strangers`` counts
+    refused calls by caller.
+    """
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
         self._now = clock.monotonic_ns
@@ -334,8 +335,9 @@ class Acceptor:
 class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
-    ``answered``: accepted, refused or timed out. ``problem`` is the reason for a missing ``socket``, empty if no
-    node listens, as for a node on another machine. ``early``: the other node has not discovered this one.
+    ``answered`` is true once the call is accepted, refused or timed out. ``problem`` is the reason for a missing
+    ``socket``; it is empty if no node listens, as for a node on another machine. ``early`` is true if the other
+    node has not discovered this node.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of topics by the user: ``qos_overrides.TOPIC.publisher.POLICY`` among the parameters, and remapping.
+"""Topic settings of the user: parameters ``qos_overrides.TOPIC.publisher.POLICY``, and remapping.
 
-They are allowed only for topics between a test and other programs. Name and QoS of the other topics are part of
-the protocol: a stream with a smaller queue loses samples, a volatile topic instead of a latched one keeps nodes
-waiting, and recordings identify a stream by its name.
+Only topics between a test and other programs can be changed. Name and QoS of other topics are part of the
+protocol: a stream with a smaller queue loses samples, nodes would wait for a topic that is not latched, and
+recordings identify a stream by its name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rths_nodes.ros.transport.wiring import NodeLocation
 PREFIX = "qos_overrides."
 NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
 DEEPEST = 5000
-"""Largest depth: Fast DDS stores at most this number of unread messages of a topic."""
+"""Largest depth, as in Fast DDS."""
 POLICIES: dict[str, tuple[str, ...]] = {
     "depth": (),
     "durability": ("volatile", "transient_local"),
