@@ -23,14 +23,14 @@ def nodes(context):
     for name in drivers:
         if name not in test.axes:
             known = ", ".join(test.axes) or "none"
-            raise ConfigError(f"drivers: {name!r}: no axis that has a node of its own; known: {known}")
+            raise ConfigError(f"drivers: {name!r}: must be an axis with its own node; known: {known}")
     return test.together(
         [
             test.node("integrator"),
             test.node("compensator"),
             test.node("actuator"),
             *(test.axis(name) for name in test.axes if name not in drivers),
-            # A driver of the lab in the place of an axis:
+            # A driver of the laboratory instead of an axis node:
             # Node(package="my_lab", executable="driver", name="axis", namespace=test.namespace + "/story_2",
             #      parameters=[{"run_id": test.run_id}]),
             test.node("monitor"),
@@ -40,5 +40,5 @@ def nodes(context):
 
 
 def generate_launch_description():
-    drivers = declare("drivers", "", "axes, separated by spaces, that are driven by foreign nodes", ())
+    drivers = declare("drivers", "", "axes that third-party nodes drive, separated by spaces", ())
     return description(nodes, drivers, scenario="three_independent_axes", actuator_nodes="per_axis")

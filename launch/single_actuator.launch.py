@@ -19,7 +19,7 @@ def nodes(context):
             test.node("integrator"),
             test.node("compensator"),
             *([test.node("actuator")] if ours else []),
-            # A driver of the lab in its place:
+            # A driver of the laboratory instead of the actuator node:
             # Node(package="my_lab", executable="driver", name="actuator", namespace=test.namespace,
             #      parameters=[{"run_id": test.run_id}]),
             test.node("monitor"),
@@ -29,5 +29,5 @@ def nodes(context):
 
 
 def generate_launch_description():
-    actuator = declare("actuator", "true", "false: a foreign node drives the actuator", FLAG)
+    actuator = declare("actuator", "true", "false: a third-party node drives the actuator", FLAG)
     return description(nodes, actuator)

@@ -121,7 +121,7 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     enclaves = ElementTree.SubElement(policy, "enclaves")
     for name, members in (node_profiles | all_profiles).items():
         enclave = ElementTree.SubElement(enclaves, "enclave", path=f"{rig}/{name}")
-        ElementTree.SubElement(enclave, "profiles").extend(deepcopy(members))  # indented separately
+        ElementTree.SubElement(enclave, "profiles").extend(deepcopy(members))  # each copy is indented separately
     ElementTree.indent(policy, "  ")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(policy, encoding="unicode")}\n'
 

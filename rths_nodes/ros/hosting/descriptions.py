@@ -63,8 +63,8 @@ def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]
     here = tuple(peer for peer in peers if peer in options.nodes or not options.nodes)
     if options.host == COMPOSED and names.ACTUATOR not in here:
         raise ConfigError(
-            f"composed = true: nodes = {' '.join(options.nodes)}: only the process of the "
-            "actuator node has several nodes; leave composed out on this machine"
+            f"composed = true: nodes = {' '.join(options.nodes)} does not include the actuator node, which the "
+            "process with several nodes needs; omit composed on this machine"
         )
     return here
 

@@ -220,7 +220,7 @@ class Waiter:
         if lines:
             sockets = [line.socket for line in lines if not line.ended]
             behind = [line.socket for node in self._nodes for line in node.topics.lines.behind]
-            # a node that receives only some streams by line polls the others
+            # if only some streams arrive by line, the others are polled
             longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
             select.select(sockets, behind, [], longest)
             return
@@ -317,7 +317,7 @@ class LoopExecutor:
             while not all(map(GONE, self.nodes)):
                 try:
                     self._turn()
-                except Starving as error:  # outside a node: its cause is unknown
+                except Starving as error:  # raised outside a node: the cause is unknown
                     for node in self.nodes:
                         node.surprise(error)
                 if self._rig is not None and self._rig.phase.gone:

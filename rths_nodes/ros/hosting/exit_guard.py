@@ -54,7 +54,7 @@ class ExitGuard:
             function = ctypes.cast(self._library._exit, ctypes.c_void_p).value
             event = _Event(value=code, notify=_SIGEV_THREAD, function=function)
             if self._library.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)):
-                raise OSError(ctypes.get_errno(), "no timer for the end of the process")
+                raise OSError(ctypes.get_errno(), "no timer is available to end the process")
             self._code = code
         full_seconds, part = divmod(round(seconds * 1e9), 1_000_000_000)
         times = (ctypes.c_long * 4)(0, 0, full_seconds, part)  # struct itimerspec: one shot
@@ -82,6 +82,6 @@ def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
     for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
-        with suppress(Exception):  # everything is reported and written; stdout may be closed
+        with suppress(Exception):  # all output is written; stdout may be closed
             last()
     os._exit(code)

@@ -213,7 +213,7 @@ class FaultyInbox:
     def take(self) -> bytes | None:
         while (data := self._take()) is not None:
             if len(data) < HEAD.size:
-                self._arrived.append(data)  # a foreign message: the node drops it
+                self._arrived.append(data)  # a foreign message, which the node drops
                 continue
             sample = self._sent_at(number_of(data))
             self._newest = max(self._newest, sample)

@@ -48,18 +48,22 @@ FLAG = ("true", "false")
 RVIZ = ("robot_state_publisher", "rviz2")
 
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "log_level": ("info", "of the nodes, not of rcl and rmw", ("debug", "info", "warn", "error", "fatal")),
-    "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
-    "params_file": ("", "file of ROS parameters of the nodes, which take precedence over other arguments", ()),
-    "rviz": ("false", "true: RViz shows the axes, by a robot_state_publisher with a model of them", FLAG),
-    "page": ("false", "true: rths page shows the test in the browser while it runs", FLAG),
-    "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
+    "log_level": (
+        "info",
+        "of the nodes, but not of rcl and rmw",
+        ("debug", "info", "warn", "error", "fatal"),
+    ),
+    "use_sim_time": ("false", "ROS parameter of the nodes; the pace of a test does not depend on it", FLAG),
+    "params_file": ("", "file with ROS parameters of the nodes; these take precedence over other arguments", ()),
+    "rviz": ("false", "true: RViz shows the axes; starts a robot_state_publisher with a model of the axes", FLAG),
+    "page": ("false", "true: rths page shows the running test in the browser", FLAG),
+    "page_port": ("8085", "TCP port of the page, 0 for any free port; a port in use is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
 """Python arguments that serve the page. This package must not import ``rths_nodes.app``."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "composed": ("false", "true: all nodes in one process, which hand each other their messages", FLAG),
+    "composed": ("false", "true: all nodes run in one process and pass messages directly", FLAG),
 }
 
 
@@ -71,7 +75,7 @@ def declare(name: str, default: str, description: str, choices: Sequence[str]) -
 
 def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
     several, value = option.spec.kind == "texts", option.default
-    description = f"{option.doc}; several separated by spaces" if several else option.doc
+    description = f"{option.doc}; separate several by spaces" if several else option.doc
     text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
     choices = FLAG if option.spec.kind == "flag" else () if several else option.spec.choices
     return declare(option.name, text if default is None else default, description, choices)
@@ -117,7 +121,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
     Check only command lines that name this file or its wrapper: arguments of an including file look the same.
     """
     path = Path(context.locals.current_launch_file_path)
-    files = path, path.with_suffix(".xml")  # the wrapper of a file declares no arguments
+    files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
     named = any(
         Path(word).absolute() in files or (word in [file.name for file in files] and before in path.parts)
         for before, word in zip(sys.argv, sys.argv[1:], strict=False)
@@ -156,7 +160,7 @@ class LaunchedTest:
             _check_rviz()
         self._params_files = _params_files(configured["params_file"])
         self._scenario = scenario
-        # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
+        # Launch leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
         self._folder = FolderOfLastWords()
@@ -317,9 +321,9 @@ def check_rosbag2(directory: Path) -> None:
         if not present
     ]
     if missing:
-        raise ConfigError(f"record = rosbag2: not installed: {', '.join(missing)}; record:=own needs neither")
+        raise ConfigError(f"record = rosbag2: not installed: {', '.join(missing)}; use record:=own")
     if directory.exists():
-        raise ConfigError(f"directory = {directory}: exists; rosbag2 wants to make it")
+        raise ConfigError(f"directory = {directory}: exists already; rosbag2 needs a new directory")
 
 
 def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
@@ -335,7 +339,7 @@ def _check_rviz() -> None:
     missing = [name for name in RVIZ if not has_resource("packages", name)]
     if missing:
         debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
-        raise ConfigError(f"rviz = true: not installed: {', '.join(missing)}: sudo apt install {debian}")
+        raise ConfigError(f"rviz = true: not installed: {', '.join(missing)}; use sudo apt install {debian}")
 
 
 def _params_files(path: str) -> list[str]:

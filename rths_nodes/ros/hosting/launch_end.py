@@ -98,7 +98,7 @@ class EndOfLaunch:
         return [
             LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
             RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
-            *self._processes,  # last, so that it runs before the handlers that print
+            *self._processes,  # last, so that its handler runs before the handlers that print
             *self._beside,
         ]
 
@@ -135,11 +135,11 @@ class EndOfLaunch:
             return [*lines, LogInfo(msg=f"rths: {message}; {self._report(code)}"), *map(_interrupt, self._beside)]
         for line in lines:
             line.execute(context)
-        level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator stopped it
+        level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator has stopped the test
         raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
-        """Return exit code and text of the test. The worst exit code of a process precedes the reported outcome."""
+        """Return exit code and text of the test. The worst code of a process precedes the reported outcome."""
         spoken = self._spoken
         tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
         code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)

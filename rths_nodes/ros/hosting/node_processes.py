@@ -200,7 +200,7 @@ class Processes:
         except OSError as error:
             self.__exit__()
             where = f"{error.filename}: " if error.filename else ""
-            raise ConfigError(f"{where}the nodes cannot be started ({error.strerror or error})") from error
+            raise ConfigError(f"{where}cannot start the nodes ({error.strerror or error})") from error
         return self
 
     def _start(self) -> None:

@@ -74,7 +74,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
     except ConfigError as error:
         code = refused(error)
     except ExternalShutdownException:
-        print("rths: ROS 2 was shut down in this process under the test", file=sys.stderr)
+        print("rths: ROS 2 was shut down in this process during the test", file=sys.stderr)
     except Exception as error:  # unexpected error; the other nodes must still be informed
         reason = f"{type(error).__name__}: {error}"
         print(f"rths: {reason}", file=sys.stderr)
@@ -86,7 +86,7 @@ def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
     try:
         arguments_left = list(remove_ros_args(list(arguments)))
     except RuntimeError as error:
-        raise ConfigError(f"{role}: ROS arguments that are not understood: {error}") from error
+        raise ConfigError(f"{role}: invalid ROS arguments: {error}") from error
     if role != names.RIG:
         if arguments_left or role not in names.ROLES:
             raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
@@ -144,7 +144,7 @@ class HostedNode:
     def _watch(self) -> None:
         (node,) = self.nodes
         phase = node.phase
-        if phase.now >= Phase.REPORTED and node.role != RECORDER:  # everything is reported; exit must be quick
+        if phase.now >= Phase.REPORTED and node.role != RECORDER:  # all is reported, so the exit must be quick
             self._guard.arm(TOLD_S if isinstance(node, ActuatorNode) else LEAVING_S, phase.exit_code)
         elif phase.ended or node.shutdown.leader_lost:  # a Summary or the end of a recording is missing
             self._guard.arm(TURN_S, phase.exit_code or ExitCode.FAILED)
@@ -214,7 +214,7 @@ def _of_test(node: RthsNode) -> Result | None:
     if isinstance(node, ActuatorNode):
         if node.rig is None and not node.shutdown.interrupted:
             return None
-        # without an error, an incomplete test was abandoned by the operator
+        # an incomplete test without an error was stopped by the operator
         result = Result(interrupted=phase.exit_code == ExitCode.FINISHED)
         result.take_state(node)
     elif phase.begun:

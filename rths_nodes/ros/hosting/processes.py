@@ -63,7 +63,7 @@ class _Watch:
             processes.send(signal.SIGTERM)
         result.notes += processes.see_out(self._idle)
         console.listen()
-        # after a death, signals from this runner to other nodes are no result of the test
+        # after a death, this runner ends the other nodes: their exit codes do not count
         counted = [
             node_process
             for node_process in processes.counted(console.reported)

@@ -104,7 +104,7 @@ class TopicLinks:
         reason = f"no Measurement {sample} of {', '.join(map(axis_node, axes))}"
         stop_asked = self._stop_asked()
         if any(self._topics.guards[f"{axis}/measurement"].gone for axis in axes):
-            return f"{reason}: it has left"
+            return f"{reason}: the node has left"
         if waited > self._patience or (stop_asked and waited > LOST_NS):
             return f"{reason} for {waited / SECOND:.2g} s"
         return ""
@@ -114,7 +114,7 @@ def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> 
     """Return the port that drives the nodes of all ``axes`` and closes their force loops. Raises ConfigError."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
-        raise ConfigError(f"peers: {', '.join(axes)} have axis nodes: must be all or none of {axis_nodes}")
+        raise ConfigError(f"peers: axis nodes of {', '.join(axes)}: must be all or none of {axis_nodes}")
     check_layout(scenario)
     port = PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links)
     return before_axes(port, ForceLoops(scenario.axes, NODES, scenario.dt))
@@ -132,7 +132,7 @@ class ActuatorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
-        # a new id: a run of the same name, or its replayed recording, must not be mistaken for this one
+        # a new id distinguishes this run from others of the same name, and from their replayed recordings
         topics.join(mark_of(self.settings.value("run_id"), secrets.token_hex()))
         axes = self.settings.axes
         self._follows = not axes and assembly.port.follows_rig
@@ -151,7 +151,7 @@ class ActuatorNode(RthsNode):
         rig.connect(self.pacer)
         if self._follows and self.settings.lockstep and not rig.port.in_lockstep:
             rig.port.close()
-            raise ConfigError("pace = 'lockstep': the rig has a clock of its own; pace must be realtime")
+            raise ConfigError("pace = 'lockstep': must be realtime, because the rig has its own clock")
         if self.pacer:
             rig.port.arm_watchdog()
         self._measuring = False
@@ -161,7 +161,7 @@ class ActuatorNode(RthsNode):
         self._watch = watch_observers(context, scenario, observers, warn, self.settings.clocked)
         self._stop_calls = LoopCalls()
         self._gate = TickGate(context, self._watch, self._stop_calls, self._hear_stops, patience)
-        # compute it now, because in real time threads of a library may deadlock
+        # compute the hash now, because in real time threads of a library may deadlock
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._after = AfterMeasurement(
             context,
@@ -395,7 +395,7 @@ class Completion:
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
                 return
-            shutdown.report()  # the recorder closes after this
+            shutdown.report()  # then the recorder closes
         unneeded = shutdown.patience_over and not self._times.began_at  # the observers have received nothing
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()

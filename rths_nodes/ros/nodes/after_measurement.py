@@ -53,7 +53,7 @@ class AfterMeasurement:
         machine, sample = self._rig.machine, self._rig.sample
         self.announced = machine.state
         self._phase.follow(StateOfTest(machine.state, sample, machine.reason))
-        if machine.state in LOGGED:  # none of these states occurs in the middle of a test in real time
+        if machine.state in LOGGED:  # states during motion are not logged, because logging takes time
             self._log(f"{machine.state.name.lower()} at sample {max(sample, 0)}")
         state = {"state": int(machine.state), "sample": sample, "reason": machine.reason}
         self._topics.tell("test_state", self._constants | state)

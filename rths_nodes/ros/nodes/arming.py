@@ -80,7 +80,7 @@ class Arming:
             self.farewell = FOUND_S
             return False
         for status in self._topics.received("node_status"):  # the last status of each node counts
-            # a node that does not know the run is not ready
+            # a node is not ready until it knows the run
             self._statuses[status["node"]] = status if status["run"] else {**status, "ready": False}
         try:
             # clients that can stop a real rig must have discovered it
@@ -111,7 +111,7 @@ class Arming:
         for node, status in self._statuses.items():
             if status["scenario_hash"] != mine:
                 raise StartRefused(
-                    f"{node} runs another scenario, or another run, than {ACTUATOR}: hash "
+                    f"{node} has another scenario or run id than {ACTUATOR}: hash "
                     f"{status['scenario_hash'] or 'none'}, here {mine} ({self._settings.scenario.name})",
                     ExitCode.REFUSED,
                 )
@@ -123,7 +123,7 @@ class Arming:
         names = ", ".join(f"{peer} ({problem})" if problem else peer for peer, problem in problems.items())
         names = names or f"{ACTUATOR} (waits for {self._topics.missing()})"
         settings = environment.discovery_settings()
-        perhaps = f"; they look for each other as the environment says: {settings}" if settings else ""
+        perhaps = f"; discovery uses {settings}" if settings else ""
         raise StartRefused(f"not ready within {self._timeout:g} s: {names}{perhaps}", ExitCode.FAILED)
 
     def _check_values(self) -> None:
@@ -132,8 +132,8 @@ class Arming:
             for section, values in parameters.reported_sections(status).items():
                 other, expected = first.setdefault(section, (node, values))
                 if values != expected:
-                    differ = f"{section}: {other} and {node} run with different values"
-                    raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
+                    differ = f"{section}: {other} and {node} have different values"
+                    raise StartRefused(f"{differ}; set overrides for all nodes", ExitCode.REFUSED)
 
     def _check_ways(self) -> None:
         if silent := self._questions.silent:

@@ -274,7 +274,7 @@ class RthsNode(FewRequests, LifecycleNode):
         settings, location = self.settings, self.location
         self.scenario = settings.load()
         if self.scenario.engine == EXECUTIVE and self.role in names.LOOP and not self._host.follows:
-            raise ConfigError(f"engine = {EXECUTIVE!r}: these nodes close the loop: use rths run, or engine: auto")
+            raise ConfigError(f"engine = {EXECUTIVE!r}: nodes cannot use it; use rths run, or engine: auto")
         self.assembly = Assembly(self.scenario, self._host.handed)
         codec = codec_of(location, self.assembly, self.topics.run)
         self.measurements.reset()
@@ -377,7 +377,7 @@ class RthsNode(FewRequests, LifecycleNode):
             self._next_look = now + LOOK_NS
         if not self.participates:
             if due:
-                self.topics.lines.answer()  # callers wait for the answer
+                self.topics.lines.answer()  # callers wait for an answer
             if self.shutdown.patience_over:
                 self.phase.to(Phase.GONE)
             return False
@@ -442,7 +442,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
-    message = f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it"
+    message = f"{transition}: refused while a test is under way; {names.ACTUATOR}/stop ends the test"
     node.get_logger().error(message)
     return TransitionCallbackReturn.FAILURE
 

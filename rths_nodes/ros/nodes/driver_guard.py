@@ -16,7 +16,7 @@ from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
-WENT_ON = "the actuator node went on after the Trip"
+WENT_ON = "the actuator node continued after the Trip"
 LATER_NS = 2 * SECOND
 """Additional waiting time for a driver, also after the Trip."""
 
@@ -24,7 +24,7 @@ LATER_NS = 2 * SECOND
 def ended_early(test: StateOfTest, samples: int) -> str:
     if test.state is not State.FINISHED or test.sample == samples:
         return ""
-    return f"the actuator node has called the test finished at sample {test.sample} of {samples}"
+    return f"the actuator node reported the test as finished at sample {test.sample} of {samples}"
 
 
 class DriverGuard:

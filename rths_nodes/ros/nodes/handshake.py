@@ -88,7 +88,7 @@ class Membership:
         if self._settled() or stamp < self._joined_at:
             return False
         if state == State.IDLE and not mark:
-            return self._certain(values)  # refused, perhaps because this node belongs to another run
+            return self._certain(values)  # the test is refused, perhaps because this node belongs to another run
         if self._hash not in (None, values["scenario_hash"]):
             return False
         if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain(values)):
@@ -149,7 +149,7 @@ class Handshake:
             self._wait_for_the_test()
         self.hear_state()
         if self._phase.now is Phase.MATCHING:
-            self._topics.lines.answer()  # the streams have no messages yet
+            self._topics.lines.answer()  # there are no messages of streams yet
         else:
             self._topics.look()
         self._topics.name_publishers()
@@ -199,7 +199,7 @@ class Handshake:
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
         if duplicates and now - self._duplicate_since > DUPLICATE_NS:
-            self._on_refused(f"{duplicates}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
+            self._on_refused(f"{duplicates}; every rig needs its own namespace or ROS_DOMAIN_ID")
         return bool(duplicates)
 
     def _check_versions(self) -> bool:

@@ -210,7 +210,7 @@ class MonitorNode(RthsNode):
         running = self.phase.test.state is State.RUNNING
         if running and not self._stopped and self.shutdown.interrupted_for > UNHEARD_NS:
             self._stopped = True
-            self.trip("interrupted, and the actuator node has gone on")
+            self.trip("interrupted, but the actuator node continues the test")
 
     def _warn_outside(self) -> None:
         for axis, at in self.stage.sensors.forces.items():
@@ -283,4 +283,4 @@ class MonitorNode(RthsNode):
 
 def unjudged_samples(numbers: Mapping[str, float]) -> str:
     count = numbers.get("unseen.samples", 0.0)
-    return f"the monitor has not seen the last {count:.0f} samples: the indices are without them" if count else ""
+    return f"the monitor has not received the last {count:.0f} samples; the indices exclude them" if count else ""

@@ -162,7 +162,7 @@ class LockstepWindow:
 
     def follow(self) -> bool:
         rig = self._rig
-        # a requested stop bounds the run, and the monitor is silent after a breach
+        # after a stop request the run is short, and after a breach the monitor sends nothing
         if rig.sample < self._open_until or not self._seen or rig.stop_request:
             return True
         for message in self._topics.received("progress"):

@@ -168,7 +168,7 @@ class OperatorNode(ThreadedNode):
     def _former_trip(self, _: Empty) -> None:
         self._conducted.stop(_asked(STRANGER, "trip requested"))
         self._node.get_logger().warning(
-            f"the topic {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name"
+            f"the topic {FORMER_TRIP} is now {TRIP}; the next version does not accept the old name"
         )
 
     def start(self) -> None:
@@ -177,7 +177,7 @@ class OperatorNode(ThreadedNode):
         end = time.monotonic() + DISCOVERY_S
         while time.monotonic() < end:
             if self._node.get_node_names_and_namespaces().count(mine) > 1:
-                raise ConfigError(f"{self._node.get_fully_qualified_name()}: is there already: one test at a time")
+                raise ConfigError(f"{self._node.get_fully_qualified_name()}: runs already; only one is allowed")
             time.sleep(LOOK_S)
         self.tell_state(self._conducted.state, self._conducted.reason)
         if self._every:
@@ -210,8 +210,8 @@ class OperatorNode(ThreadedNode):
         try:
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
-            self._conducted.tell(None)  # not a reason to stop the rig: the watcher ends its pulse
-            self._node.get_logger().error(f"a watcher receives nothing any more: {type(error).__name__}: {error}")
+            self._conducted.tell(None)  # not a reason to stop the rig here: the watcher ends its pulse
+            self._node.get_logger().error(f"the watcher receives no more data: {type(error).__name__}: {error}")
 
     def _diagnose(self) -> None:
         state = self._conducted.state
@@ -254,7 +254,7 @@ class OperatorNode(ThreadedNode):
 
 
 def _asked(by: str, how: str) -> str:
-    return f"asked for by {by}: {how}"
+    return f"requested by {by}: {how}"
 
 
 def _serve(name: str, act: Callable[[str], None], by: str, *_: object) -> Trigger.Response:

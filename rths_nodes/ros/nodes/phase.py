@@ -69,7 +69,7 @@ class StateOfTest:
 
 @dataclass(frozen=True)
 class Cause:
-    """Exit code and reason of a node's end; no reason without a problem. ``silent``: the reason is not published."""
+    """Exit code and reason of a node's end, without a problem no reason. ``silent``: it is not published."""
 
     exit_code: int = 0
     problem: str = ""

@@ -56,7 +56,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
         except (ValueError, RCLError) as error:
             raise ConfigError(f"record_topics: {topic!r}: {' '.join(str(error).split())}") from error
         if full[-1] in recorded:
-            raise ConfigError(f"record_topics: {full[-1]}: is recorded in any case: leave it out")
+            raise ConfigError(f"record_topics: {full[-1]}: is always recorded; omit it")
     return list(dict.fromkeys(full))
 
 
@@ -94,7 +94,7 @@ class FurtherTopics:
             if len(kinds) > 1:
                 raise ConfigError(f"has publishers of {' and '.join(kinds)}")
             if kinds[0].startswith(f"{PACKAGE}/"):
-                raise ConfigError("belongs to another rig, whose recorder records it")
+                raise ConfigError("belongs to another rig, which has its own recorder")
             message = message_class(kinds[0])
             self._writer.add(topic, kinds[0], reliable, latched)
         except (ConfigError, ImportError, AttributeError) as error:
@@ -186,7 +186,7 @@ class RecorderNode(RthsNode):
         scenario = assembly.scenario
         value = self.settings.value
         if not value("record"):
-            raise ConfigError("record: missing; the directory of the recording")
+            raise ConfigError("record: missing; must be the directory of the recording")
         rows = [topic for topic in names.heard_by(self.role) if topic.recorded and topic.wanted(scenario)]
         self._full = {topic.name: self.resolve_topic_name(topic.name) for topic in rows}
         self.information = information(
@@ -271,7 +271,7 @@ class RecorderNode(RthsNode):
             busy |= self._drain(name, limit)
         self._further.record()
         if self.phase.ended:
-            self.writer.flush()  # after this line the middleware may hang
+            self.writer.flush()  # the middleware may hang after the end of the test
         else:
             self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
@@ -306,7 +306,7 @@ class RecorderNode(RthsNode):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.handshake.hear_state()  # sent before the last Summary: a finished test may have become tripped
+        self.handshake.hear_state()  # may be outdated: the test can trip after it was reported as finished
         assert self.writer is not None
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
@@ -406,7 +406,7 @@ class RecorderNode(RthsNode):
         if self.phase.ended:
             return test.reason or problem
         reasons = dict.fromkeys(filter(None, (problem, self._trip, test.reason)))
-        return "; ".join(reasons) or f"the test came to no end; its last Measurement is {self.last_sample}"
+        return "; ".join(reasons) or f"the test did not end; its last Measurement is {self.last_sample}"
 
     def _effective_scenario(self) -> str:
         data = self.scenario.data()
@@ -427,7 +427,7 @@ def recording_gaps(recording: Mapping[str, Mapping[str, float]]) -> str:
     gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
     silent = recording.get("silent", {})
     broken_off = recording.get("broken_off", {})
-    problems = [f"it broke off at sample {broken_off['sample']:.0f}"] if broken_off else []
+    problems = [f"it ends at sample {broken_off['sample']:.0f}"] if broken_off else []
     problems += [f"gaps: {', '.join(gaps)}"] if gaps else []
     problems += [f"no summary of: {', '.join(silent)}"] if silent else []
     return f"the recording may not be complete: {'; '.join(problems)}" if problems else ""

@@ -82,7 +82,7 @@ class WarmUp:
             self.twin(self._context.topics.codec)
         except Starving:
             raise
-        except Exception as error:  # the warm-up only improves speed: no reason to stop a rig
+        except Exception as error:  # a warm-up only improves speed, so a failure does not stop the rig
             self.twin = None
             peer = self._context.location.peer
             self._context.phase.remark(f"{peer}: no warm-up: {type(error).__name__}: {error}")

@@ -71,7 +71,7 @@ def settings_of(role: str) -> dict[str, Setting]:
         for name, option in options(NODE).items()
         if not option.roles or role in option.roles
     }
-    return settings | {PEERS: Setting(list(names.NODES), "the nodes that take part")}
+    return settings | {PEERS: Setting(list(names.NODES), "nodes that take part in the test")}
 
 
 def _as_parameter(default: object) -> object:
@@ -191,9 +191,9 @@ class NodeSettings:
         if self.tells_clock:
             check_clock(self.value("pace"))
         self.scenario = self._loaded(self._values)
-        self.lockstep |= self.scenario.engine == EXECUTIVE  # the executive's program has the clock
+        self.lockstep |= self.scenario.engine == EXECUTIVE  # the program of the executive sets the pace
         self.hash = self.scenario.shared_hash(self.value("run_id"))
-        if self.here:  # each machine has its own file: the files must agree
+        if self.here:  # each machine has its own file, and these must agree
             self.hash = self._file.whole_hash(self.value("run_id"))
         return self.scenario
 
@@ -233,7 +233,7 @@ class NodeSettings:
         if self._declaring or not mine:
             return SetParametersResult(successful=True)
         if self._frozen():
-            return _refused(f"{', '.join(mine)}: the node is configured; clean it up to change its parameters")
+            return _refused(f"{', '.join(mine)}: fixed while the node is configured; clean up the node first")
         try:
             for name, value in mine.items():
                 if name in self._options:

@@ -88,7 +88,7 @@ class Shutdown:
         elif guard.subscription.get_publisher_count():
             self._led_until = now
         elif self._led_until and now - self._led_until > LEADER_LOST_NS and not self.leader_lost:
-            self.lose_leader(Cause(ExitCode.FAILED, "the actuator node has left in the middle of the test"))
+            self.lose_leader(Cause(ExitCode.FAILED, "the actuator node has left during the test"))
 
     def lose_leader(self, cause: Cause | None = None) -> None:
         self.leader_lost = True
@@ -106,7 +106,7 @@ class Shutdown:
         if self.abandoned or self.exit_now or (self.patience_over and not self._phase.ended):
             if not self.reported:
                 self.report()
-            hear_state()  # a finished test may have become tripped
+            hear_state()  # a finished test can still trip
             self._phase.to(Phase.GONE)
 
     @property

@@ -195,7 +195,7 @@ class StopRequests:
 
     def _trip_by_former_name(self, kind: str, reason: str) -> None:
         self._trip(reason)
-        self._warn(f"the {kind} {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name")
+        self._warn(f"the {kind} {FORMER_TRIP} is now {TRIP}; the next version does not accept the old name")
 
     def close(self) -> None:
         self._thread.close()

@@ -89,27 +89,26 @@ class ControllerLink:
         self._executor.add_node(self._node)
         ours = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
         self._publisher = self._node.create_publisher(Float64MultiArray, topics.commands, ours)
-        listening = f"no subscription on {topics.commands}: is the controller loaded, and active?"
+        listening = f"no subscription on {topics.commands}; is the controller loaded and active?"
         self._until(lambda: self._listener() is not None, listening)
         if self._listener().qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
             raise ConfigError(
-                f"{topics.commands}: {topics.controller} wants durability transient_local: a command from before "
-                "it was active would move the rig; must be volatile, as a forward_command_controller has it"
+                f"{topics.commands}: the subscription of {topics.controller} has durability transient_local: must "
+                "be volatile. Otherwise commands from before its activation would move the rig"
             )
         self._until(
             lambda: bool(self._publishers(topics.states)), f"no publisher of joint states on {topics.states}"
         )
         self._order = self._check_controller()
         self._check_joint_types()
-        while (
-            time.monotonic() < self._begun + LISTENED_S[topics.stand_in]
-        ):  # a publisher later opens the interlock
+        # a publisher that appears later opens the interlock
+        while time.monotonic() < self._begun + LISTENED_S[topics.stand_in]:
             self._executor.spin_once(timeout_sec=LOOK_S)
         if self.intruder():
             self._hear_names()
             if intruder := self.intruder():
                 raise ConfigError(intruder)
-        # a stricter reliability than the publisher's would not match
+        # a subscription with stricter reliability than the publisher would not match
         reliability = self._publishers(topics.states)[0].qos_profile.reliability
         wanted = QoSProfile(depth=KEPT, reliability=reliability)
         self._subscription = self._node.create_subscription(
@@ -144,21 +143,21 @@ class ControllerLink:
         """Return a text on another publisher or a missing controller, or an empty string."""
         topics = self._topics
         if publishers := self._publishers(topics.commands):
-            return f"{_names(publishers)}: publishes on {topics.commands}, too: two would drive the rig"
+            return f"{_names(publishers)} also publishes on {topics.commands}: only one program may drive the rig"
         states = self._publishers(topics.states)
         if len(states) > 1:
             return f"{_names(states)}: {len(states)} publishers on {topics.states}: must be one broadcaster"
         if self._listener() is None:
-            return f"the controller {topics.controller} does not listen on {topics.commands} any more"
+            return f"the controller {topics.controller} is no longer subscribed to {topics.commands}"
         return ""
 
     def _check_controller(self) -> list[int]:
         topics = self._topics
         client = self._node.create_client(GetParameters, f"{topics.controller}/get_parameters")
-        self._until(client.service_is_ready, f"{topics.controller} answers nothing on its parameters")
+        self._until(client.service_is_ready, f"{topics.controller} has no parameter services")
         joints = self._asked(client, "joints")
         if joints is None or joints.type != ParameterType.PARAMETER_STRING_ARRAY:
-            raise ConfigError(f"{topics.controller}: has no parameter joints: is it a forward_command_controller?")
+            raise ConfigError(f"{topics.controller}: no parameter joints; must be a forward_command_controller")
         theirs = list(joints.string_array_value)
         if sorted(theirs) != sorted(topics.joints):
             raise ConfigError(
@@ -169,23 +168,23 @@ class ControllerLink:
         interface_name = interface.string_value if interface else ""
         if interface_name != "position":
             raise ConfigError(
-                f"{topics.controller}: interface_name = {interface_name!r}: must be 'position': commands are "
-                "displacements"
+                f"{topics.controller}: interface_name = {interface_name!r}: must be 'position', because commands "
+                "are displacements"
             )
         mark = self._asked(client, STAND_IN)
         is_stand_in = bool(mark and mark.bool_value)
         if is_stand_in != topics.stand_in:
-            there = "states that it moves nothing" if is_stand_in else "may move a real rig"
+            there = "moves no hardware" if is_stand_in else "may move a real rig"
             raise ConfigError(
-                f"port.stand_in = {str(topics.stand_in).lower()}: but {topics.controller} {there} "
-                f"(its parameter {STAND_IN})"
+                f"port.stand_in = {str(topics.stand_in).lower()}: but {topics.controller} {there}, according to "
+                f"its parameter {STAND_IN}"
             )
         self._node.destroy_client(client)
         return [topics.joints.index(joint) for joint in theirs]
 
     def _asked(self, client: Client, name: str) -> ParameterValue | None:
-        asked = client.call_async(GetParameters.Request(names=[name]))  # an unknown name would fail the others
-        self._until(asked.done, f"{self._topics.controller} does not answer on its parameter {name}")
+        asked = client.call_async(GetParameters.Request(names=[name]))  # an unknown name fails the whole request
+        self._until(asked.done, f"{self._topics.controller} does not answer a request for its parameter {name}")
         values = asked.result().values
         return values[0] if values and values[0].type != ParameterType.PARAMETER_NOT_SET else None
 
@@ -195,7 +194,7 @@ class ControllerLink:
         messages: list[String] = []
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         subscription = self._node.create_subscription(String, DESCRIPTION, messages.append, latched)
-        self._until(lambda: bool(messages), f"{DESCRIPTION} has a publisher, but it says nothing")
+        self._until(lambda: bool(messages), f"{DESCRIPTION} has a publisher but no message")
         self._node.destroy_subscription(subscription)
         check_joint_types(messages[0].data, self._topics.joints, self._topics.joint_type)
 

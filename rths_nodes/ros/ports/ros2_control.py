@@ -79,8 +79,8 @@ class JointReader:
         for noun, values in (("position", position), ("effort", effort)):
             if len(values) != len(names):
                 raise Unfit(
-                    f"{len(values)} values of {noun} for {len(names)} joints: has the hardware a state interface "
-                    f"{noun!r}, and does the joint_state_broadcaster publish it?"
+                    f"{len(values)} values of {noun} for {len(names)} joints: the hardware needs a state "
+                    f"interface {noun!r} for each joint, and the joint_state_broadcaster must publish it"
                 )
         places = self._places[: len(self._joints)]
         displacement = np.array([position[index] for index in places])
@@ -89,16 +89,16 @@ class JointReader:
             self._refuse_numbers(displacement, force)
         echo = position[self._places[-1]] if self._counter else 0.0
         if not math.isfinite(echo):
-            raise Unfit(f"joint {self._counter!r} (port.counter): position = {echo:g}: must be the counter")
+            raise Unfit(f"joint {self._counter!r} (port.counter): position = {echo:g}: must be finite")
         stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
         return JointSample(stamp, displacement, force, round(echo) if self._counter else None)
 
     def _find(self, names: list[str]) -> None:
         wanted = [*self._joints, *([self._counter] if self._counter else [])]
         if missing := [joint for joint in wanted if joint not in names]:
-            raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; there are: {', '.join(names) or 'none'}")
+            raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; known: {', '.join(names) or 'none'}")
         if twice := [joint for joint in wanted if names.count(joint) > 1]:
-            raise Unfit(f"joint {', '.join(map(repr, twice))}: is there more than once")
+            raise Unfit(f"joint {', '.join(map(repr, twice))}: occurs more than once")
         self._names, self._places = names, [names.index(joint) for joint in wanted]
 
     def _refuse_numbers(self, displacement: Array, force: Array) -> None:
@@ -106,7 +106,8 @@ class JointReader:
             for joint, value in zip(self._joints, values.tolist(), strict=True):
                 if not math.isfinite(value):
                     raise Unfit(
-                        f"joint {joint!r}: {noun} = {value:g}: a state interface without a value publishes nan"
+                        f"joint {joint!r}: {noun} = {value:g}: must be finite (a state interface without a value "
+                        "publishes nan)"
                     )
 
 
@@ -114,12 +115,12 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
     """Return joint states per servo period ``dt`` (s), from ``stamps`` (s). Raises ConfigError unless integer."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
-        raise ConfigError("the stamps of the joint states stand still: they must be the times of the states")
+        raise ConfigError("the stamps of the joint states do not increase: must be the times of the states")
     count = max(round(dt / interval), 1)
     if abs(count * interval / dt - 1.0) > TOLERANCE:
         raise ConfigError(
-            f"joint states come at {1.0 / interval:.4g} Hz (update_rate of the controller manager): must be "
-            f"servo_rate = {1.0 / dt:g} Hz, or a whole multiple of it"
+            f"joint states arrive at {1.0 / interval:.4g} Hz (update_rate of the controller manager): must be "
+            f"servo_rate = {1.0 / dt:g} Hz, or an integer multiple of servo_rate"
         )
     return count
 
@@ -210,28 +211,28 @@ class Ros2ControlPort(OfPort, Readback):
     class Params:
         one_node: ClassVar[bool] = True
         controller: str = text(
-            "name of the forward_command_controller, with its namespace if it has one: commands go to "
+            "name of the forward_command_controller, with its namespace if any; commands are sent to "
             "/CONTROLLER/commands",
             "forward_position_controller",
         )
         states: str = text("topic of the joint_state_broadcaster", "/joint_states")
         joints: tuple[str, ...] = texts(
-            "joint of each axis, in the order of the axes of the rig; left out: the names of the axes"
+            "joint of each axis, in the order of the axes of the rig; the names of the axes if omitted"
         )
         joint_type: str = text(
-            "type of all these joints, which sets their units: prismatic, m and N; revolute, rad and N m, "
-            "which the scales of a rig file make displacements and forces",
+            "type of all these joints. Units are m and N if prismatic, rad and N m if revolute; scales of a rig "
+            "file convert the latter to displacements and forces",
             "prismatic",
             ("prismatic", "revolute"),
         )
         stand_in: bool = flag(
-            "the controller is a stand-in that moves nothing, and has the parameter rths_stand_in; "
-            "any other is refused then",
+            "the controller moves no hardware and has the parameter rths_stand_in; a controller without this "
+            "parameter is refused",
             False,
         )
         transport_samples: int = integer(
-            "samples after which a command shows in a joint state; 1 where it is there before the next update of "
-            "the controller manager",
+            "samples after which a joint state shows the effect of a command; 1 if the command arrives before the "
+            "next update of the controller manager",
             "",
             1,
             at_least=1,
@@ -239,12 +240,12 @@ class Ros2ControlPort(OfPort, Readback):
         )
         counter: str = text(
             "joint whose position command is the number of the command, and whose position state is the number "
-            "of the newest command that the hardware has taken; empty: none",
+            "of the newest command that the hardware has received; empty without a counter",
             "",
         )
         watchdog: float | None = number(
-            "time without a new number on the counter after which the hardware itself decelerates and holds; left "
-            "out: there is none, and the last command holds for ever",
+            "time without a new number on the counter after which the hardware decelerates and holds by itself; "
+            "if omitted, the hardware has no watchdog and keeps the last command forever",
             "s",
             None,
             more_than=0.0,
@@ -258,7 +259,7 @@ class Ros2ControlPort(OfPort, Readback):
             at_most=0.1,
         )
         silence: float = number(
-            "time without a new joint state after which the other end counts as dead",
+            "time without a new joint state after which the interlock opens",
             "s",
             0.2,
             at_least=0.005,
@@ -272,18 +273,18 @@ class Ros2ControlPort(OfPort, Readback):
             if bool(self.counter) != (self.watchdog is not None):
                 present, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
                 raise ConfigError(
-                    f"{path}.{present}: needs {other}, too: the watchdog of the hardware watches the counter"
+                    f"{path}.{present}: also needs {other}: the watchdog of the hardware checks the counter"
                 )
             for joint in (every := [*self.joints, *([self.counter] if self.counter else [])]):
                 if every.count(joint) > 1:
-                    raise ConfigError(f"{path}.joints: {joint!r} is there more than once; each axis has its own")
+                    raise ConfigError(f"{path}.joints: {joint!r} occurs more than once; each needs its own")
 
         def fits(self, test: TestContext) -> None:
-            """Raise ConfigError if watchdog or counter is missing in real time, or the number of joints is wrong."""
+            """Raise ConfigError if watchdog or counter is missing in real time, or a joint is missing."""
             if self.watchdog is None and test.samples_per_step <= test.substeps:
                 raise ConfigError(
-                    "watchdog: none, and time_ratio = 1: the controller keeps its last command for ever where "
-                    "ours stop: take slow time (time_ratio > 1), or give watchdog and counter of the hardware"
+                    "watchdog: missing, with time_ratio = 1: if this computer stops, the controller keeps the "
+                    "last command forever. Use slow time (time_ratio > 1), or watchdog and counter of the hardware"
                 )
             if self.joints and len(self.joints) != len(test.axes):
                 raise ConfigError(f"joints: {len(self.joints)}: must be {len(test.axes)}, one for each axis")
@@ -298,8 +299,8 @@ class Ros2ControlPort(OfPort, Readback):
             if self.watchdog is not None:
                 return []
             return [
-                "the controller has no watchdog: where this computer stops, the rig is halted at its last command "
-                "without a ramp, and held there"
+                "the controller has no watchdog: if this computer stops, the rig stops abruptly at its last "
+                "command and is held there"
             ]
 
     external = True
@@ -312,7 +313,7 @@ class Ros2ControlPort(OfPort, Readback):
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
         if rig is not None:
-            raise ConfigError("port.type = 'ros2_control': has no simulated rig: leave rig out")
+            raise ConfigError("port.type = 'ros2_control': has no simulated rig; omit rig")
         self._params, self._dt = params, dt
         rows = {name: axis.rig_axis for name, axis in axes.items()}
         self._axes = tuple(axes)
@@ -348,8 +349,8 @@ class Ros2ControlPort(OfPort, Readback):
         """
         if pacer is None:
             raise ConfigError(
-                "port 'ros2_control': the controller manager has a clock of its own, and needs ROS 2: take "
-                "pace realtime on the hosts composed or processes; the host embedded cannot have this port"
+                "port 'ros2_control': needs ROS 2 and real time, because the controller manager has its own "
+                "clock; use the host composed or processes (not embedded) with pace realtime"
             )
         self._pacer = pacer
         self._forget()
@@ -358,7 +359,7 @@ class Ros2ControlPort(OfPort, Readback):
         try:
             from rths_nodes.ros.ports.controller_link import ControllerLink, RigTopics
         except ImportError as error:
-            raise ConfigError(f"port 'ros2_control': ROS 2 is not here, or not whole: {error}") from error
+            raise ConfigError(f"port 'ros2_control': ROS 2 is missing or incomplete: {error}") from error
         counter = (params.counter,) if params.counter else ()
         topics = RigTopics(
             self._controller,
@@ -385,7 +386,7 @@ class Ros2ControlPort(OfPort, Readback):
         while len(samples) < PROBES and (time.monotonic() < end or len(samples) < 3):
             if time.monotonic() > end + self._params.connect_within:
                 raise ConfigError(
-                    f"{self._params.states}: {len(samples)} joint states came: at least three are needed"
+                    f"{self._params.states}: received {len(samples)} joint states: must be at least three"
                 )
             self._link.wait(LOOK_S)
             for message in self._link.received():
@@ -440,7 +441,7 @@ class Ros2ControlPort(OfPort, Readback):
                 self._refused = True
                 self._stop(
                     f"axes.{axis}: the first command is {distance:.3g} m from the position of the joint: must be "
-                    f"<= {self._params.start_tolerance:g} m (port.start_tolerance); nothing is sent"
+                    f"<= {self._params.start_tolerance:g} m (port.start_tolerance); no command is sent"
                 )
 
     def drop_heartbeat(self) -> None:
@@ -488,7 +489,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._needed[needed] += 1
         if (needed - self.transport_samples) * self._dt > self._params.watchdog:
             self._stop(
-                f"joint {self._params.counter!r} (port.counter): still at {state.echo} at sample {self.sample}: "
+                f"joint {self._params.counter!r} (port.counter): still {state.echo} at sample {self.sample}, so "
                 f"the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
             )
 

@@ -76,8 +76,8 @@ class Greeting:
         values = json.loads(data)  # JSON and encoding errors are ValueErrors
         names = cls.__dataclass_fields__
         if not isinstance(values, dict) or values.keys() != names.keys():
-            raise ValueError("other fields than a hello has")
+            raise ValueError("unexpected fields")
         if not all(isinstance(value, str) for value in values.values()):
-            raise ValueError("a field that is no text")
+            raise ValueError("a field is not text")
         bytes.fromhex(values["gid"])
         return cls(**values)

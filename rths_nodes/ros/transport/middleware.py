@@ -56,7 +56,7 @@ def in_words() -> Iterator[None]:
     except RCLError as error:
         settings = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(OURS_AND_THEIRS)]
         reason = " ".join(str(error).split())
-        raise ConfigError(f"ROS 2 does not start: {reason}; set for it: {', '.join(settings)}") from error
+        raise ConfigError(f"ROS 2 does not start: {reason}; environment: {', '.join(settings)}") from error
 
 
 def settle() -> None:
@@ -77,9 +77,9 @@ def settle() -> None:
                 return
             if wanted == "LOCALHOST":
                 _refuse_other_machines(os.environ.get(PEERS, ""))
-                # ROS 2 itself would add the shared-memory transport
+                # with LOCALHOST, ROS 2 would add the shared-memory transport
                 os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
-            elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has set it
+            elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has set the variable
                 os.environ[variable] = wide
             return
 
@@ -89,14 +89,14 @@ def check_reaches_others() -> None:
     wanted = os.environ.get(RANGE) or "LOCALHOST"
     if wanted in ("LOCALHOST", "OFF"):
         raise ConfigError(
-            f"{RANGE}: {wanted!r}: nodes are left to other machines, but nodes look for each other on this one "
-            f"only; say {RANGE}=SUBNET on all of them"
+            f"{RANGE}: {wanted!r} restricts discovery to this machine, but other machines run nodes of the test; "
+            f"set {RANGE}=SUBNET on all machines"
         )
 
 
 def _refuse_other_machines(peers: str) -> None:
     if {*peers.split(";")} - {"", "localhost", "127.0.0.1"}:
         raise ConfigError(
-            f"{PEERS}: {peers!r} names other machines, but nodes look for each other on this one only; "
-            f"say {RANGE}=SUBNET, too, or leave {PEERS} out"
+            f"{PEERS}: {peers!r} names other machines, but discovery is restricted to this machine; "
+            f"set {RANGE}=SUBNET, or unset {PEERS}"
         )

@@ -45,7 +45,7 @@ AGAIN_NS = 50_000_000
 """Interval of calls to a partner that does not answer, ns."""
 DISCOVERED_NS = 20 * SECOND
 """Time after which a partner that has not discovered this node receives messages by topic."""
-UNDISCOVERED = "it is not known here"
+UNDISCOVERED = "the called node has not discovered the caller yet"
 """Answer to a caller whose publisher is not discovered yet. The caller tries again."""
 
 
@@ -85,12 +85,12 @@ class NodeLines:
     def open(self, load: Load) -> None:
         """Listen, before any endpoint makes this node discoverable."""
         if load.size > LONGEST_MESSAGE:
-            self._warn(f"a message has {load.size} bytes, a socket takes {LONGEST_MESSAGE}: by topics")
+            self._warn(f"a message has {load.size} bytes, a socket at most {LONGEST_MESSAGE}; topics are used")
             return
         self._load = load
         self._listener = Acceptor(self._address(self._me), self._clock)
         if self._listener.problem:
-            self._warn(f"no process can reach {self._me} by socket: {self._listener.problem}; by topics")
+            self._warn(f"no process can reach {self._me} by socket: {self._listener.problem}; topics are used")
 
     def connect(
         self,
@@ -115,9 +115,9 @@ class NodeLines:
         if not run:
             return None
         if hello.run != run:
-            return f"it is of the run {hello.run}, this one is {run}"
+            return f"the caller is in run {hello.run}, the called node in run {run}"
         if inbox.by_line or inbox.by_hand:
-            return f"{hello.node} has a line here already"
+            return f"{hello.node} already has a line to this node"
         return self._judge_gid(hello)
 
     def _judge_gid(self, hello: Greeting) -> str | None:
@@ -191,7 +191,7 @@ class NodeLines:
         elif call.early and now - self._called_at[way] < DISCOVERED_NS:
             return
         elif call.problem and way not in self._answered:
-            self._warn(f"{partner} cannot be reached by socket on {topic}: {call.problem}; by topic")
+            self._warn(f"{partner} cannot be reached by socket on {topic}: {call.problem}; the topic is used")
         self._answered.add(way)
 
     def _hello(self, topic: str) -> Greeting | None:
@@ -291,7 +291,7 @@ class Acceptor:
             caller.setblocking(False)
             who = Credentials.of(caller)
             if not who.trusted:
-                self._turn_away(caller, f"it is of user {who.user}")
+                self._turn_away(caller, f"the caller runs as user {who.user}")
                 continue
             if len(self._silent) >= WAITING:
                 self._turn_away(next(iter(self._silent)), "too many callers")
@@ -303,9 +303,9 @@ class Acceptor:
             hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
         except BlockingIOError:
             if now - since > ANSWER_NS:
-                self._turn_away(caller, "it has not said hello")
+                self._turn_away(caller, "no greeting")
         except (OSError, ValueError):
-            self._turn_away(caller, "it has not said hello")
+            self._turn_away(caller, "invalid greeting")
         else:
             if len(self._unknown) >= MOST_UNKNOWN:
                 self._turn_away(caller, "too many callers")
@@ -355,7 +355,7 @@ class Connector:
                 self._go_on()
             except BlockingIOError:
                 if self._now() - self._began > PATIENCE_NS:
-                    self._end("it has not answered")
+                    self._end("the node has not answered")
             except ConnectionRefusedError:
                 self._end("")
             except OSError as error:
@@ -369,7 +369,7 @@ class Connector:
             self._connected = True
             who = Credentials.of(self.socket)
             if not who.trusted:
-                self._end(f"{who} has taken its name")
+                self._end(f"{who} has bound its address")
                 return
             self.socket.send(self._hello.pack())
         answer = self.socket.recv(LONGEST_GREETING)
@@ -377,9 +377,9 @@ class Connector:
             self.answered = True
         elif answer:
             self.early = answer == UNDISCOVERED.encode()
-            self._end(f"it was refused: {answer.decode(errors='replace')}")
+            self._end(f"the call was refused: {answer.decode(errors='replace')}")
         else:
-            self._end(f"{Credentials.of(self.socket)} has hung up")
+            self._end(f"{Credentials.of(self.socket)} has closed the connection")
 
     def _end(self, problem: str) -> None:
         self.answered, self.problem = True, problem
@@ -402,7 +402,7 @@ def _holder(address: bytes) -> str:
     with _socket() as probe:
         try:
             probe.connect(address)
-            return f"{Credentials.of(probe)} has taken its name"
+            return f"{Credentials.of(probe)} has bound its address"
         except ConnectionRefusedError:
             return ""
         except OSError:

@@ -65,7 +65,7 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
     for peer in peers:
         gids = [gid.hex() for name, gid in there if name == peer]
         if len(gids) > 1:
-            return f"{len(gids)} nodes are called {peer}: they publish on {topic} as {' and '.join(sorted(gids))}"
+            return f"{len(gids)} nodes have the name {peer} and publish on {topic} as {' and '.join(sorted(gids))}"
     return ""
 
 
@@ -128,7 +128,7 @@ class PublisherGuard:
 
     def reject(self, gid: bytes, data: bytes) -> None:
         if self._is_early(data):
-            return  # may come from a peer as well: it arrived after the start
+            return  # may also come from a peer, sent before the peer joined the run
         if not self.open or self.run.mark:
             self.drop(gid)
             return

@@ -47,8 +47,8 @@ def check(node: Node, location: NodeLocation, parameters: Mapping[str, object]) 
         canonical, actual = node.resolve_topic_name(name, only_expand=True), node.resolve_topic_name(name)
         if actual != canonical and row.publishers and row.subscribers:
             problems.append(
-                f"{canonical}: remapped to {actual}: refused, because nodes and recordings rely on the name; "
-                "choose the namespace, or remap the topic in the other program"
+                f"{canonical}: remapping to {actual} is refused, because nodes and recordings rely on the name; "
+                "use a namespace, or remap the topic in the other program"
             )
     for name, value in parameters.items():
         if name.startswith(PREFIX):
@@ -77,19 +77,19 @@ def _below_axes(node: Node, location: NodeLocation, key: str) -> Iterable[str]:
 def _check(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
     parts = NAME.fullmatch(name)
     if parts is None:
-        raise ConfigError(f"{name}: must be {PREFIX}/TOPIC.publisher.POLICY")
+        raise ConfigError(f"{name}: must have the form {PREFIX}/TOPIC.publisher.POLICY")
     topic, side, policy = parts.group("topic", "side", "policy")
     chosen = [key for key, row in topics.items() if row.for_onlookers]
     if topic not in topics:
         raise unknown(name, "topic", topic, chosen)
     if not topics[topic].for_onlookers:
         raise ConfigError(
-            f"{name}: refused: the QoS of {topic} is part of the protocol of the loop (of the streams reliability "
-            f"and transport can be chosen); overrides count on {', '.join(chosen)}"
+            f"{name}: refused, because the QoS of {topic} is part of the protocol of the loop (see the parameters "
+            f"reliability and transport); allowed topics: {', '.join(chosen)}"
         )
     if side != "publisher":
         raise ConfigError(
-            f"{name}: no node of a test listens to {topic}: must be {PREFIX}{topic}.publisher.{policy}"
+            f"{name}: no node of a test subscribes to {topic}: must be {PREFIX}{topic}.publisher.{policy}"
         )
     if policy not in POLICIES:
         raise unknown(name, "policy", policy, POLICIES)

@@ -96,7 +96,7 @@ def declared_parameters(node: Node) -> list[str]:
 
 
 def remove_from_graph(node: LifecycleNode) -> None:
-    """Destroy the state machine that rclpy keeps after a node is destroyed; it would keep the name in the graph."""
+    """Destroy the state machine that rclpy keeps after destroying a node, and so remove the node's name."""
     node._state_machine.destroy_when_not_in_use()
 
 

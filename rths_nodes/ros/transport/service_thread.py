@@ -126,7 +126,7 @@ class ServiceThread:
                 queue.respond(self._answer(queue, request))
         except CancelledError:  # the loop has ended
             return
-        except Exception as error:  # unreadable, or its client has left
+        except Exception as error:  # the request is unreadable, or its client has left
             self._warn(str(error))
         self._leaving.wait(max(PAUSE_S, (time.thread_time() - began) / SHARE))
 

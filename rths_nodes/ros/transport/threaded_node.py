@@ -33,7 +33,7 @@ class ThreadedNode:
                 start_parameter_services=False,
                 parameter_overrides=[Parameter("start_type_description_service", value=False)],
             )
-        self._executor: Executor = (  # a multi-threaded executor spins with a single thread
+        self._executor: Executor = (  # with one thread, a multi-threaded executor warns
             SingleThreadedExecutor(context=self._context)
             if threads == 1
             else MultiThreadedExecutor(threads, context=self._context)
