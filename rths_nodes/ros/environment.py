@@ -29,7 +29,7 @@ PEERS = "ROS_STATIC_PEERS"
 """Variable with the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""With a higher domain, ports exceed 65535 and Fast DDS ends the process."""
+"""Highest domain. Ports of higher domains exceed 65535, and Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
 """Settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811

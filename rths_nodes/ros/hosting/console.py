@@ -23,6 +23,8 @@ from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.topics import NodeTopics
 from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
 
+LOOK_S = 0.01
+
 
 class Console(Node):
     def __init__(self, context: Context, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
@@ -68,6 +70,10 @@ class Console(Node):
                     self._hear(name, values)
         for state in self._membership.cleared():
             self._hear_state(state)
+
+    def wait(self) -> None:
+        self.listen()
+        time.sleep(LOOK_S)
 
     def _hear(self, name: str, values: Data) -> None:
         result = self.result

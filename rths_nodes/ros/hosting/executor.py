@@ -12,7 +12,6 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 
@@ -179,58 +178,10 @@ def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer
     }
 
 
-@contextmanager
-def answering(nodes: Sequence[RthsNode], context: Context, calls: LoopCalls) -> Iterator[None]:
-    thread = ServiceThread(context, answers(nodes, calls), calls, nodes[0].get_logger().warning)
-    with quick_switches():
-        thread.start()
-        try:
-            yield
-        finally:
-            thread.close()
-
-
 GONE = attrgetter("phase.gone")
 
 MIXED_S = 0.0005
 """Longest sleep of a node that waits for both a socket and a topic."""
-
-
-class Waiter:
-    """Sleeps until a stream of ``nodes`` has a message. The caller must first receive the pending messages."""
-
-    def __init__(self, nodes: Sequence[RthsNode], context: Context, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._nodes = nodes
-        self._context = context
-        self._sleep = clock.sleep
-        self._sets: dict[int, WaitSet] = {}
-        """Wait sets by number of subscriptions; creating one is slower than filling it."""
-
-    def wait(self, timeout: float) -> None:
-        inboxes = [
-            node.topics.opened[key]
-            for node in self._nodes
-            for key in node.awaited_streams
-            if key in node.topics.opened
-        ]
-        if not inboxes:
-            self._sleep(timeout)
-            return
-        lines = [inbox.line for inbox in inboxes if inbox.line is not None]
-        if lines:
-            sockets = [line.socket for line in lines if not line.ended]
-            behind = [line.socket for node in self._nodes for line in node.topics.lines.behind]
-            # if only some streams arrive by line, the others are polled
-            longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
-            select.select(sockets, behind, [], longest)
-            return
-        waiting = self._sets.get(len(inboxes))
-        if waiting is None:
-            waiting = self._sets[len(inboxes)] = WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
-        waiting.clear_entities()
-        for inbox in inboxes:
-            waiting.add_subscription(inbox.subscription.handle)
-        waiting.wait(round(timeout * 1e9))
 
 
 DIAGNOSE_SLACK_NS = 500_000
@@ -299,7 +250,9 @@ class LoopExecutor:
         # direct answers reach the waiting node immediately
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
-        self._waiter = Waiter(self._ring, context, clock) if self._ring and not self._observers else None
+        self._awaits_streams = bool(self._ring) and not self._observers
+        self._sets: dict[int, WaitSet] = {}
+        """Wait sets by number of subscriptions; creating one is slower than filling it."""
         self._by_hand: Iterator[Inbox] = iter(())
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0
@@ -313,15 +266,26 @@ class LoopExecutor:
         self._by_hand = itertools.cycle([inbox for topics in all_topics for inbox in topics.filled_directly])
 
     def run(self) -> None:
-        with answering(self.nodes, self._context, self._desk.calls):
-            while not all(map(GONE, self.nodes)):
-                try:
-                    self._turn()
-                except Starving as error:  # raised outside a node: the cause is unknown
-                    for node in self.nodes:
-                        node.surprise(error)
-                if self._rig is not None and self._rig.phase.gone:
-                    self._end_with(self._rig)
+        calls = self._desk.calls
+        thread = ServiceThread(
+            self._context, answers(self.nodes, calls), calls, self.nodes[0].get_logger().warning
+        )
+        with quick_switches():
+            thread.start()
+            try:
+                while not all(map(GONE, self.nodes)):
+                    self._turn_or_fail()
+            finally:
+                thread.close()
+
+    def _turn_or_fail(self) -> None:
+        try:
+            self._turn()
+        except Starving as error:  # raised outside a node: the cause is unknown
+            for node in self.nodes:
+                node.surprise(error)
+        if self._rig is not None and self._rig.phase.gone:
+            self._end_with(self._rig)
 
     def _end_with(self, rig: ActuatorNode) -> None:
         if not rig.phase.ended:  # a dead node sends no Summary; its earlier messages are still recorded
@@ -347,12 +311,12 @@ class LoopExecutor:
             self._use_slack(rig, rig.pacer)
             rig.safely(rig.tick)
             self._idle_turns = self._polls = 0
-            if self._waiter is not None:
+            if self._awaits_streams:
                 self._yield_processor()
             return
         if busy:
             self._polls = 0
-            if self._waiter is not None:
+            if self._awaits_streams:
                 self._yield_processor()
         elif self._yields and self._polls_on():
             self._polls += 1
@@ -384,7 +348,7 @@ class LoopExecutor:
 
     @property
     def _yields(self) -> bool:
-        return self._waiter is not None and len(self._ring) == 1 and not self.nodes[0].settings.lockstep
+        return self._awaits_streams and len(self._ring) == 1 and not self.nodes[0].settings.lockstep
 
     def _all_follow(self, rig: ActuatorNode) -> bool:
         sample, tick = rig.last_sample, rig.last_tick
@@ -474,8 +438,8 @@ class LoopExecutor:
         idle = not any(node.participates for node in self.nodes)
         if idle or unfruitful or (self._rig is not None and not self._rig.running):
             self._sleep(0.001)  # yield even if the wait below returns at once
-        elif self._waiter is not None:
-            self._waiter.wait(longest)
+        elif self._awaits_streams:
+            self._wait_for_message(longest)
         elif self._ring:
             self._sleep(min(SHORT_SLEEP_S, longest))
         else:
@@ -483,3 +447,30 @@ class LoopExecutor:
         ended = self._now()
         if ended - began > SLEPT_NS:
             self._slept_at = ended
+
+    def _wait_for_message(self, timeout: float) -> None:
+        """Sleep until a stream has a message. All pending messages must have been received."""
+        inboxes = [
+            node.topics.opened[key]
+            for node in self._ring
+            for key in node.awaited_streams
+            if key in node.topics.opened
+        ]
+        if not inboxes:
+            self._sleep(timeout)
+            return
+        lines = [inbox.line for inbox in inboxes if inbox.line is not None]
+        if lines:
+            sockets = [line.socket for line in lines if not line.ended]
+            behind = [line.socket for node in self._ring for line in node.topics.lines.behind]
+            # if only some streams arrive by line, the others are polled
+            longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
+            select.select(sockets, behind, [], longest)
+            return
+        waiting = self._sets.get(len(inboxes))
+        if waiting is None:
+            waiting = self._sets[len(inboxes)] = WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
+        waiting.clear_entities()
+        for inbox in inboxes:
+            waiting.add_subscription(inbox.subscription.handle)
+        waiting.wait(round(timeout * 1e9))

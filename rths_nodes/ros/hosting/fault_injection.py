@@ -39,39 +39,39 @@ from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, o
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER, Topic
-from rths_nodes.ros.nodes.base import Configured, OpenWriter, Writer
+from rths_nodes.ros.nodes.base import Interpose, OpenWriter, RthsNode, Writer
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.topics import Interposer, Send
 
 CurrentWriter = Callable[[], Writer | None]
 
 
-class FaultInjection:
-    """Faults of one node. The host calls the object at each configuration and opens recordings through it."""
+def with_faults(
+    open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK
+) -> tuple[OpenWriter, Interpose]:
+    """Return the functions of a host that open recordings, and insert the faults of one node."""
+    writer: Writer | None = None
 
-    def __init__(self, open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._open_writer, self._own_process, self._clock = open_writer, own_process, clock
-        self._writer: Writer | None = None
+    def opened(directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
+        nonlocal writer
+        writer = open_writer(directory, topics, information)
+        return writer
 
-    def open_writer(self, directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
-        self._writer = self._open_writer(directory, topics, information)
-        return self._writer
-
-    def __call__(self, node: Configured) -> Interposer:
+    def interpose(node: RthsNode) -> Interposer:
         faults = [parse(text) for text in node.settings.faults]
-        host = "processes" if self._own_process else "composed"
+        host = "processes" if own_process else "composed"
         pace = "lockstep" if node.settings.lockstep else "realtime"
         check(faults, node.settings.scenario, host, pace, RECORDER in node.settings.peers)
-        if not faults:
-            return Interposer()
-        return _Faults(node, faults, self._own_process, self._clock, lambda: self._writer)
+        return _Faults(node, faults, own_process, clock, lambda: writer) if faults else Interposer()
+
+    return opened, interpose
 
 
 class _Faults(Interposer):
     holds_up = True
 
     def __init__(
-        self, node: Configured, faults: Sequence[Fault], own_process: bool, clock: Clock, writer: CurrentWriter
+        self, node: RthsNode, faults: Sequence[Fault], own_process: bool, clock: Clock, writer: CurrentWriter
     ) -> None:
         self._node, self._faults, self._own_process, self._clock = node, list(faults), own_process, clock
         self._writer = writer
@@ -105,7 +105,7 @@ class _Faults(Interposer):
         # the index of a fault is part of its seed
         faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
-            change = _poisoner(topic, self._node.codec)
+            change = _poisoner(topic, self._node.topics.codec)
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
             faulty = FaultyInbox(faulty, stream, _sent_at(topic, self._substeps), self._known_sample)
         if topic == "measurement" and self._role != ACTUATOR:

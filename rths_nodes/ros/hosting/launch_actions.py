@@ -40,7 +40,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import environment, names, rig_model, stack_files
 from rths_nodes.ros.hosting import descriptions, node_processes
-from rths_nodes.ros.hosting.launch_end import EndOfLaunch, FolderOfLastWords, refusal
+from rths_nodes.ros.hosting.launch_end import EndOfLaunch, refusal
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.transport import middleware
 
@@ -163,13 +163,13 @@ class LaunchedTest:
         # Launch leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
-        self._folder = FolderOfLastWords()
+        recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
+        self._end = EndOfLaunch(self.run_id, recording)
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
         self._log_level = f"{names.logger_of(self.namespace)}:={configured['log_level']}"
         self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
-        self._peers: dict[ExecuteProcess, str] = {}
         described = descriptions.describe(self.options, self.axes)
         self._descriptions = {description.peer: description for description in described}
         self._here = descriptions.on_this_machine(self.options, described)
@@ -225,18 +225,14 @@ class LaunchedTest:
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
     def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
-        recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
-        here = [
-            process for process in processes if self._peers.get(process, names.RIG) in (names.RIG, *self._here)
-        ]
-        return EndOfLaunch(
-            here, self._peers, self.run_id, recording, self._folder, [*self._pages(), *self._models()]
-        ).actions()
+        here = (names.RIG, *self._here)
+        followed = [process for process in processes if self._end.peers.get(process, names.RIG) in here]
+        return self._end.actions(followed, [*self._pages(), *self._models()])
 
     def _models(self) -> list[ExecuteProcess]:
         if not self._rviz:
             return []
-        view = self._folder.keep("rig.rviz", rig_model.rviz(self.namespace))
+        view = self._end.keep("rig.rviz", rig_model.rviz(self.namespace))
         model = {
             "robot_description": ParameterValue(rig_model.urdf(self._scenario), value_type=str),
             "frame_prefix": f"{self.namespace.strip('/')}/",
@@ -262,12 +258,12 @@ class LaunchedTest:
         node = Node(
             package="rths_nodes",
             ros_arguments=["--log-level", self._log_level, *ros_arguments],
-            additional_env=self._environment | self._folder.environment(peer),
+            additional_env=self._environment | self._end.environment(peer),
             output="both",
             **patience,
             **kwargs,
         )
-        self._peers[node] = peer
+        self._end.peers[node] = peer
         return node
 
     def _foreign_recorders(self) -> list[ExecuteProcess]:
@@ -276,7 +272,7 @@ class LaunchedTest:
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
         topics += [*names.ALSO_RECORDED, *self.options.record_topics]
         qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
-        qos_arguments = ["--qos-profile-overrides-path", str(self._folder.keep("rosbag2_qos.yaml", qos))]
+        qos_arguments = ["--qos-profile-overrides-path", str(self._end.keep("rosbag2_qos.yaml", qos))]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory)]
         command += [*qos_arguments, "--topics", *topics]
         return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]

@@ -27,7 +27,7 @@ from rths_nodes.loop.interrupts import handle_stop_signals
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, tell_launch
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node, ros_context
+from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, tell_runner
@@ -37,6 +37,7 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, OpenWriter, RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
+from rths_nodes.ros.transport.middleware import ros_context
 
 TOLD_S = 5.0
 """Longest turn of the actuator node after its Summary. After this time the node counts as hung."""

@@ -110,16 +110,7 @@ def _same(typed: Any, sent: Any, stamp: int) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Configured:
-    location: NodeLocation
-    settings: NodeSettings
-    codec: Codec
-    phase: PhaseMachine
-    measurements: MeasurementSequence
-
-
-Interpose = Callable[[Configured], Interposer]
+Interpose = Callable[["RthsNode"], Interposer]
 """Function called at each configuration of a node. Raises ConfigError for impossible faults."""
 
 
@@ -250,6 +241,12 @@ class RthsNode(FewRequests, LifecycleNode):
     def build(self, assembly: Assembly) -> None:
         raise TypeError(f"{type(self).__name__} has no stage")
 
+    def prepare_warm_up(self, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> None:
+        """Warm up the stage between samples, if this can save time and the stage is not ``external``."""
+        per_step = self.scenario.samples_per_step
+        gains = not (external or self.settings.lockstep) and per_step > 1
+        self.warm_up = WarmUp(self.shared, self.measurements, twin_of(self.assembly) if gains else None, per_step)
+
     def start(self) -> None:
         for transition in (self.trigger_configure, self.trigger_activate):
             if transition() != TransitionCallbackReturn.SUCCESS:
@@ -278,9 +275,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.assembly = Assembly(self.scenario, self._host.handed)
         codec = codec_of(location, self.assembly, self.topics.run)
         self.measurements.reset()
-        self.interposer = self._host.interpose(
-            Configured(location, settings, codec, self.phase, self.measurements)
-        )
+        self.interposer = self._host.interpose(self)
         self.build(self.assembly)
 
         def has(row: names.Topic) -> bool:
@@ -289,14 +284,7 @@ class RthsNode(FewRequests, LifecycleNode):
         wanted = endpoints(location, settings.peers, settings.tells_clock, settings.here, has)
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
-        self.diagnostics = Diagnostics(
-            self.shared,
-            {"scenario": self.scenario.name, "run_id": settings.value("run_id"), "rig": rig_kind(self.scenario)},
-            lambda: self.last_sample,
-            self.counters,
-            self.clocks,
-            self.inner_numbers,
-        )
+        self.diagnostics = Diagnostics(self)
         self.diagnostics.tell()  # the first calls are slow and must not happen while the rig moves
         self.handshake = Handshake(
             self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
@@ -424,7 +412,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.phase.to(Phase.GONE)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
-        """Request a trip from the actuator node, because of a breach at ``sample`` if that is known.
+        """Request a trip from the actuator node, because of a breach at ``sample`` unless that is 0.
 
         The trip takes effect immediately, or in lockstep at the sample ``effective`` unless that is 0.
         """
@@ -448,31 +436,18 @@ def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
 
 
 class Diagnostics:
-    """Diagnostics message of a node, published once per second.
+    """Diagnostics message of a configured node, published once per second."""
 
-    ``facts`` are constant, ``counters()`` counts faults, ``clocks`` are timed durations, ``numbers()`` returns
-    internal quantities.
-    """
-
-    def __init__(
-        self,
-        context: NodeContext,
-        facts: Mapping[str, str],
-        last_sample: Callable[[], int],
-        counters: Callable[[], Mapping[str, int]],
-        clocks: Mapping[str, Durations],
-        numbers: Callable[[], Mapping[str, float]],
-    ) -> None:
-        location, topics = context.location, context.topics
-        self._phase, self._clock, self._lines = context.phase, context.clock, topics.lines
-        self._last_sample, self._counters, self._clocks = last_sample, counters, clocks
-        self._numbers = numbers
-        self._publish = topics.outlets["diagnostics"].publisher.publish
+    def __init__(self, node: RthsNode) -> None:
+        location = node.location
+        self._node, self._clock = node, node.clock
+        self._publish = node.topics.outlets["diagnostics"].publisher.publish
         self._due = 0
-        self._counted = dict(counters())
-        self._seen = dict.fromkeys(clocks, 0)
+        self._counted = node.counters()
+        self._seen = dict.fromkeys(node.clocks, 0)
         self._name, self._hardware = location.full_names([location.peer])[0].lstrip("/"), location.rig.strip("/")
-        self._values = {"role": location.role, **facts}
+        facts = {"scenario": node.scenario.name, "run_id": node.settings.value("run_id")}
+        self._values = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
     def tell_if_due(self) -> bool:
         """Publish if the last message is a second old; return True if published. Call only within the slack."""
@@ -484,14 +459,14 @@ class Diagnostics:
         return True
 
     def tell(self) -> None:
-        phase = self._phase
+        node, phase = self._node, self._node.phase
         self._put("state", phase.test.state.name)
-        self._put("sample", self._last_sample())
-        self._put("inputs", self._lines.way)
-        grown = self._count(self._counters())
-        for name, value in self._numbers().items():
+        self._put("sample", node.last_sample)
+        self._put("inputs", node.topics.lines.way)
+        grown = self._count(node.counters())
+        for name, value in node.inner_numbers().items():
             self._put(name, f"{value:.6g}")
-        for name, durations in self._clocks.items():
+        for name, durations in node.clocks.items():
             self._time(name, durations)
         if phase.exit_code not in (ExitCode.FINISHED, ExitCode.HELD) or phase.test.state == State.TRIPPED:
             level, message = DiagnosticStatus.ERROR, phase.problem or phase.test.reason or "failed"

@@ -17,7 +17,6 @@ from rths_nodes.loop.warm_up import command_warm_up
 from rths_nodes.ros.names import COMPENSATOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
-from rths_nodes.ros.nodes.sequence import WarmUp
 
 QUIET_NS = 3_000_000_000
 """Waiting time after the test for the Target of a dead integrator, ns."""
@@ -46,10 +45,7 @@ class CompensatorNode(RthsNode):
         self.clocks = {"work": self._hop}
         self.state_names = self.stage.state_names
         self.inner_numbers = self._inner_numbers
-        inside = not self.stage.compensator.external
-        gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
-        twin = command_warm_up(assembly) if gains else None
-        self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
+        self.prepare_warm_up(command_warm_up, self.stage.compensator.external)
 
     def work(self, limit: int = 1_000_000) -> bool:
         began = self._now()

@@ -17,7 +17,6 @@ from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import step_warm_up
 from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.sequence import WarmUp
 
 SOONER = 1.5
 """Time before the next step at which the node polls again in real time, samples."""
@@ -46,10 +45,7 @@ class IntegratorNode(RthsNode):
             self.inner_numbers = lambda: flatten(learning.numbers()["updating"], "updating")
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
         self._rests_until = 0
-        inside = not self.stage.external
-        gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
-        twin = step_warm_up(assembly) if gains else None
-        self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
+        self.prepare_warm_up(step_warm_up, self.stage.external)
 
     def missing(self) -> str:
         assert self.stage is not None

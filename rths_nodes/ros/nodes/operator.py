@@ -28,8 +28,8 @@ from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.scenario.titles import rig_kind
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.msg import Live, LiveCurves, TestState, Trip
 from rths_nodes.msg import Measurement as MeasurementMessage
+from rths_nodes.msg import TestState, Trip
 from rths_nodes.ros.names import (
     DIAGNOSTICS,
     FORMER_TRIP,
@@ -46,7 +46,7 @@ from rths_nodes.ros.names import (
     TRIP_REQUESTS,
 )
 from rths_nodes.ros.nodes.monitor import curves_of, message_of
-from rths_nodes.ros.transport.endpoints import ByHand, quality
+from rths_nodes.ros.transport.endpoints import ByHand, message_class, quality
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.peers import reason_of
 from rths_nodes.ros.transport.rclpy_private import publish_bytes
@@ -60,7 +60,6 @@ DISCOVERY_S, LOOK_S = 1.0, 0.05
 REQUESTS = 64
 THREADS = 2
 """Number of threads. With two, a trip request does not wait for a timer."""
-KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
 
 
 class Conducted(Protocol):
@@ -111,8 +110,8 @@ class OperatorNode(ThreadedNode):
         super().__init__(OPERATOR, namespace, THREADS)
         self._conducted = conducted
         self._publishers = {
-            name: self._node.create_publisher(kind, name, quality(OPERATOR_TOPICS[name]))
-            for name, kind in KINDS.items()
+            name: self._node.create_publisher(message_class(topic.type), name, quality(topic))
+            for name, topic in OPERATOR_TOPICS.items()
         }
         self._diagnostics = self._node.create_publisher(DiagnosticArray, DIAGNOSTICS.name, quality(DIAGNOSTICS))
         self._ticks = 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -34,7 +34,7 @@ from rths_nodes.ros.nodes.base import OpenWriter, RthsNode, Writer
 from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
 from rths_nodes.ros.nodes.observers import ProgressReports
 from rths_nodes.ros.nodes.phase import Phase
-from rths_nodes.ros.transport.endpoints import ByHand, message_class
+from rths_nodes.ros.transport.endpoints import ByHand, ignore, message_class
 from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
 LOOK_NS = SECOND // 2
@@ -44,7 +44,7 @@ A_TURN = 64
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of the recorded topics outside the test: those of every recording, then ``topics``.
+    """Return the full names of the recorded topics outside the test: topics of every recording, then ``topics``.
 
     Raises ConfigError for an invalid name, and for a recorded topic of the test.
     """
@@ -106,7 +106,7 @@ class FurtherTopics:
             durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
         )
         self._subscriptions[topic] = self._node.create_subscription(
-            message, topic, _ignore, qos, callback_group=self._group, raw=True
+            message, topic, ignore, qos, callback_group=self._group, raw=True
         )
 
     def record(self) -> None:
@@ -124,39 +124,27 @@ class FurtherTopics:
         self._subscriptions.clear()
 
 
-def _ignore(_: object) -> None: ...
-
-
 class OptionalWriter:
-    """A ``writer`` that may fail. ``on_lost`` then receives the reason, and later messages are dropped."""
+    """A :class:`Writer` that may fail. ``on_lost`` then receives the reason, and later calls do nothing."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
-        self._writer: Writer | None = writer
-        self._on_lost = on_lost
-        self.fileno = writer.fileno
+        self._writer, self._on_lost, self._lost = writer, on_lost, False
 
-    def _do(self, name: str, *arguments: object) -> None:
-        try:
-            if self._writer is not None:
-                getattr(self._writer, name)(*arguments)
-        except RuntimeError as error:  # the recording cannot continue
-            self._writer = None
-            self._on_lost(str(error))
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        act = getattr(self._writer, name)
 
-    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None:
-        self._do("add", topic, kind, reliable, latched)
+        def optional(*arguments: object) -> None:
+            try:
+                if not self._lost:
+                    act(*arguments)
+            except RuntimeError as error:  # the recording cannot continue
+                self._lost = True
+                self._on_lost(str(error))
 
-    def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
-        self._do("write", topic, data, stamp_ns)
-
-    def flush_if_due(self) -> None:
-        self._do("flush_if_due")
-
-    def flush(self) -> None:
-        self._do("flush")
+        return optional
 
     def close(self, information: dict[str, str]) -> None:
-        if self._writer is not None:
+        if not self._lost:
             self._writer.close(information)
 
 
@@ -222,7 +210,7 @@ class RecorderNode(RthsNode):
         self.writer = self._open_writer(value("record"), topics, self.information)
         self._broken_off: dict[str, int] = {}
         if self.settings.clocked and scenario.heartbeat.recorder_lost == "warn":
-            self.writer = OptionalWriter(self.writer, self._go_on_without)
+            self.writer = cast("Writer", OptionalWriter(self.writer, self._go_on_without))
         self.closed = False
         self._further = FurtherTopics(self, further, self.writer, self.get_logger().warning, self.clock)
         self.outside.callback(self._further.close)

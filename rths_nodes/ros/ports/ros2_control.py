@@ -357,21 +357,13 @@ class Ros2ControlPort(OfPort, Readback):
         params = self._params
         environment.check()
         try:
-            from rths_nodes.ros.ports.controller_link import ControllerLink, RigTopics
+            from rths_nodes.ros.ports.controller_link import ControllerLink
         except ImportError as error:
             raise ConfigError(f"port 'ros2_control': ROS 2 is missing or incomplete: {error}") from error
         counter = (params.counter,) if params.counter else ()
-        topics = RigTopics(
-            self._controller,
-            params.states,
-            (*self._joints, *counter),
-            params.joint_type,
-            params.stand_in,
-            params.connect_within,
-        )
         self._reader = JointReader(self._joints, params.counter)
         try:
-            self._link = ControllerLink(topics)
+            self._link = ControllerLink(params, self._controller, (*self._joints, *counter))
             self._period, self._per_sample = self._rate()
         except ConfigError as error:
             self.close()

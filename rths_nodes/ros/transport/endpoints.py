@@ -283,7 +283,7 @@ def open_inbox(
     """
     qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
     kind = message_class(topic.type)
-    subscription = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
+    subscription = node.create_subscription(kind, name or topic.name, ignore, qos, callback_group=group, raw=True)
     judge = _guard_of(topic)(node, subscription, speakers, run, topic.handshake)
     return Inbox(subscription, judge, node.get_fully_qualified_name(), topic.stream)
 
@@ -319,5 +319,5 @@ def _gid_of(info: Data) -> bytes | None:
     return None if gid is None else gid["data"]
 
 
-def _ignore(_: object) -> None:
+def ignore(_: object) -> None:
     """Do nothing: no executor serves these subscriptions."""

@@ -49,6 +49,15 @@ def started(arguments: Sequence[str] = ()) -> Context:
 
 
 @contextmanager
+def ros_context(arguments: Sequence[str] = ()) -> Iterator[Context]:
+    context = started(arguments)
+    try:
+        yield context
+    finally:
+        rclpy.shutdown(context=context)
+
+
+@contextmanager
 def in_words() -> Iterator[None]:
     """Convert ROS 2 errors to ConfigErrors that list the environment variables in use."""
     try:
