@@ -109,7 +109,7 @@ def _installed(name: str, environment: Environment) -> bool:
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
-    """Check that the log directory is writable (ROS_LOG_DIR, ROS_HOME/log or ~/.ros/log), as ROS 2 requires."""
+    """Check that ROS 2 can write its logs (ROS_LOG_DIR, ROS_HOME/log or ~/.ros/log)."""
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a writable folder"

@@ -166,8 +166,6 @@ class ComposedTest:
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
-        """Run until every node has finished. Exit codes are not evaluated yet."""
-
         def idle() -> None:
             if watch:
                 watch()

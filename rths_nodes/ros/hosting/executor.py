@@ -192,20 +192,19 @@ FOREIGN_AT_A_TIME = 256
 """Maximum number of foreign messages dropped from an inbox per tick."""
 DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
-"""Number of turns of the loop between two turns of monitor and recorder, in lockstep."""
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Sleep of a process whose nodes pass messages directly: no message wakes it."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep."""
 YIELDS = 6
-"""Number of consecutive yields to the thread of the middleware that delivers messages by topic. For messages by
-socket one yield is enough; with more, two nodes would keep yielding to each other."""
+"""Number of consecutive yields to the thread of the middleware that delivers messages by topic. By socket one
+yield is enough; with more, two nodes would keep yielding to each other."""
 POLLS = 4
 """Number of polls of the inboxes before a sleep. A wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
-"""Time without sleep after which a process sleeps instead of yielding. For the kernel's limit of real-time
-processes (``realtime.STARVING_S``), yielding is not rest."""
+"""Time without sleep after which a process sleeps instead of yielding: for the kernel, yielding is not rest
+(``realtime.STARVING_S``)."""
 SLEPT_NS = 50_000
 """Shortest wait that counts as sleep. In a shorter wait a message was pending."""
 PATIENT_TURNS = 16

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timed exit of a process whose middleware hangs after a test.
 
-Fast DDS can deadlock while endpoints are removed (Fast DDS issue 6502). After its Summary a node has no further
-work. The hanging call holds the interpreter lock, so the C library ends the process;
-``faulthandler.dump_traceback_later`` would exit with code 1. The normal exit of the interpreter waits for threads,
-and exit handlers of the middleware race with its threads.
+Fast DDS can deadlock while endpoints are removed (Fast DDS issue 6502). The hanging call holds the interpreter
+lock, so the C library ends the process; ``faulthandler.dump_traceback_later`` would exit with code 1. The normal
+exit of the interpreter waits for threads, and exit handlers of the middleware race with its threads.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a node: lost messages, wrong sensors, slow answers, suspension, death.
 
-The host inserts the faults between a node and its parts. Faults of streams act on the inboxes of the loop; monitor
-and recorder receive the message as sent. All faults are timed by sample number. Kill, freeze and disk_full of
-sample k act when the node receives Measurement k, in the actuator node before it sends Measurement k. In the host
-``processes``, kill and freeze are signals (SIGKILL, SIGSTOP, SIGCONT); in the host composed, a dead or frozen node
-gets no turn.
+Faults of streams act on the inboxes of the loop; monitor and recorder receive the message as sent. All faults are
+timed by sample number: kill, freeze and disk_full of sample k act when the node receives Measurement k, in the
+actuator node before it sends Measurement k. In the host ``processes``, kill and freeze are signals (SIGKILL,
+SIGSTOP, SIGCONT); in the host composed, a dead or frozen node gets no turn.
 """
 
 from __future__ import annotations
@@ -251,7 +250,6 @@ class StruckInbox:
 
 
 def _sent_at(stream: str, substeps: int) -> Callable[[int], int]:
-    """Map the number of a message of ``stream`` to the sample at which it is sent."""
     if stream == "target":
         return lambda step: max(step - 1, 0) * substeps
     return lambda sample: sample - 1 if stream == "command" else sample

@@ -307,7 +307,6 @@ def split(name: str, text: str) -> list[str]:
 
 
 def check_rosbag2(directory: Path) -> None:
-    """Raise ConfigError if rosbag2 is missing or would refuse the directory."""
     missing = [
         package
         for package, present in (

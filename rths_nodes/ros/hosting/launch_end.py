@@ -42,11 +42,12 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 
 
 class EndOfLaunch:
-    """Follows the processes of a test until their end; has a temporary folder for their files and final reports.
+    """Follows the processes of a test until their end, and owns a temporary folder for their files and final
+    reports.
 
     If a process exits with an error, all processes are ended; after a trip they exit by themselves. Foreign
-    recorders, which are not in ``peers``, are stopped after the last node. Then launch prints outcome, reason,
-    indices and ``recording``, and exits with code 1 unless the test is valid.
+    recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result and exits
+    with code 1 unless the test is valid.
     """
 
     def __init__(self, run_id: str, recording: str) -> None:

@@ -54,8 +54,6 @@ RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
 
 
 class RigListener(ThreadedNode):
-    """Observes the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
-
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace.strip("/")
         super().__init__(name, self.namespace, 1)
@@ -70,7 +68,6 @@ class RigListener(ThreadedNode):
         self._hear()
 
     def _hear(self) -> None:
-        """Subscribe to the topics whose subscribers no node of a test counts."""
         self._listen(TOPICS["live"], self._live)
         self._listen(TOPICS["live_curves"], self._curves)
         self._listen(OPERATOR_TOPICS["procedure_state"], partial(self._state, "procedure"))

@@ -5,8 +5,8 @@
     ros2 run rths_nodes rig --ros-args --params-file test.yaml
     ros2 run rths_nodes rig integrator compensator actuator monitor --ros-args -p scenario:=chen_ricles_2010 ...
 
-rclpy has no component container. Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``,
-``-r node:from:=to`` and ``-r __ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all of them.
+Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``, ``-r node:from:=to`` and ``-r
+__ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all of them.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport.middleware import ros_context
 
 TOLD_S = 5.0
-"""Longest turn of the actuator node after its Summary. After this time the node counts as hung."""
+"""Longest turn of the actuator node after its Summary; then the node counts as hung."""
 
 TURN_S = 30.0
-"""Longest turn of a node after the test, with any disk. After this time the node counts as hung."""
+"""Longest turn of a node after the test, with any disk; then the node counts as hung."""
 
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left."""

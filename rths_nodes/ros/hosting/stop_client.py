@@ -44,8 +44,6 @@ def stop_executive(namespace: str, kind: str) -> bool:
 
 
 class StopClient(ThreadedNode):
-    """Stops the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
-
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), THREADS)
         self._namespace = namespace

@@ -237,7 +237,6 @@ class ActuatorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """Time at which the Command of the next tick is late, ns, or None."""
         return self._gate.deadline if self.running and not self._measuring else None
 
     @property
@@ -365,9 +364,8 @@ def _warn(phase: PhaseMachine, logger: Logger, message: str) -> None:
 class Completion:
     """Leads the actuator node from the last sample of the rig to the end of the node.
 
-    The monitor may still trip a finished test through ``gate``. After the verdict of the monitor and the last true
-    state the node publishes its Summary. The node leaves when all ``observers`` have finished. ``questions``
-    compares clocks again.
+    The monitor may still trip a finished test through ``gate``. After its verdict and the last true state the node
+    publishes its Summary, and leaves when all ``observers`` have finished. ``questions`` compares clocks again.
     """
 
     def __init__(

@@ -26,9 +26,8 @@ _TIME = struct.Struct("<iI")
 class AfterMeasurement:
     """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
 
-    TestState has the ``constants`` of the test. True states are ``deferred``; with one node per axis they are
-    ``gathered``, later than their Measurements. In lockstep the time of every ``clock_every``-th sample is
-    published on ``/clock`` (0: never).
+    TestState has the ``constants`` of the test. True states are ``deferred``, or ``gathered`` later from one node
+    per axis. In lockstep the time of every ``clock_every``-th sample is published on ``/clock`` (0: never).
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class AfterMeasurement:
         self.announced: State | None = None
         self.due: tuple[int, int] | None = None
         self._of_ticks: deque[tuple[int, int, int]] = deque(maxlen=KEPT)
-        """Ticks whose true states are missing, with sample and stamp."""
 
     def announce(self) -> None:
         machine, sample = self._rig.machine, self._rig.sample

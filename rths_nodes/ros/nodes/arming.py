@@ -34,11 +34,11 @@ class Arming:
 
     All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout``. Then
     ``questions`` measures the clocks of other machines. In real time a round trip may take one sample.
-    ``farewell`` is the time for which a refusing node waits for its peers, s.
+    ``farewell`` is the time for which a refusing node waits for its peers, s: peers ignore a node without a known
+    name.
 
     A real rig waits FOUND_S for its first sample, because a trip request is lost if its publisher has not
-    discovered the node. A refusal is published for the same time, because peers ignore a node without a known
-    name.
+    discovered the node.
     """
 
     def __init__(

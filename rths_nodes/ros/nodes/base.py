@@ -155,7 +155,6 @@ OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writ
 PERIOD_NS = 1_000_000_000
 
 LOOK_NS = 2_000_000
-"""Polling period of the handshake topics, ns."""
 
 IN_WORDS = (ComponentError, IntegratorError, PortError)
 """Errors whose messages name the failed external part. Other errors are reported with their type."""
@@ -169,8 +168,8 @@ class RthsNode(FewRequests, LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
     ``build(assembly)`` makes the stage, or raises ConfigError. ``work(limit)`` handles at most ``limit`` samples
-    and returns True if there was work. External resources of the stage are in ``outside``, which is closed at
-    cleanup. ``handshake``, ``diagnostics`` and ``interposer`` exist once the node is configured.
+    and returns True if there was work. ``outside`` holds external resources until cleanup. ``handshake``,
+    ``diagnostics`` and ``interposer`` exist once the node is configured.
     """
 
     role: str

@@ -19,7 +19,6 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
 
 QUIET_NS = 3_000_000_000
-"""Waiting time after the test for the Target of a dead integrator, ns."""
 
 
 class CompensatorNode(RthsNode):

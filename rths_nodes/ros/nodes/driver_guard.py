@@ -31,8 +31,8 @@ class DriverGuard:
     """Checks Commands to a driver of the rig, and its Measurements. The first breach causes a trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample, or empty. If a driver ignores a Trip, the test ends as tripped. If a
-    driver ends before the last sample, the test fails.
+    ``tripped`` is the reason with the sample, or empty. If a driver ignores a Trip, the test ends as tripped. A
+    test that ends before the last sample has failed.
     """
 
     def __init__(

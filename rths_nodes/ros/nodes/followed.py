@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages for nodes that follow the executive: they publish its messages and compute nothing.
 
-The nodes of one process share a :class:`Feed`. A Measurement is released together with the next row, because only
-then the responding Command and Target are available.
+The nodes of one process share a :class:`Feed`. A Measurement is released with the next row, which completes the
+responding Command and Target.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ class FollowedPort(RecordedPort):
 
     @property
     def last(self) -> bool:
-        """True once the last Measurement has been read."""
         return self.loop.over and not self.feed.measurements
 
     @property

@@ -37,10 +37,10 @@ class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
     ``join`` is called with the mark of that run; it raises ConfigError for an invalid mark. ``scenario_hash``
-    restricts the tests, unless None. Once the test is ``settled()``, other runs are ignored. A replayed recording
-    has older stamps than the actuator node. Unless ``guard()`` is certain of the publisher, the node does not join
-    an active or ended test, and ignores old messages. The first message is sent only once, and may arrive before
-    the name of its publisher. Then it is kept for :meth:`cleared`.
+    restricts the tests, unless None. Once the test is ``settled()``, other runs are ignored. Replayed recordings
+    have older stamps than the actuator node: unless ``guard()`` is certain of the publisher, the node does not
+    join an active or ended test, and ignores old messages. The first message may arrive before the name of its
+    publisher. Then it is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Handshake:
     """Discovers the peers of the ``settings``, publishes NodeStatus and follows TestState.
 
     ``prepare`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives the
-    reason if a test must not begin. ``own_missing`` returns the missing requirements of the node apart from peers.
+    reason if a test must not begin. ``own_missing`` returns the missing requirements apart from peers.
     """
 
     def __init__(

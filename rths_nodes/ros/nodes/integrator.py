@@ -95,7 +95,6 @@ class IntegratorNode(RthsNode):
 
     @property
     def rests(self) -> bool:  # type: ignore[override]
-        """True between two steps in real time, when Measurements need no answer."""
         return not (self.settings.lockstep or self._pending) and self._rests_until > self._now()
 
     @property

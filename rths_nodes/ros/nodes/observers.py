@@ -26,15 +26,14 @@ from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.topics import NodeTopics
 
 KEPT = 4096
-"""Number of samples whose sending time is stored."""
 
 
 class RigClock:
     """Stamps samples and times the loop. ``pacer`` sets the ticks in real time and is None in lockstep.
 
-    ``dt`` is the servo period, s. Times are ns of ``clock``, 0 while unknown: ``measured_at`` of the last
-    Measurement, ``began_at`` of Measurement 0, ``ended_at`` of the end. ``loop`` times from Measurement to
-    Command, ``work`` from tick to Measurement.
+    ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
+    Measurement, of Measurement 0 and of the end (ns of ``clock``), 0 while unknown. ``loop`` times from
+    Measurement to Command, ``work`` from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -213,7 +212,6 @@ class SignsOfLife:
                 self._rig.trip(warning)
 
     def effective(self, sample: int) -> int:
-        """Return 0: a trip takes effect immediately."""
         return 0
 
     def follow(self) -> bool:

@@ -2,8 +2,8 @@
 """Operator node: stop and hold of a procedure, and the state of rig and procedure (doc/ros.md).
 
 The services ``stop``, ``stop_by_page`` and ``hold``, and the topic ``trip``, are acts of the procedure. A stop is
-never refused. ``rig_state`` is not tared, and is numbered by the counter of the rig. It is published outside of
-runs, with a watcher also during runs. Other acts use the operator socket (``app/procedure/operator_socket.py``).
+never refused. ``rig_state``, not tared, is published outside of runs, with a watcher also during runs. Other acts
+use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ class Conducted(Protocol):
         """Return motion number, samples per column, first sample and new columns, for each motion."""
         ...
 
-    def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig on behalf of ``by``; never refused."""
-        ...
+    def stop(self, reason: str, by: str = STRANGER) -> None: ...
 
     def hold(self, reason: str) -> None:
         """Hold the current rung. Raises ConfigError if none runs."""

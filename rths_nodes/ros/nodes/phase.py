@@ -33,7 +33,6 @@ class Phase(IntEnum):
     CONFIGURED = 1
     """Stage and endpoints exist, but the node does not participate yet."""
     MATCHING = 2
-    """The node is active and discovers peers."""
     READY = 3
     IN_TEST = 4
     """The rig may move."""
@@ -79,9 +78,8 @@ class Cause:
 class PhaseMachine:
     """Phase of a node; refuses invalid transitions.
 
-    ``active`` is the lifecycle's primary state; ``note`` is information for the user. ``gone`` and ``ended`` are
-    cached for the loop. ``begun`` is true if the rig may have moved. ``on_ended`` is called at the end of the
-    test.
+    ``active`` is the lifecycle's primary state; ``note`` is information for the user. ``begun`` is true if the rig
+    may have moved. ``on_ended`` is called at the end of the test.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:

@@ -39,7 +39,6 @@ from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
 LOOK_NS = SECOND // 2
 KEPT = 1000
-"""Queue depth of a topic in the middleware."""
 A_TURN = 64
 
 
@@ -63,7 +62,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 class FurtherTopics:
     """Subscribes ``node`` to each of ``topics`` (full names) once it has a publisher.
 
-    Messages are written with their time of arrival. Lost messages are not gaps of the recording.
+    Messages are written with their time of arrival.
     """
 
     def __init__(

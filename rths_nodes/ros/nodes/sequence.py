@@ -55,7 +55,7 @@ class MeasurementSequence:
 class WarmUp:
     """Calls ``twin`` (``loop/warm_up.py``) once before every ``substeps``-th Measurement, unless ``twin`` is None.
 
-    Useful only in real time, if some samples do not begin a step. The codec of the node is warmed up as well.
+    The codec of the node is warmed up as well.
     """
 
     def __init__(

@@ -97,7 +97,8 @@ class NodeSettings:
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep, self.clocked = True, False
-        """True if the node waits for the others, also in real time; valid once it is configured."""
+        """True if the node waits for the others, and if the pace is real time. Both are true if the node follows
+        the executive in real time."""
         self.scenario: Scenario
         self.hash = ""
         for name, setting in self._options.items():
@@ -169,7 +170,6 @@ class NodeSettings:
         return tuple(name for name in owned if name != "axes") if self.axes else owned
 
     def facts(self) -> Data:
-        """Return fields of NodeStatus: the sections that this node uses, the duration of the test, the hash."""
         both = (*self.owned, *READ.get(self.location.role, ()))
         sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}

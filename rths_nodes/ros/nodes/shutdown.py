@@ -21,7 +21,7 @@ LEADER_LOST_NS = 1_000_000_000
 """Time after the departure of the actuator node within which its last messages may still arrive, ns."""
 
 OVERDUE_NS = 6_000_000_000
-"""Longest presence of the actuator node after a test; the node leaves within 5 s (``Completion``).
+"""Longest presence of the actuator node after a test; it leaves within 5 s (``Completion``).
 
 A leaving participant sends a single datagram. If that is lost, the middleware keeps the participant for another 20
 s."""

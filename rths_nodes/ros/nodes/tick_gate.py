@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gate of the next tick: Command, trips, observers, and stop requests.
 
-Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or the topic ``trip``.
-A thread receives service requests; the loop executes them before the next tick. The topic is polled.
+Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or the topic ``trip``,
+which is polled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from rths_nodes.ros.transport.peers import request_in
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 LOOK_EVERY_NS = 4_000_000
-"""Polling period of stop requests and observers, ns: a few polls per bridging time."""
 
 
 Act = Callable[[str], None]
@@ -145,7 +144,7 @@ class TickGate:
 class StopRequests:
     """Stop services of ``node``, answered by a thread, and trip requests to the node.
 
-    ``acts`` hold and trip the rig for a reason. The loop executes them through ``calls``; then the service
+    The loop executes ``acts``, which hold and trip the rig for a reason, through ``calls``; then the service
     responds. ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``.
     """
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
-The rig generates the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent
-as soon as it is computed, and takes effect with the next update of the controller manager. The controller neither
-counts nor bridges commands and keeps the last command forever. Therefore only slow time is allowed, unless the
-hardware has a watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
+The rig generates the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command takes
+effect with the next update of the controller manager. The controller neither counts nor bridges commands and keeps
+the last command forever. Therefore only slow time is allowed, unless the hardware has a watchdog and a counter of
+commands. Conventions and limits: doc/ros2_control.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 TOLERANCE = 0.05
 """Allowed relative difference between the rates of joint states and servo samples."""
 TIMED = 100_000
-"""Number of samples whose times are stored."""
 FOLLOWED = 16
 """Filter constant: the expected stamp changes by 1/FOLLOWED of each deviation."""
 
@@ -129,7 +128,7 @@ class SampleCount:
     """Numbers joint states, which have no counter, by their stamps. The first number is 0.
 
     ``period`` is the time between states, s; a sample has ``per_sample`` states. Deviations of up to 0.4 periods
-    are tolerated, and drift of the clock is followed.
+    and clock drift are tolerated.
     """
 
     def __init__(self, period: float, per_sample: int) -> None:
@@ -157,9 +156,9 @@ class SampleCount:
 class SampleStream:
     """Joint states of a test as samples; only the newest sample is used.
 
-    Answers to old samples would be a burst of commands, and the controller, which has no queue, would jump. The
-    test slips by the skipped samples. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are
-    ages on arrival.
+    Answers to old samples would be a burst of commands, and the controller, which has no queue, would jump.
+    Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are ages on
+    arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
@@ -269,7 +268,6 @@ class Ros2ControlPort(OfPort, Readback):
         longest_wait: float = longest_wait_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuse a watchdog without a counter, a counter without a watchdog, and duplicate joints."""
             if bool(self.counter) != (self.watchdog is not None):
                 present, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
                 raise ConfigError(
@@ -280,7 +278,6 @@ class Ros2ControlPort(OfPort, Readback):
                     raise ConfigError(f"{path}.joints: {joint!r} occurs more than once; each needs its own")
 
         def fits(self, test: TestContext) -> None:
-            """Raise ConfigError if watchdog or counter is missing in real time, or a joint is missing."""
             if self.watchdog is None and test.samples_per_step <= test.substeps:
                 raise ConfigError(
                     "watchdog: missing, with time_ratio = 1: if this computer stops, the controller keeps the "

@@ -174,7 +174,7 @@ class StreamPublisher:
 
     ``neighbours`` are inboxes in this process, which receive every message directly. Other nodes of this machine
     have ``lines``, by full name. The middleware receives messages only if ``heard_elsewhere``; with ``holds`` on
-    request, so that the loop does not wait for the middleware.
+    request.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -279,7 +279,7 @@ def open_inbox(
     """Subscribe ``node`` to ``topic``, or to ``name``, for polling.
 
     Messages of ``run`` from the nodes ``speakers`` (full names) are accepted. The inbox keeps up to ``AT_MOST``
-    messages, so that a burst of a foreign node cannot displace messages of peers.
+    messages, so that a foreign node cannot displace messages of peers.
     """
     qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
     kind = message_class(topic.type)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identity of the peer of a socket between two nodes of one machine: names, credentials, greeting.
 
-The sockets have abstract names, which vanish with the socket. Every local process may bind such a name or connect
-to it, so both sides query the kernel for the peer's user.
+Every local process may bind an abstract socket name or connect to it, so both sides query the kernel for the
+peer's user.
 """
 
 from __future__ import annotations

@@ -94,7 +94,6 @@ def settle() -> None:
 
 
 def check_reaches_others() -> None:
-    """Raise ConfigError for nodes on other machines if discovery is restricted to this machine."""
     wanted = os.environ.get(RANGE) or "LOCALHOST"
     if wanted in ("LOCALHOST", "OFF"):
         raise ConfigError(

@@ -42,7 +42,6 @@ Judge = Callable[[Greeting], str | None]
 KEPT = names.TOPICS["measurement"].kept
 """Maximum number of messages queued for a slow partner: the queue depth of the publisher."""
 AGAIN_NS = 50_000_000
-"""Interval of calls to a partner that does not answer, ns."""
 DISCOVERED_NS = 20 * SECOND
 """Time after which a partner that has not discovered this node receives messages by topic."""
 UNDISCOVERED = "the called node has not discovered the caller yet"
@@ -336,8 +335,8 @@ class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
     ``answered`` is true once the call is accepted, refused or timed out. ``problem`` is the reason for a missing
-    ``socket``; it is empty if no node listens, as for a node on another machine. ``early`` is true if the other
-    node has not discovered this node.
+    ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
+    discovered this node.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:

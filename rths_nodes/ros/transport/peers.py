@@ -93,10 +93,10 @@ def _full_name(info: TopicEndpointInfo) -> str:
 class PublisherGuard:
     """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
-    ``known`` are the gids of their publishers. While the guard is open, an unknown gid is looked up in the graph.
-    If the graph has no node for the gid yet, the last message is kept (before a test all messages are latched).
-    Some distributions have no gids: then only the bytes show whether a message belongs to this run. With
-    ``early``, messages before the test may come from a node without a run.
+    ``known`` are the gids of their publishers. While the guard is open, an unknown gid is looked up in the graph;
+    if the graph has no node for it yet, the last message is kept. Some distributions have no gids: then only the
+    bytes show whether a message belongs to this run. With ``early``, messages before the test may come from a node
+    without a run.
     """
 
     def __init__(

@@ -2,8 +2,7 @@
 """Topic settings of the user: parameters ``qos_overrides.TOPIC.publisher.POLICY``, and remapping.
 
 Only topics between a test and other programs can be changed. Name and QoS of other topics are part of the
-protocol: a stream with a smaller queue loses samples, nodes would wait for a topic that is not latched, and
-recordings identify a stream by its name.
+protocol: a short queue would lose samples, and recordings identify a stream by its name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adapter to the names of rclpy, rosidl and rcl that are not part of their public interfaces.
 
-All names exist in Jazzy and Kilted. :func:`missing` lists the names that another version lacks. Messages are
-received and published as bytes, without the lock of rclpy, which a polled node does not need.
+All names exist in Jazzy and Kilted. Messages are received and published as bytes, without the lock of rclpy, which
+a polled node does not need.
 """
 
 from __future__ import annotations

@@ -52,7 +52,6 @@ class LoopCalls:
         return future.result()
 
     def carry_out(self) -> bool:
-        """Execute the next call, in the thread of the loop; return False if there is none."""
         if not self.waiting:
             return False
         function, future = self.waiting.popleft()

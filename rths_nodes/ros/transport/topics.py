@@ -75,10 +75,9 @@ class _Counted:
 class NodeTopics:
     """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. Messages are received from
-    ``inboxes``; ``opened`` are the same inboxes without an interposer. ``senders`` publish through ``outlets`` and
-    count messages for the recorder. ``malformed`` counts invalid messages. ``on_heard`` receives each message at a
-    low rate.
+    ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. ``opened`` are the
+    ``inboxes`` without an interposer. ``senders`` publish through ``outlets`` and count messages for the recorder.
+    ``on_heard`` receives each message at a low rate.
     """
 
     codec: Codec
@@ -333,8 +332,7 @@ def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
 class DeferredSends:
     """Deferred messages on ``topics``, at most ``BURST``.
 
-    In lockstep a burst wakes the recorder once instead of thirty times. In real time the executor sends the burst
-    after the Command.
+    In lockstep a burst wakes the recorder once. In real time the executor sends the burst after the Command.
     """
 
     def __init__(self, topics: NodeTopics) -> None:
