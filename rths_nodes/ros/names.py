@@ -78,6 +78,10 @@ class Topic:
     def for_onlookers(self) -> bool:
         return bool(self.publishers) and not self.subscribers
 
+    def lossy(self, best_effort: bool) -> bool:
+        """Return True if messages may be lost; among reliable topics, ``best_effort`` affects only streams."""
+        return self.best_effort or (best_effort and self.stream)
+
     @property
     def kept(self) -> int:
         return 1 if self.latched else self.depth

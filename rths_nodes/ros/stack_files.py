@@ -74,10 +74,9 @@ def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
 
 
 def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
-    lossy = row.best_effort or (best_effort and row.stream)
     return {
         "history": "keep_all",
-        "reliability": "best_effort" if lossy else "reliable",
+        "reliability": "best_effort" if row.lossy(best_effort) else "reliable",
         "durability": "transient_local" if row.latched else "volatile",
     }
 

@@ -170,21 +170,16 @@ def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) 
     read, write = os.pipe()
     os.set_blocking(read, False)  # a child of the node may keep the other end open
     try:
-        popen = _popen(command, environment, write)
+        popen = subprocess.Popen(
+            command,
+            env={**environment, TELLS: str(write)},
+            pass_fds=(write,),
+            start_new_session=True,  # the runner handles Ctrl-C
+            stdin=subprocess.DEVNULL,
+        )
     finally:
         os.close(write)
     return Process(peer, popen, open(read, "rb", buffering=0))
-
-
-def _popen(command: Sequence[str], environment: Mapping[str, str], pipe: int) -> subprocess.Popen[bytes]:
-    # a separate session: the runner handles Ctrl-C
-    return subprocess.Popen(
-        command,
-        env={**environment, TELLS: str(pipe)},
-        pass_fds=(pipe,),
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @dataclass

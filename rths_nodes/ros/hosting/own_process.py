@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NoReturn
 
@@ -133,10 +133,7 @@ class HostedNode:
         code, test = node.phase.exit_code, _of_test(node)
         speaks = test is not None and (isinstance(node, ActuatorNode) or node.settings.speaks_here)
         code = test.exit_code if test is not None and speaks else code
-        left = tell_launch(last_words(code, node.phase.problem, test, node.shutdown.summary))
-        code = ExitCode.FINISHED if left else code
-        with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
-            node.flush()
+        code, left = _report(self.nodes, code, node.phase.problem, test, node.shutdown.summary)
         tell(node, left)
         if test is not None and speaks and not left and TELLS not in os.environ:
             print(f"rths: {test.ending}", flush=True)
@@ -198,16 +195,24 @@ class HostedTest:
         result = self._test.run(context)
         result.interrupted = self._test.rig.shutdown.interrupted
         result.judge([node.phase.exit_code for node in self.nodes])
-        left = tell_launch(last_words(result.exit_code, result.reason, result, result.numbers))
-        code = ExitCode.FINISHED if left else result.exit_code
-        with exits_within(FLUSHED_S, code):
-            for node in self.nodes:
-                node.flush()
+        code, left = _report(self.nodes, result.exit_code, result.reason, result, result.numbers)
         if not left:
             print(f"rths: {result.ending}", flush=True)
         for note in result.notes:
             print(f"rths: {note}", file=sys.stderr)
         return code
+
+
+def _report(
+    nodes: Sequence[RthsNode], code: int, problem: str, test: Result | None, numbers: Mapping[str, float]
+) -> tuple[int, bool]:
+    """Send the final report to launch, flush the ``nodes``; return the exit code, and True if launch reads it."""
+    left = tell_launch(last_words(code, problem, test, numbers))
+    code = ExitCode.FINISHED if left else code
+    with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
+        for node in nodes:
+            node.flush()
+    return code, left
 
 
 def _of_test(node: RthsNode) -> Result | None:

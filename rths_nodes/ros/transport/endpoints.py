@@ -299,12 +299,10 @@ def _guard_of(topic: names.Topic) -> type[PublisherGuard]:
 def quality(
     topic: names.Topic, best_effort: bool = False, history: HistoryPolicy = HistoryPolicy.KEEP_LAST
 ) -> QoSProfile:
-    """Return the QoS of a publisher of ``topic``. ``best_effort`` affects only streams."""
-    lossy = topic.best_effort or (best_effort and topic.stream)
     return QoSProfile(
         history=history,
         depth=topic.kept,
-        reliability=ReliabilityPolicy.BEST_EFFORT if lossy else ReliabilityPolicy.RELIABLE,
+        reliability=ReliabilityPolicy.BEST_EFFORT if topic.lossy(best_effort) else ReliabilityPolicy.RELIABLE,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE,
     )
 

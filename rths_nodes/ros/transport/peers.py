@@ -50,13 +50,12 @@ def subscribers(node: Node, topic: str) -> set[str]:
     return {_full_name(info) for info in node.get_subscriptions_info_by_topic(topic)}
 
 
-def nodes(node: Node) -> set[str]:
-    return {f"{namespace.rstrip('/')}/{name}" for name, namespace in node.get_node_names_and_namespaces()}
-
-
 def wait_until_gone(node: Node, leaving: Sequence[str], seconds: float, clock: Clock) -> None:
     end = clock.monotonic_ns() + round(seconds * 1e9)
-    while clock.monotonic_ns() < end and not nodes(node).isdisjoint(leaving):
+    while clock.monotonic_ns() < end:
+        present = node.get_node_names_and_namespaces()
+        if {f"{namespace.rstrip('/')}/{name}" for name, namespace in present}.isdisjoint(leaving):
+            return
         clock.sleep(0.01)
 
 
