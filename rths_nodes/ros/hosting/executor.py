@@ -272,19 +272,19 @@ class LoopExecutor:
         with quick_switches():
             thread.start()
             try:
-                while not all(map(GONE, self.nodes)):
-                    self._turn_or_fail()
+                self._loop()
             finally:
                 thread.close()
 
-    def _turn_or_fail(self) -> None:
-        try:
-            self._turn()
-        except Starving as error:  # raised outside a node: the cause is unknown
-            for node in self.nodes:
-                node.surprise(error)
-        if self._rig is not None and self._rig.phase.gone:
-            self._end_with(self._rig)
+    def _loop(self) -> None:
+        while not all(map(GONE, self.nodes)):
+            try:
+                self._turn()
+            except Starving as error:  # raised outside a node: the cause is unknown
+                for node in self.nodes:
+                    node.surprise(error)
+            if self._rig is not None and self._rig.phase.gone:
+                self._end_with(self._rig)
 
     def _end_with(self, rig: ActuatorNode) -> None:
         if not rig.phase.ended:  # a dead node sends no Summary; its earlier messages are still recorded
