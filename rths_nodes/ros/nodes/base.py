@@ -240,12 +240,6 @@ class RthsNode(FewRequests, LifecycleNode):
     def build(self, assembly: Assembly) -> None:
         raise TypeError(f"{type(self).__name__} has no stage")
 
-    def prepare_warm_up(self, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> None:
-        """Warm up the stage between samples, if this can save time and the stage is not ``external``."""
-        per_step = self.scenario.samples_per_step
-        gains = not (external or self.settings.lockstep) and per_step > 1
-        self.warm_up = WarmUp(self.shared, self.measurements, twin_of(self.assembly) if gains else None, per_step)
-
     def start(self) -> None:
         for transition in (self.trigger_configure, self.trigger_activate):
             if transition() != TransitionCallbackReturn.SUCCESS:
@@ -426,6 +420,13 @@ class RthsNode(FewRequests, LifecycleNode):
     def go_safe(self, reason: str) -> None:
         """Request a trip because this node cannot continue. The actuator node adds this node's name."""
         self.trip(reason.removeprefix(f"{self.identity}: "))
+
+
+def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
+    """Return the warm-up of the stage of ``node``: none if it saves no time, or the stage is ``external``."""
+    per_step = node.scenario.samples_per_step
+    gains = not (external or node.settings.lockstep) and per_step > 1
+    return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)
 
 
 def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:

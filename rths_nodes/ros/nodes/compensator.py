@@ -15,7 +15,7 @@ from rths_nodes.loop.stages.command import PATIENCE
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import command_warm_up
 from rths_nodes.ros.names import COMPENSATOR
-from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
 
 QUIET_NS = 3_000_000_000
@@ -44,7 +44,7 @@ class CompensatorNode(RthsNode):
         self.clocks = {"work": self._hop}
         self.state_names = self.stage.state_names
         self.inner_numbers = self._inner_numbers
-        self.prepare_warm_up(command_warm_up, self.stage.compensator.external)
+        self.warm_up = warm_up_of(self, command_warm_up, self.stage.compensator.external)
 
     def work(self, limit: int = 1_000_000) -> bool:
         began = self._now()

@@ -16,7 +16,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import step_warm_up
 from rths_nodes.ros.names import INTEGRATOR
-from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
 
 SOONER = 1.5
 """Time before the next step at which the node polls again in real time, samples."""
@@ -45,7 +45,7 @@ class IntegratorNode(RthsNode):
             self.inner_numbers = lambda: flatten(learning.numbers()["updating"], "updating")
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
         self._rests_until = 0
-        self.prepare_warm_up(step_warm_up, self.stage.external)
+        self.warm_up = warm_up_of(self, step_warm_up, self.stage.external)
 
     def missing(self) -> str:
         assert self.stage is not None

@@ -8,7 +8,7 @@ import secrets
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rcl_interfaces.msg import ParameterType, ParameterValue
 from rcl_interfaces.srv import GetParameters
@@ -22,9 +22,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.rclpy_private import take_bytes
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
-
-if TYPE_CHECKING:
-    from rths_nodes.ros.ports.ros2_control import Ros2ControlPort
 
 STAND_IN = "rths_stand_in"
 """Parameter of a controller whose hardware cannot move."""
@@ -42,10 +39,11 @@ KEPT = 1000
 class ControllerLink(ThreadedNode):
     """Node without a thread, until :meth:`close`. Raises ConfigError if the controller is missing or unsuitable.
 
-    ``controller`` is the full name of its node. ``joints`` are in the order of the axes, with the counter last.
+    ``params`` are the parameters of the port, ``controller`` is the full name of the controller's node. ``joints``
+    are in the order of the axes, with the counter last.
     """
 
-    def __init__(self, params: Ros2ControlPort.Params, controller: str, joints: tuple[str, ...]) -> None:
+    def __init__(self, params: Any, controller: str, joints: tuple[str, ...]) -> None:
         super().__init__(f"rths_port_{os.getpid()}_{secrets.token_hex(3)}", "", 1)
         self._params, self._controller, self._joints = params, controller, joints
         self._commands = f"{controller}/commands"
