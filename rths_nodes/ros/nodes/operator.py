@@ -251,7 +251,7 @@ class OperatorNode(ThreadedNode):
 
 
 def _asked(by: str, how: str) -> str:
-    return f"requested by {by}: {how}"
+    return f"asked for by {by}: {how}"
 
 
 def _serve(name: str, act: Callable[[str], None], by: str, *_: object) -> Trigger.Response:
