@@ -263,7 +263,7 @@ class LaunchedTest:
             **patience,
             **kwargs,
         )
-        self._end.peers[node] = peer
+        self._end.add(node, peer)
         return node
 
     def _foreign_recorders(self) -> list[ExecuteProcess]:

@@ -58,6 +58,9 @@ class EndOfLaunch:
         self.peers: dict[ExecuteProcess, str] = {}
         self._left: dict[str, LastWords] = {}
 
+    def add(self, process: ExecuteProcess, peer: str) -> None:
+        self.peers[process] = peer
+
     def environment(self, peer: str) -> dict[str, str]:
         return {outcomes.REPORT_FILE: str(self._file(peer))}
 
