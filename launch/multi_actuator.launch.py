@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig with several actuators, node by node: copy this file to put your own drivers in the place of our axes.
+"""A rig with several actuators, node by node: copy this file to replace axis nodes with your own drivers.
 
     ros2 launch rths_nodes multi_actuator.launch.py
     ros2 launch rths_nodes multi_actuator.launch.py scenario:=two_actuator_coupler actuator_nodes:=one
 
-Axes that are not coupled have a node each, in a namespace of their own (/rths/story_1): it hears the Commands and
-publishes the Measurements of its axis. The actuator node gathers them by sample, and leads the test. A driver of
-yours takes the place of such a node when it does what names.AXIS_TOPICS and names.TOPICS say of "axis":
+Each axis that is not coupled has its own node, in its own namespace (/rths/story_1). This node receives the
+Commands and publishes the Measurements of its axis. The actuator node merges the axes by sample, and leads the
+test. Your driver can replace an axis node if it uses the topics that names.AXIS_TOPICS and names.TOPICS list for
+"axis":
 
     ros2 launch rths_nodes multi_actuator.launch.py drivers:=story_2 run_id:=monday_1
 """
@@ -22,14 +23,14 @@ def nodes(context):
     for name in drivers:
         if name not in test.axes:
             known = ", ".join(test.axes) or "none"
-            raise ConfigError(f"drivers: {name!r}: no axis that has a node of its own; known: {known}")
+            raise ConfigError(f"drivers: {name!r}: must be an axis with its own node; known: {known}")
     return test.together(
         [
             test.node("integrator"),
             test.node("compensator"),
             test.node("actuator"),
             *(test.axis(name) for name in test.axes if name not in drivers),
-            # A driver of the lab in the place of an axis:
+            # A driver of the laboratory instead of an axis node:
             # Node(package="my_lab", executable="driver", name="axis", namespace=test.namespace + "/story_2",
             #      parameters=[{"run_id": test.run_id}]),
             test.node("monitor"),
@@ -39,5 +40,5 @@ def nodes(context):
 
 
 def generate_launch_description():
-    drivers = declare("drivers", "", "axes, separated by spaces, that are driven by foreign nodes", ())
+    drivers = declare("drivers", "", "axes that third-party nodes drive, separated by spaces", ())
     return description(nodes, drivers, scenario="three_independent_axes", actuator_nodes="per_axis")

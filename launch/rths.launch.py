@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test as a scenario describes it: all its nodes.
+"""All nodes of a test, as described by a scenario.
 
 ros2 launch rths_nodes rths.launch.py scenario:=chen_ricles_2010 pace:=realtime
 ros2 launch rths_nodes rths.launch.py overrides:='compensator.alpha_es=20 duration=10'

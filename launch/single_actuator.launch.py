@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig with one actuator node, node by node: copy this file to put your own driver in its place.
+"""A rig with one actuator node, node by node: copy this file to replace the actuator node with your own driver.
 
     ros2 launch rths_nodes single_actuator.launch.py actuator:=false run_id:=monday_1
 
-leaves our actuator node out, for a driver node that publishes and hears what names.TOPICS says of "actuator". It
-owns the state of the test, and must know the run id, which is part of the hash that all nodes compare.
+starts no actuator node. Your driver node must use the topics that names.TOPICS lists for "actuator". It owns the
+state of the test and must know the run id, which is part of the hash that all nodes compare.
 """
 
 from rths_nodes.recording.bag import check_free
@@ -19,7 +19,7 @@ def nodes(context):
             test.node("integrator"),
             test.node("compensator"),
             *([test.node("actuator")] if ours else []),
-            # A driver of the lab in its place:
+            # A driver of the laboratory instead of the actuator node:
             # Node(package="my_lab", executable="driver", name="actuator", namespace=test.namespace,
             #      parameters=[{"run_id": test.run_id}]),
             test.node("monitor"),
@@ -29,5 +29,5 @@ def nodes(context):
 
 
 def generate_launch_description():
-    actuator = declare("actuator", "true", "false: a foreign node drives the actuator", FLAG)
+    actuator = declare("actuator", "true", "false: a third-party node drives the actuator", FLAG)
     return description(nodes, actuator)

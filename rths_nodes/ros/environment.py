@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of environment variables before ROS 2 is loaded, one row per variable.
+"""Checks of environment variables before ROS 2 is loaded, one rule per variable.
 
 If a variable is wrong, ROS 2 ends the process, raises errors that do not name the variable, or lets nodes wait
 forever.
@@ -26,12 +26,12 @@ RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
 """Valid values. ROS 2 silently treats any other value as LOCALHOST."""
 PEERS = "ROS_STATIC_PEERS"
-"""Hosts on which nodes are discovered, separated by ``;``."""
+"""Variable with the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Highest domain; for a higher one, ports exceed 65535 and Fast DDS ends the process."""
+"""Highest domain. Ports of higher domains exceed 65535, and Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Settings files of Fast DDS 3 and 2; if a file is missing, defaults with shared memory apply."""
+"""Settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
 """Timeout for a host to report a closed port, s."""
@@ -56,12 +56,12 @@ class Finding:
 
 def check_page() -> None:
     if importlib.util.find_spec("aiohttp") is None:
-        raise ConfigError("page: aiohttp is not installed: apt install python3-aiohttp, or pip install aiohttp")
+        raise ConfigError("page: aiohttp is not installed; use apt install python3-aiohttp or pip install aiohttp")
 
 
 MODULES = {
-    "rclpy": "ROS 2 is not installed here, or not sourced (no module rclpy); the host embedded does without",
-    "rths_nodes.msg": "the messages of this package are not built here: make set-up, pip install or colcon build",
+    "rclpy": "ROS 2 is not installed, or not sourced (no module rclpy); the host embedded does not need ROS 2",
+    "rths_nodes.msg": "the messages of this package are not built: use make set-up, pip install or colcon build",
 }
 
 
@@ -74,7 +74,6 @@ def check() -> None:
 
 
 def missing() -> str:
-    """Message for the first missing module; empty if all are installed."""
     return next((message for module, message in MODULES.items() if importlib.util.find_spec(module) is None), "")
 
 
@@ -91,8 +90,8 @@ def _middleware(environment: Environment) -> Iterator[Finding]:
         wanted = environment.get(name)
         if wanted and not _installed(wanted, environment):
             available = sorted(_known_middleware())
-            shown = f"installed: {', '.join(available)}" if available else "no middleware is"
-            yield Finding(name, f"{wanted!r} is not installed ({shown})", "install it, or leave the variable out")
+            shown = f"installed: {', '.join(available)}" if available else "no middleware is installed"
+            yield Finding(name, f"{wanted!r} is not installed ({shown})", "install it, or unset the variable")
 
 
 def _known_middleware() -> set[str]:
@@ -110,12 +109,12 @@ def _installed(name: str, environment: Environment) -> bool:
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
-    """Check that the log directory is writable (ROS_LOG_DIR, ROS_HOME/log or ~/.ros/log), as ROS 2 requires."""
+    """Check that ROS 2 can write its logs (ROS_LOG_DIR, ROS_HOME/log or ~/.ros/log)."""
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
-    advice = "set ROS_LOG_DIR to a folder that can be written"
+    advice = "set ROS_LOG_DIR to a writable folder"
     if not value or (value.startswith("~") and not environment.get("HOME")):
-        yield Finding("HOME", "is not set, and ROS 2 writes its logs below it", advice)
+        yield Finding("HOME", "is not set, but ROS 2 writes its logs below this folder", advice)
         return
     below = {"HOME": ".ros/log", "ROS_HOME": "log"}.get(name, "")
     folder = Path(re.sub("^~(?=/|$)", environment.get("HOME", ""), value)) / below
@@ -124,19 +123,19 @@ def _logs(environment: Environment) -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        yield Finding(name, f"the logs of ROS 2 cannot be written into {folder} ({error.strerror})", advice)
+        yield Finding(name, f"ROS 2 cannot write its logs into {folder} ({error.strerror})", advice)
 
 
 def _security(environment: Environment) -> Iterator[Finding]:
     enable, strategy = "ROS_SECURITY_ENABLE", "ROS_SECURITY_STRATEGY"
     wanted, how = environment.get(enable, ""), environment.get(strategy, "")
     if wanted not in ("", "true", "false"):
-        yield Finding(enable, f"{wanted!r} is neither true nor false", "ROS 2 takes all but 'true' for false")
+        yield Finding(enable, f"{wanted!r} must be true or false", "ROS 2 treats it as false")
     if wanted != "true":
         return
     if how not in ("", "Enforce", "Permissive"):
         yield Finding(
-            strategy, f"{how!r} is unknown", "say Enforce, or Permissive: without keys everything is open"
+            strategy, f"{how!r} is unknown", "set Enforce or Permissive (nodes without keys are unprotected)"
         )
     yield from _keys(environment, how == "Enforce")
 
@@ -144,18 +143,18 @@ def _security(environment: Environment) -> Iterator[Finding]:
 def _keys(environment: Environment, enforced: bool) -> Iterator[Finding]:
     store = "ROS_SECURITY_KEYSTORE"
     value = environment.get(store, "")
-    advice = "name the folder of ros2 security create_keystore, or say ROS_SECURITY_ENABLE=false"
+    advice = "set it to the folder of ros2 security create_keystore, or set ROS_SECURITY_ENABLE=false"
     if not value:
         yield Finding(store, "is not set, but ROS_SECURITY_ENABLE=true", advice)
         return
     enclaves = Path(value, "enclaves")
     if not enclaves.is_dir():
-        yield Finding(store, f"{value!r} has no folder enclaves: there are no keys", advice)
+        yield Finding(store, f"{value!r} has no folder enclaves and therefore no keys", advice)
     elif enforced and "--enclave" not in sys.argv:
         enclave = enclaves / environment.get("ROS_SECURITY_ENCLAVE_OVERRIDE", "").strip("/")
         if lacking := [name for name in KEYS if not (enclave / name).is_file()]:
             yield Finding(
-                store, f"{enclave} lacks {', '.join(lacking)}", "ros2 security create_enclave makes them"
+                store, f"{enclave} lacks {', '.join(lacking)}", "create them with ros2 security create_enclave"
             )
 
 
@@ -164,11 +163,12 @@ def _range(environment: Environment) -> Iterator[Finding]:
     if wanted not in RANGES:
         yield Finding(RANGE, f"{wanted!r} is unknown", f"known: {', '.join(RANGES)}")
     if environment.get("ROS_LOCALHOST_ONLY") == "1" and wanted == "SUBNET":
-        yield Finding("ROS_LOCALHOST_ONLY", f"1 keeps nodes to this machine, {RANGE}=SUBNET does not", "set one")
+        problem = f"1 restricts nodes to this machine, but {RANGE}=SUBNET does not"
+        yield Finding("ROS_LOCALHOST_ONLY", problem, "unset one of them")
     domain = environment.get(DOMAIN) or "0"
     if not (domain.isdecimal() and int(domain) <= HIGHEST_DOMAIN):
         must = f"must be a whole number from 0 to {HIGHEST_DOMAIN}"
-        yield Finding(DOMAIN, f"{domain!r} {must}", "the ports of others lie above 65535")
+        yield Finding(DOMAIN, f"{domain!r} {must}", "the ports of higher domains exceed 65535")
 
 
 def _profiles(environment: Environment) -> Iterator[Finding]:
@@ -178,13 +178,13 @@ def _profiles(environment: Environment) -> Iterator[Finding]:
             continue
         try:
             root = ElementTree.fromstring(Path(value).read_bytes()).tag.rpartition("}")[2]
-            problem = "" if root in ("dds", "profiles") else f"holds <{root}>, must hold <dds> or <profiles>"
+            problem = "" if root in ("dds", "profiles") else f"root element <{root}>: must be <dds> or <profiles>"
         except OSError as error:
             problem = error.strerror or str(error)
         except ElementTree.ParseError as error:
-            problem = f"is no XML ({error})"
+            problem = f"is not valid XML ({error})"
         if problem:
-            advice = "without it Fast DDS takes settings of its own; name another, or leave the variable out"
+            advice = "Fast DDS would use other settings; set another file, or unset the variable"
             yield Finding(name, f"{value!r}: {problem}", advice)
 
 
@@ -196,8 +196,8 @@ def _loopback(environment: Environment) -> Iterator[Finding]:
         with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as ours:
             ours.connect(("127.0.0.1", SERVER_PORT))
     except OSError as error:
-        problem = f"{wanted}: 127.0.0.1 cannot be reached ({error.strerror}): the loopback interface is down"
-        yield Finding(RANGE, problem, "nodes of one machine find each other there: ip link set lo up")
+        problem = f"{wanted}: the loopback interface is down, 127.0.0.1 cannot be reached ({error.strerror})"
+        yield Finding(RANGE, problem, "local nodes need it for discovery; run ip link set lo up")
 
 
 def _discovery_server(environment: Environment) -> Iterator[Finding]:
@@ -206,12 +206,12 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
     why = [_absent(server) for server in places]
     if places and all(why):
         message = "; ".join(f"{server}: {problem}" for server, problem in zip(places, why, strict=True))
-        advice = "nodes find each other by it alone; start it (fastdds discovery), or leave the variable out"
+        advice = "nodes need this server for discovery; start it (fastdds discovery), or unset the variable"
         yield Finding(SERVER, message, advice)
 
 
 def _absent(server: str) -> str:
-    """Return the reason why ``server`` is not a discovery server; empty if it may be one."""
+    """Return the reason why ``server`` is not a discovery server, or an empty string."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"
@@ -226,11 +226,11 @@ def _absent(server: str) -> str:
                 ours.send(b"RTPS")  # too short to be a valid message
                 ours.recv(1)
     except TimeoutError:
-        return ""  # neither servers nor unreachable hosts answer invalid messages
+        return ""  # servers do not answer invalid messages; unreachable hosts do not answer either
     except socket.gaierror as error:
-        return f"no machine of that name ({error.strerror})"
+        return f"unknown host name ({error.strerror})"
     except ConnectionRefusedError:
-        return "no program listens there"
+        return "no program listens at this address"
     except OSError as error:
         return error.strerror or str(error)
     return ""

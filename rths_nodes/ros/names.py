@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of all topics: name, type, QoS, publishers and subscribers.
 
-Plain data, without rclpy; source of wiring, recordings and documentation.
+Plain data, without rclpy. Wiring, recordings and documentation use this table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
 AXIS = "axis"
 """Node of one axis, in a namespace below the rig."""
 CONSOLE = "console"
-"""Node of ``rths run`` if nodes run in other processes: it subscribes, and may request a trip."""
+"""Node of ``rths run`` if nodes run in other processes: receives results, may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Node that publishes the state of a procedure and stops it; not a peer of any run."""
@@ -39,9 +39,10 @@ OBSERVERS = options.OBSERVERS
 NAMESPACE = options.NAMESPACE
 
 STOPS = ("stop", "trip")
-"""Services of the actuator node that end a test: held, or tripped."""
+"""Services of the actuator node that end a test, as held or as tripped."""
 FORMER_TRIP = "emergency_stop"
-"""Name of the topic and service ``trip`` up to 0.9.0; for one version it is still received, with a warning."""
+"""Name of the topic and service ``trip`` up to version 0.9.0. The next version does not accept this name any more.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,10 @@ class Topic:
     stream: bool = False
     """True for messages of the loop; the parameter ``reliability`` makes them reliable or best effort."""
     handshake: bool = False
-    """True for messages that nodes also publish before they know the run."""
+    """True for messages that nodes publish even before they know the run."""
     recorded: bool = True
     apart: bool = False
-    """True for messages that are exchanged only between different machines."""
+    """True for messages between different machines only."""
     best_effort: bool = False
     section: str = ""
     """Section of a scenario that this topic needs."""
@@ -76,6 +77,10 @@ class Topic:
     @property
     def for_onlookers(self) -> bool:
         return bool(self.publishers) and not self.subscribers
+
+    def lossy(self, best_effort: bool) -> bool:
+        """Return True if messages may be lost; among reliable topics, ``best_effort`` affects only streams."""
+        return self.best_effort or (best_effort and self.stream)
 
     @property
     def kept(self) -> int:
@@ -142,11 +147,11 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""Topic of trips from other programs: only a volatile subscription matches a volatile publisher, and only a
-latched subscription receives earlier messages of a latched publisher."""
+"""Topic of trips from other programs. Only a volatile subscription matches a volatile publisher; only a latched
+one receives earlier messages of a latched publisher."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
-"""Absolute name, which ROS tools expect."""
+"""Diagnostics, with the absolute name that ROS tools expect."""
 
 CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
 """Simulated time; only in lockstep, if requested."""

@@ -24,7 +24,7 @@ def xml_text(root: ElementTree.Element) -> str:
 
 
 def urdf(scenario: Scenario) -> str:
-    """Return the axes as stacked slabs; each is a prismatic joint along x within its stroke (m)."""
+    """Return the axes as stacked slabs; each axis is a prismatic joint along x within its stroke (m)."""
     robot = ElementTree.Element("robot", name=scenario.name)
     _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
     height = 0.0

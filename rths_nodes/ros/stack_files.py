@@ -38,9 +38,8 @@ from rths_nodes.ros.names import (
 )
 
 SILENCE_S = 5.0
-"""Timeout of the diagnostics of a node, s; they are published once a second, in the slack."""
+"""Timeout for the diagnostics of a node, which are published once per second in the slack."""
 POLICY_VERSION = "0.2.0"
-"""Version of the policy files of SROS 2."""
 PARAMETERS = (
     *("describe_parameters", "get_parameter_types", "get_parameters", "list_parameters"),
     *("set_parameters", "set_parameters_atomically"),
@@ -75,10 +74,9 @@ def rosbag2_qos(namespace: str, best_effort: bool = False) -> str:
 
 
 def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
-    lossy = row.best_effort or (best_effort and row.stream)
     return {
         "history": "keep_all",
-        "reliability": "best_effort" if lossy else "reliable",
+        "reliability": "best_effort" if row.lossy(best_effort) else "reliable",
         "durability": "transient_local" if row.latched else "volatile",
     }
 
@@ -87,7 +85,7 @@ def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Return parameters of ``aggregator_node``: a tree of loop, observers and axes; silent nodes become stale."""
+    """Return parameters of ``aggregator_node``: a tree of loop, observers and axes."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
         "loop": _branch("Loop", rig, LOOP),
@@ -111,9 +109,8 @@ def _branch(path: str, rig: str, nodes: Iterable[str]) -> dict[str, object]:
 
 
 def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
-    """Return the policy file of SROS 2.
-
-    Enclaves: ``/rths/integrator`` etc. for processes with one node, ``/rths/test`` for all nodes in one process.
+    """Return the policy file of SROS 2, with enclaves ``/rths/integrator`` etc. for processes with one node, and
+    ``/rths/test`` for a process with all nodes.
     """
     rig = "/" + namespace.strip("/")
     profiles = {peer: _profile(rig, peer, axes) for peer in (*NODES, *map(names.axis_node, axes), CONSOLE)}
@@ -123,7 +120,7 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
     enclaves = ElementTree.SubElement(policy, "enclaves")
     for name, members in (node_profiles | all_profiles).items():
         enclave = ElementTree.SubElement(enclaves, "enclave", path=f"{rig}/{name}")
-        ElementTree.SubElement(enclave, "profiles").extend(deepcopy(members))  # indented separately
+        ElementTree.SubElement(enclave, "profiles").extend(deepcopy(members))  # each copy is indented separately
     ElementTree.indent(policy, "  ")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(policy, encoding="unicode")}\n'
 

@@ -49,12 +49,12 @@ WRONG = [
     ({"RMW_IMPLEMENTATION": "/usr/lib/librmw.so"}, "RMW_IMPLEMENTATION", "is not installed"),
     ({"RCL_ASSERT_RMW_ID_MATCHES": "rmw_zenoh_cpp"}, "RCL_ASSERT_RMW_ID_MATCHES", "is not installed"),
     ({"HOME": ""}, "HOME", "is not set"),
-    ({"HOME": "/proc"}, "HOME", "cannot be written into /proc/.ros/log"),
-    ({"ROS_HOME": "/proc/x"}, "ROS_HOME", "cannot be written into /proc/x/log"),
-    ({"ROS_LOG_DIR": "/proc/x"}, "ROS_LOG_DIR", "cannot be written into /proc/x ("),
-    ({"ROS_LOG_DIR": "/dev/null"}, "ROS_LOG_DIR", "cannot be written into /dev/null ("),
+    ({"HOME": "/proc"}, "HOME", "cannot write its logs into /proc/.ros/log"),
+    ({"ROS_HOME": "/proc/x"}, "ROS_HOME", "cannot write its logs into /proc/x/log"),
+    ({"ROS_LOG_DIR": "/proc/x"}, "ROS_LOG_DIR", "cannot write its logs into /proc/x ("),
+    ({"ROS_LOG_DIR": "/dev/null"}, "ROS_LOG_DIR", "cannot write its logs into /dev/null ("),
     ({"ROS_LOG_DIR": "~/logs", "HOME": ""}, "HOME", "is not set"),
-    ({"ROS_SECURITY_ENABLE": "True"}, "ROS_SECURITY_ENABLE", "'True' is neither true nor false"),
+    ({"ROS_SECURITY_ENABLE": "True"}, "ROS_SECURITY_ENABLE", "'True' must be true or false"),
     (SECURE, "ROS_SECURITY_KEYSTORE", "is not set"),
     (SECURE | {"ROS_SECURITY_KEYSTORE": "/nosuch"}, "ROS_SECURITY_KEYSTORE", "has no folder enclaves"),
     (
@@ -69,12 +69,12 @@ WRONG = [
     (
         {"FASTDDS_DEFAULT_PROFILES_FILE": "damaged.xml"},
         "FASTDDS_DEFAULT_PROFILES_FILE",
-        "is no XML (no element found",
+        "is not valid XML (no element found",
     ),
-    ({"FASTDDS_DEFAULT_PROFILES_FILE": "other.xml"}, "FASTDDS_DEFAULT_PROFILES_FILE", "holds <CycloneDDS>"),
+    ({"FASTDDS_DEFAULT_PROFILES_FILE": "other.xml"}, "FASTDDS_DEFAULT_PROFILES_FILE", "root element <CycloneDDS>"),
     ({"ROS_DISCOVERY_SERVER": "no such machine"}, "ROS_DISCOVERY_SERVER", "must be machine:port"),
     ({"ROS_DISCOVERY_SERVER": "127.0.0.1:99999"}, "ROS_DISCOVERY_SERVER", "must be machine:port"),
-    ({"ROS_DISCOVERY_SERVER": "nosuch.invalid"}, "ROS_DISCOVERY_SERVER", "no machine of that name"),
+    ({"ROS_DISCOVERY_SERVER": "nosuch.invalid"}, "ROS_DISCOVERY_SERVER", "unknown host name"),
 ]
 
 

@@ -137,7 +137,7 @@ class Meddler(Interposer):
             return send
 
         def interfering(data):
-            sample = self._node.codec.unpack_measurement(data)[0]
+            sample = self._node.topics.codec.unpack_measurement(data)[0]
             self._applied.append(sample.command[0])
             for action in self._actions:
                 action(sample.sample)
@@ -151,7 +151,7 @@ class Meddler(Interposer):
         if self._lies is None or self._lies[:2] != (topic, self._node.location.role):
             return inbox
         at = 100 if topic == "target" else 1000
-        return Lying(inbox, at, lambda: self._lies[2](self._node.codec, at))  # once the run is known
+        return Lying(inbox, at, lambda: self._lies[2](self._node.topics.codec, at))  # once the run is known
 
 
 def composed_run(directory: Path, disturb=None, overrides=(SHORT,), lies=None, **options):
@@ -321,7 +321,7 @@ def test_a_peer_that_is_there_without_a_name_is_told_from_one_that_is_not(names,
     with by_hand.node("integrator", peers=["integrator", "actuator"]) as node:
         node.topics.outlets.clear()
         monkeypatch.setattr(peers, "publishers", lambda *_: [(name, b"a") for name in names])
-        there = " (1 there without a name)" if names else ""
+        there = " (1 publishers have no name yet)" if names else ""
         assert re.fullmatch(f"/rths/actuator on /rths/[a-z_]+{re.escape(there)}", node.topics.missing())
 
 

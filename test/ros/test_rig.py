@@ -108,7 +108,7 @@ def test_a_signal_holds_the_rig(number: int, tmp_path: Path) -> None:
         (("integrator", "monitor"), ("actuator", "node")),
         (("--ros-args", "-p", f"scenario:={NAME}"), ("record", "missing")),
         (("actuator", "--ros-args", "-p", "scenario:=nothing"), ("unknown", "scenario", "nothing")),
-        (("actuator", "--ros-args", "-p", "scenario"), ("not understood",)),
+        (("actuator", "--ros-args", "-p", "scenario"), ("invalid",)),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_words(

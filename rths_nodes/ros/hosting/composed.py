@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composed host: all nodes in one process; external subscribers receive the same messages."""
+"""Host ``composed``: all nodes in one process. Subscribers in other processes receive the same messages."""
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
-import rclpy
 from rclpy.context import Context
 from rclpy.logging import LoggingSeverity, set_logger_level
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.protocols import Port
-from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
@@ -23,8 +21,9 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.fault_injection import FaultInjection
+from rths_nodes.ros.hosting.fault_injection import with_faults
 from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
+from rths_nodes.ros.hosting.processes import GRACE_S, exit_codes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER, logger_of
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -37,9 +36,7 @@ from rths_nodes.ros.nodes.monitor import MonitorNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport import middleware
-
-GRACE_S = 0.6
-"""Time for the other nodes to report after a node has died, s."""
+from rths_nodes.ros.transport.middleware import ros_context
 
 KINDS: dict[str, type[RthsNode]] = {
     kind.role: kind for kind in (IntegratorNode, CompensatorNode, ActuatorNode, AxisNode, MonitorNode)
@@ -54,27 +51,18 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    """Make the node ``role`` with parameter ``values`` and faults; ``hosted``: arguments of :class:`Host`."""
-    faults = FaultInjection(open_writer, hosted.get("own_process", False), hosted.get("clock", SYSTEM_CLOCK))
-    host = Host(**{"interpose": faults} | hosted)
+    """Make the node ``role`` with parameter ``values`` and faults. ``hosted`` are arguments of :class:`Host`."""
+    clock = hosted.get("clock", SYSTEM_CLOCK)
+    opened, interpose = with_faults(open_writer, hosted.get("own_process", False), clock)
+    host = Host(**{"interpose": interpose} | hosted)
     with middleware.in_words():
         if role == RECORDER:
-            return RecorderNode(faults.open_writer, host=host, context=context, values=values, cli_args=cli_args)
+            return RecorderNode(opened, host=host, context=context, values=values, cli_args=cli_args)
         return KINDS[role](host, context, values, cli_args=cli_args)
 
 
 def in_namespace(namespace: str) -> list[str]:
     return ["--ros-args", "-r", f"__ns:={namespace}"]
-
-
-@contextmanager
-def ros_context(args: Sequence[str] = ()) -> Context:
-    """Return a private rclpy context. Raises ConfigError if ROS 2 does not start."""
-    context = middleware.started(args)
-    try:
-        yield context
-    finally:
-        rclpy.shutdown(context=context)
 
 
 def run(
@@ -88,7 +76,7 @@ def run(
 ) -> Result:
     """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
 
-    ``starting`` receives a text on missing nodes until the test begins. ``port`` is an open port, of a procedure
+    Until the test begins, ``starting`` receives a text on missing nodes. ``port`` is the open port of a procedure,
     or of nodes that follow the executive. Raises NodeRefused.
     """
     beside = [description for description in descriptions if description.role in separate]
@@ -134,7 +122,7 @@ def run(
                 node.destroy_node()
         codes = [node.phase.exit_code for node in test.nodes]
         if console:
-            codes += _exit_codes(processes, console, result)
+            codes += exit_codes(processes, console, result, console.wait)
     result.judge(codes)
     return result
 
@@ -148,25 +136,8 @@ def _answer(died: Process, rig: ActuatorNode) -> None:
         rig.trip(died.death)
 
 
-def _exit_codes(processes: Processes, console: Console, result: Result) -> list[int]:
-    def listen() -> None:
-        console.listen()
-        time.sleep(0.01)
-
-    if not result.heard_by_all:
-        processes.send(signal.SIGTERM)
-    result.notes += processes.see_out(listen)
-    console.listen()
-    result.add(console.result.numbers)
-    counted = processes.counted(console.reported)
-    for process in counted:
-        if process.popen.returncode not in IN_ORDER:
-            result.blame(processes.why(process))
-    return [process.popen.returncode for process in counted]
-
-
 class ComposedTest:
-    """Nodes of a test in a common process; the actuator node takes over the port ``handed``."""
+    """Nodes of a test in one process. The actuator node uses the open port ``handed``."""
 
     def __init__(
         self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
@@ -195,8 +166,6 @@ class ComposedTest:
         return next(node for node in self.nodes if isinstance(node, ActuatorNode))
 
     def run(self, context: Context, watch: Callable[[], None] | None = None) -> Result:
-        """Run until every node has finished; exit codes are not evaluated yet."""
-
         def idle() -> None:
             if watch:
                 watch()
@@ -209,9 +178,9 @@ class ComposedTest:
         return self.result
 
     def _prepare(self) -> None:
-        """Start real-time scheduling, once, after all endpoints are matched.
+        """Start real-time scheduling once, after all endpoints are matched.
 
-        During discovery threads busy-wait for locks shared between processes; under real-time scheduling this may
+        During discovery threads busy-wait for locks that processes share. Under real-time scheduling this may
         never end.
         """
         if self._prepared or self.rig.settings.lockstep:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Console of the runner: a node that subscribes to state, progress and results of the test."""
+"""Console of the runner: a node that receives state, progress and results of the test."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from rths_nodes.ros.nodes.phase import UNDER_WAY
 from rths_nodes.ros.transport.endpoints import message_class, quality
 from rths_nodes.ros.transport.topics import NodeTopics
 from rths_nodes.ros.transport.wiring import NodeLocation, endpoints
+
+LOOK_S = 0.01
 
 
 class Console(Node):
@@ -54,7 +56,7 @@ class Console(Node):
         return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
-        """Receive messages; match publishers again if the graph did not know their node."""
+        """Receive messages. Look up publishers again if the graph did not have their node names."""
         guards = self._topics.guards.values()
         for guard in guards:
             if not guard.complete:
@@ -68,6 +70,10 @@ class Console(Node):
                     self._hear(name, values)
         for state in self._membership.cleared():
             self._hear_state(state)
+
+    def wait(self) -> None:
+        self.listen()
+        time.sleep(LOOK_S)
 
     def _hear(self, name: str, values: Data) -> None:
         result = self.result
@@ -101,7 +107,7 @@ class Console(Node):
         self.problems[ACTUATOR] = reason
 
     def trip(self, reason: str) -> None:
-        """Trip the rig; until all nodes are discovered there is no motion to stop."""
+        """Trip the rig. Until all nodes are discovered there is no motion to stop."""
         if self._trip is not None:
             header = {"stamp": time.time_ns(), "run": self._topics.run.mark}
             self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))

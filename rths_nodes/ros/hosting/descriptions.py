@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of the nodes of a scenario, as data; runner and launch files start the same list."""
+"""Descriptions of the nodes of a test. The runner and the launch files start the same nodes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class NodeDescription:
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
-    """Axis of an axis node; its name is also part of the namespace."""
+    """Axis of an axis node, also the last part of the namespace."""
     scenario: Scenario | None = None
-    """Scenario built by the runner; None if parameters define it."""
+    """Scenario from the runner; None if parameters define the scenario."""
 
     @property
     def peer(self) -> str:
@@ -36,9 +36,9 @@ class NodeDescription:
 def describe(
     options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
 ) -> list[NodeDescription]:
-    """Describe the nodes of a rig; the recorder is omitted if there is no recording.
+    """Describe the nodes of a rig, with a recorder if there is a recording.
 
-    ``axes`` have one node each: all axes or none. With ``console`` the test waits for the runner's console.
+    ``axes`` have one node each: all axes or none. With ``console`` the test waits for the console of the runner.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -63,8 +63,8 @@ def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]
     here = tuple(peer for peer in peers if peer in options.nodes or not options.nodes)
     if options.host == COMPOSED and names.ACTUATOR not in here:
         raise ConfigError(
-            f"composed = true: nodes = {' '.join(options.nodes)}: only the process of the "
-            "actuator node has several nodes; leave composed out on this machine"
+            f"composed = true: nodes = {' '.join(options.nodes)} does not include the actuator node, which the "
+            "process with several nodes needs; omit composed on this machine"
         )
     return here
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executor of nodes: all nodes of a test in one process, or a single node.
 
-Nodes in one process pass loop messages directly, so that the loop runs in order without an rclpy executor.
-Messages for other processes are published in the slack. A thread answers services; the loop executes requests that
-change a node.
+Nodes in one process pass messages directly, in the order of the loop. Messages for other processes are published
+in the slack. A thread answers services; the loop executes requests that change a node.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 
@@ -33,13 +31,13 @@ from rths_nodes.ros.transport.rclpy_private import WaitSet
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 OBSERVE_LIMIT = 16
-"""Samples per turn of an observer while the loop waits, and number of ticks that an observer may lag."""
+"""Maximum number of samples per turn of an observer, and of ticks by which an observer may lag."""
 BEHIND_NS = 20_000_000
-"""Longest lag of an observer at a low servo rate, at least one tick."""
+"""Longest lag of an observer, or one tick if that is longer."""
 
 
 class SlackBudget:
-    """Recent duration of a task, used to decide whether the task fits before a tick."""
+    """Recent duration of a task: decides whether the task fits before a tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -47,14 +45,14 @@ class SlackBudget:
         self._now = clock.monotonic_ns
 
     def decay(self) -> None:
-        """Reduce the recent duration, so that a task that was slow once is tried again."""
+        """Reduce the duration, so that a task that was slow once is tried again."""
         self._needed *= self._remembered
 
     def fits(self, pacer: Pacer) -> bool:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run ``task`` and record its time. Return True if it did work; a task returns False if it had none."""
+        """Run and time ``task``. Return False if the task returns False: then it had no work."""
         started = self._now()
         did = task() is not False
         if did:
@@ -65,8 +63,7 @@ class SlackBudget:
 class SlackUser:
     """Runs an observer within the slack of the loop, one sample at a time.
 
-    An observer that lags too far processes two samples per tick, even if late; a longer burst would delay many
-    ticks.
+    An observer that lags too far processes two samples per tick even without slack.
     """
 
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -94,15 +91,15 @@ class SlackUser:
 
 
 SERVE_EVERY_NS = 50_000_000
-"""Period of rounds over the handshakes of all nodes, with at most one request that changes a node."""
+"""Period of rounds: the handshakes of all nodes, and at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
-"""Slack that one handshake needs."""
+"""Slack for one handshake."""
 SERVE_LATEST_NS = 500_000_000
 """Delay after which a round continues without slack."""
 
 
 class ServiceDesk:
-    """Serves handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
+    """Serves the handshakes of ``nodes`` in rounds, calls ``idle`` in each round, and executes ``calls``."""
 
     def __init__(
         self,
@@ -119,7 +116,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Continue a round, or begin the next when due; with ``pacer`` only within the slack before the tick."""
+        """Continue a round, or begin a due round; with ``pacer`` only within the slack before the tick."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:
@@ -166,7 +163,7 @@ READING = (
     GetAvailableStates,
     GetAvailableTransitions,
 )
-"""Services that change nothing: their thread answers them. The loop executes the others."""
+"""Services that change nothing, answered by the service thread."""
 
 
 def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
@@ -181,92 +178,41 @@ def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer
     }
 
 
-@contextmanager
-def answering(nodes: Sequence[RthsNode], context: Context, calls: LoopCalls) -> Iterator[None]:
-    """Answer the services of ``nodes`` in a thread."""
-    thread = ServiceThread(context, answers(nodes, calls), calls, nodes[0].get_logger().warning)
-    with quick_switches():
-        thread.start()
-        try:
-            yield
-        finally:
-            thread.close()
-
-
 GONE = attrgetter("phase.gone")
 
 MIXED_S = 0.0005
-"""Longest sleep of a node that waits for both a socket and a topic, s."""
-
-
-class Waiter:
-    """Sleeps until a stream of ``nodes`` has a message. The caller must first receive the pending messages."""
-
-    def __init__(self, nodes: Sequence[RthsNode], context: Context, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._nodes = nodes
-        self._context = context
-        self._sleep = clock.sleep
-        self._sets: dict[int, WaitSet] = {}
-        """Wait sets by number of subscriptions; creating one is slower than filling it."""
-
-    def wait(self, timeout: float) -> None:
-        inboxes = [
-            node.topics.opened[key]
-            for node in self._nodes
-            for key in node.awaited_streams
-            if key in node.topics.opened
-        ]
-        if not inboxes:
-            self._sleep(timeout)
-            return
-        lines = [inbox.line for inbox in inboxes if inbox.line is not None]
-        if lines:
-            sockets = [line.socket for line in lines if not line.ended]
-            behind = [line.socket for node in self._nodes for line in node.topics.lines.behind]
-            # a node that receives only some streams by line polls the others
-            longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
-            select.select(sockets, behind, [], longest)
-            return
-        waiting = self._sets.get(len(inboxes))
-        if waiting is None:
-            waiting = self._sets[len(inboxes)] = WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
-        waiting.clear_entities()
-        for inbox in inboxes:
-            waiting.add_subscription(inbox.subscription.handle)
-        waiting.wait(round(timeout * 1e9))
+"""Longest sleep of a node that waits for both a socket and a topic."""
 
 
 DIAGNOSE_SLACK_NS = 500_000
-"""Slack that publishing diagnostics needs; at most half a sample."""
+"""Slack for publishing diagnostics, or half a servo period if that is shorter."""
 RECORD_SLACK_NS = 50_000
-"""Slack that messages for the recorder, and for nodes outside the loop, need."""
+"""Slack for messages to the recorder and to nodes outside the loop."""
 FOREIGN_AT_A_TIME = 256
-"""Foreign messages dropped per tick from an inbox."""
+"""Maximum number of foreign messages dropped from an inbox per tick."""
 DIAGNOSE_EVERY_NS = 20_000_000
-"""Polling period of due diagnostics."""
 OBSERVE_EVERY = 32
-"""Turns of the loop between two turns of monitor and recorder, in lockstep."""
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep if no message can wake the process because its nodes pass messages directly, s."""
+"""Sleep of a process whose nodes pass messages directly: no message wakes it."""
 OBSERVER_SLEEP_S = 0.01
-"""Sleep of a monitor or recorder in its own process, in lockstep, s."""
+"""Sleep of a monitor or recorder in its own process, in lockstep."""
 YIELDS = 6
-"""Number of consecutive yields for messages by topic, which a thread of the middleware delivers. For messages by
-socket one is enough; with more, two nodes would yield to each other."""
+"""Number of consecutive yields to the thread of the middleware that delivers messages by topic. By socket one
+yield is enough; with more, two nodes would keep yielding to each other."""
 POLLS = 4
-"""Number of polls of the inboxes, with yields between them, before a sleep: a wake-up costs 100 us."""
+"""Number of polls of the inboxes before a sleep. A wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
-"""Time without sleep after which a process sleeps instead of yielding. The kernel's limit for real-time processes
-(``realtime.STARVING_S``) does not count yielding as rest."""
+"""Time without sleep after which a process sleeps instead of yielding: for the kernel, yielding is not rest
+(``realtime.STARVING_S``)."""
 SLEPT_NS = 50_000
-"""Shortest wait that counts as sleep; for a shorter wait a message was pending."""
+"""Shortest wait that counts as sleep. In a shorter wait a message was pending."""
 PATIENT_TURNS = 16
-"""Number of turns without work after which a real-time process sleeps, to avoid starving its processor."""
+"""Number of turns without work after which a real-time process sleeps, so that others can run."""
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Give ``node`` a turn if it is due; return True if it did any work. An unexpected error ends the node."""
+    """Give ``node`` a turn if due; return True if it did any work. An unexpected error ends the node."""
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
@@ -303,7 +249,9 @@ class LoopExecutor:
         # direct answers reach the waiting node immediately
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
-        self._waiter = Waiter(self._ring, context, clock) if self._ring and not self._observers else None
+        self._awaits_streams = bool(self._ring) and not self._observers
+        self._sets: dict[int, WaitSet] = {}
+        """Wait sets by number of subscriptions; creating one is slower than filling it."""
         self._by_hand: Iterator[Inbox] = iter(())
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0
@@ -317,15 +265,26 @@ class LoopExecutor:
         self._by_hand = itertools.cycle([inbox for topics in all_topics for inbox in topics.filled_directly])
 
     def run(self) -> None:
-        with answering(self.nodes, self._context, self._desk.calls):
-            while not all(map(GONE, self.nodes)):
-                try:
-                    self._turn()
-                except Starving as error:  # outside a node: its cause is unknown
-                    for node in self.nodes:
-                        node.surprise(error)
-                if self._rig is not None and self._rig.phase.gone:
-                    self._end_with(self._rig)
+        calls = self._desk.calls
+        thread = ServiceThread(
+            self._context, answers(self.nodes, calls), calls, self.nodes[0].get_logger().warning
+        )
+        with quick_switches():
+            thread.start()
+            try:
+                self._loop()
+            finally:
+                thread.close()
+
+    def _loop(self) -> None:
+        while not all(map(GONE, self.nodes)):
+            try:
+                self._turn()
+            except Starving as error:  # raised outside a node: the cause is unknown
+                for node in self.nodes:
+                    node.surprise(error)
+            if self._rig is not None and self._rig.phase.gone:
+                self._end_with(self._rig)
 
     def _end_with(self, rig: ActuatorNode) -> None:
         if not rig.phase.ended:  # a dead node sends no Summary; its earlier messages are still recorded
@@ -351,12 +310,12 @@ class LoopExecutor:
             self._use_slack(rig, rig.pacer)
             rig.safely(rig.tick)
             self._idle_turns = self._polls = 0
-            if self._waiter is not None:
+            if self._awaits_streams:
                 self._yield_processor()
             return
         if busy:
             self._polls = 0
-            if self._waiter is not None:
+            if self._awaits_streams:
                 self._yield_processor()
         elif self._yields and self._polls_on():
             self._polls += 1
@@ -371,13 +330,12 @@ class LoopExecutor:
             self._wait()
 
     def _yield_processor(self) -> None:
-        """Yield to nodes of other processes that send answers to this one (host ``processes``, in real time)."""
+        """Yield to the processes of other nodes that compute the input of this node."""
         if self._yields:
             for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
 
     def _polls_on(self) -> bool:
-        """True while polling for an expected answer is faster than sleeping."""
         if self._polls >= POLLS or not any(node.awaits_answer for node in self._ring):
             return False
         return self._now() - self._slept_at < AWAKE_NS
@@ -389,7 +347,7 @@ class LoopExecutor:
 
     @property
     def _yields(self) -> bool:
-        return self._waiter is not None and len(self._ring) == 1 and not self.nodes[0].settings.lockstep
+        return self._awaits_streams and len(self._ring) == 1 and not self.nodes[0].settings.lockstep
 
     def _all_follow(self, rig: ActuatorNode) -> bool:
         sample, tick = rig.last_sample, rig.last_tick
@@ -418,7 +376,7 @@ class LoopExecutor:
         self._warm_up(pacer)
 
     def _warm_up(self, pacer: Pacer) -> None:
-        """Warm up last, so that its data are still in the caches at the tick."""
+        """Warm up the nodes last, so that their data are still in the caches at the tick."""
         for node, budget in self._warm_ups:
             if node.works and node.warm_up.due:
                 budget.decay()
@@ -479,8 +437,8 @@ class LoopExecutor:
         idle = not any(node.participates for node in self.nodes)
         if idle or unfruitful or (self._rig is not None and not self._rig.running):
             self._sleep(0.001)  # yield even if the wait below returns at once
-        elif self._waiter is not None:
-            self._waiter.wait(longest)
+        elif self._awaits_streams:
+            self._wait_for_message(longest)
         elif self._ring:
             self._sleep(min(SHORT_SLEEP_S, longest))
         else:
@@ -488,3 +446,30 @@ class LoopExecutor:
         ended = self._now()
         if ended - began > SLEPT_NS:
             self._slept_at = ended
+
+    def _wait_for_message(self, timeout: float) -> None:
+        """Sleep until a stream has a message. All pending messages must have been received."""
+        inboxes = [
+            node.topics.opened[key]
+            for node in self._ring
+            for key in node.awaited_streams
+            if key in node.topics.opened
+        ]
+        if not inboxes:
+            self._sleep(timeout)
+            return
+        lines = [inbox.line for inbox in inboxes if inbox.line is not None]
+        if lines:
+            sockets = [line.socket for line in lines if not line.ended]
+            behind = [line.socket for node in self._ring for line in node.topics.lines.behind]
+            # if only some streams arrive by line, the others are polled
+            longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
+            select.select(sockets, behind, [], longest)
+            return
+        waiting = self._sets.get(len(inboxes))
+        if waiting is None:
+            waiting = self._sets[len(inboxes)] = WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
+        waiting.clear_entities()
+        for inbox in inboxes:
+            waiting.add_subscription(inbox.subscription.handle)
+        waiting.wait(round(timeout * 1e9))

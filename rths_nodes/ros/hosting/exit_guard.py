@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timed exit of a process whose middleware hangs after a test.
 
-Fast DDS can deadlock while endpoints are removed (its issue 6502). A node that has published its Summary has
-finished its work. The hanging call holds the interpreter lock, so the C library ends the process;
-``faulthandler.dump_traceback_later`` would end it with exit code 1. The interpreter's normal exit waits for
-threads, and exit handlers of the middleware race with its threads.
+Fast DDS can deadlock while endpoints are removed (Fast DDS issue 6502). The hanging call holds the interpreter
+lock, so the C library ends the process; ``faulthandler.dump_traceback_later`` would exit with code 1. The normal
+exit of the interpreter waits for threads, and exit handlers of the middleware race with its threads.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class ExitGuard:
             function = ctypes.cast(self._library._exit, ctypes.c_void_p).value
             event = _Event(value=code, notify=_SIGEV_THREAD, function=function)
             if self._library.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)):
-                raise OSError(ctypes.get_errno(), "no timer for the end of the process")
+                raise OSError(ctypes.get_errno(), "no timer is available to end the process")
             self._code = code
         full_seconds, part = divmod(round(seconds * 1e9), 1_000_000_000)
         times = (ctypes.c_long * 4)(0, 0, full_seconds, part)  # struct itimerspec: one shot
@@ -68,7 +67,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes longer than ``seconds`` s. Raises OSError."""
+    """End this process with ``code`` if the block takes longer than ``seconds``. Raises OSError."""
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:
@@ -82,6 +81,6 @@ def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
     for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
-        with suppress(Exception):  # everything is reported and written; stdout may be closed
+        with suppress(Exception):  # all output is written; stdout may be closed
             last()
     os._exit(code)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a node: lost messages, wrong sensors, slowness, freezing, death.
+"""Faults of a node: lost messages, wrong sensors, slow answers, suspension, death.
 
-The host inserts the faults between a node and its parts. A fault on a stream acts before the inbox of the
-receiving node of the loop; monitor and recorder receive the message as sent. All faults are timed by sample
-number. Other faults act when the node receives Measurement k or, in the actuator node, before it is sent. In the
-host ``processes`` they are real (SIGKILL, SIGSTOP, SIGCONT); in the host composed a dead or frozen node gets no
-turn.
+Faults of streams act on the inboxes of the loop; monitor and recorder receive the message as sent. All faults are
+timed by sample number: kill, freeze and disk_full of sample k act when the node receives Measurement k, in the
+actuator node before it sends Measurement k. In the host ``processes``, kill and freeze are signals (SIGKILL,
+SIGSTOP, SIGCONT); in the host composed, a dead or frozen node gets no turn.
 """
 
 from __future__ import annotations
@@ -39,40 +38,39 @@ from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, o
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER, Topic
-from rths_nodes.ros.nodes.base import Configured, OpenWriter, Writer
+from rths_nodes.ros.nodes.base import Interpose, OpenWriter, RthsNode, Writer
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.topics import Interposer, Send
 
 CurrentWriter = Callable[[], Writer | None]
 
 
-class FaultInjection:
-    """Faults of one node; the host calls the object at each configuration and opens recordings through it."""
+def with_faults(
+    open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK
+) -> tuple[OpenWriter, Interpose]:
+    """Return the functions of a host that open recordings, and insert the faults of one node."""
+    writer: Writer | None = None
 
-    def __init__(self, open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._open_writer, self._own_process, self._clock = open_writer, own_process, clock
-        self._writer: Writer | None = None
+    def opened(directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
+        nonlocal writer
+        writer = open_writer(directory, topics, information)
+        return writer
 
-    def open_writer(self, directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
-        self._writer = self._open_writer(directory, topics, information)
-        return self._writer
-
-    def __call__(self, node: Configured) -> Interposer:
-        """Return the faults of ``node``. Raises ConfigError."""
+    def interpose(node: RthsNode) -> Interposer:
         faults = [parse(text) for text in node.settings.faults]
-        host = "processes" if self._own_process else "composed"
+        host = "processes" if own_process else "composed"
         pace = "lockstep" if node.settings.lockstep else "realtime"
         check(faults, node.settings.scenario, host, pace, RECORDER in node.settings.peers)
-        if not faults:
-            return Interposer()
-        return _Faults(node, faults, self._own_process, self._clock, lambda: self._writer)
+        return _Faults(node, faults, own_process, clock, lambda: writer) if faults else Interposer()
+
+    return opened, interpose
 
 
 class _Faults(Interposer):
     holds_up = True
 
     def __init__(
-        self, node: Configured, faults: Sequence[Fault], own_process: bool, clock: Clock, writer: CurrentWriter
+        self, node: RthsNode, faults: Sequence[Fault], own_process: bool, clock: Clock, writer: CurrentWriter
     ) -> None:
         self._node, self._faults, self._own_process, self._clock = node, list(faults), own_process, clock
         self._writer = writer
@@ -106,7 +104,7 @@ class _Faults(Interposer):
         # the index of a fault is part of its seed
         faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
-            change = _poisoner(topic, self._node.codec)
+            change = _poisoner(topic, self._node.topics.codec)
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
             faulty = FaultyInbox(faulty, stream, _sent_at(topic, self._substeps), self._known_sample)
         if topic == "measurement" and self._role != ACTUATOR:
@@ -128,7 +126,7 @@ class _Faults(Interposer):
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
     def _known_sample(self) -> float:
-        """Return the last sample known to the node; infinite after the test."""
+        """Return the last sample that the node has received or sent; infinity after the test."""
         if self._node.phase.ended:
             return math.inf
         return self._sent if self._role == ACTUATOR else self._node.measurements.expected - 1
@@ -184,7 +182,7 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """Freeze a node that shares its process; the actuator node sleeps, as all nodes wait for it."""
+        """Freeze a node in a shared process. The actuator node sleeps, because all other nodes wait for it."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:
@@ -199,7 +197,9 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox with faults of ``stream``. ``sent_at(number)``: sample of sending; ``clock()``: last known sample."""
+    """Inbox with the faults of ``stream``. ``sent_at(number)`` is the sample at which a message is sent;
+    ``clock()`` is the last known sample.
+    """
 
     def __init__(
         self, inbox: Any, stream: FaultyStream[bytes], sent_at: Callable[[int], int], clock: Callable[[], float]
@@ -212,7 +212,7 @@ class FaultyInbox:
     def take(self) -> bytes | None:
         while (data := self._take()) is not None:
             if len(data) < HEAD.size:
-                self._arrived.append(data)  # a foreign message: the node drops it
+                self._arrived.append(data)  # a foreign message, which the node drops
                 continue
             sample = self._sent_at(number_of(data))
             self._newest = max(self._newest, sample)
@@ -226,7 +226,7 @@ class FaultyInbox:
 
 
 class StruckInbox:
-    """Inbox of Measurements that calls ``strike()`` at message ``first``; empty while a fault pauses the node."""
+    """Inbox of Measurements that calls ``strike()`` at message ``first``; empty unless ``may_work()``."""
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
         self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take
@@ -250,7 +250,6 @@ class StruckInbox:
 
 
 def _sent_at(stream: str, substeps: int) -> Callable[[int], int]:
-    """Map the number of a message of ``stream`` to the sample at which it is sent."""
     if stream == "target":
         return lambda step: max(step - 1, 0) * substeps
     return lambda sample: sample - 1 if stream == "command" else sample
@@ -267,7 +266,6 @@ def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]
 
 
 def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
-    """Start a process that, on receiving a line, suspends this process for ``seconds`` and then resumes it."""
     pid = os.getpid()
     script = f"read -r line || exit; kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}; echo"
     return subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

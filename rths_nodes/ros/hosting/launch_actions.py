@@ -40,7 +40,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import environment, names, rig_model, stack_files
 from rths_nodes.ros.hosting import descriptions, node_processes
-from rths_nodes.ros.hosting.launch_end import EndOfLaunch, FolderOfLastWords, refusal
+from rths_nodes.ros.hosting.launch_end import EndOfLaunch, refusal
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.transport import middleware
 
@@ -48,18 +48,22 @@ FLAG = ("true", "false")
 RVIZ = ("robot_state_publisher", "rviz2")
 
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "log_level": ("info", "of the nodes, not of rcl and rmw", ("debug", "info", "warn", "error", "fatal")),
-    "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
-    "params_file": ("", "file of ROS parameters of the nodes, which take precedence over other arguments", ()),
-    "rviz": ("false", "true: RViz shows the axes, by a robot_state_publisher with a model of them", FLAG),
-    "page": ("false", "true: rths page shows the test in the browser while it runs", FLAG),
-    "page_port": ("8085", "TCP port of the page, 0 for any; a taken port is refused", ()),
+    "log_level": (
+        "info",
+        "of the nodes, but not of rcl and rmw",
+        ("debug", "info", "warn", "error", "fatal"),
+    ),
+    "use_sim_time": ("false", "ROS parameter of the nodes; the pace of a test does not depend on it", FLAG),
+    "params_file": ("", "file with ROS parameters of the nodes; these take precedence over other arguments", ()),
+    "rviz": ("false", "true: RViz shows the axes; starts a robot_state_publisher with a model of the axes", FLAG),
+    "page": ("false", "true: rths page shows the running test in the browser", FLAG),
+    "page_port": ("8085", "TCP port of the page, 0 for any free port; a port in use is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
-"""Python arguments that serve the page; this package must not import it."""
+"""Python arguments that serve the page. This package must not import ``rths_nodes.app``."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "composed": ("false", "true: all nodes in one process, which hand each other their messages", FLAG),
+    "composed": ("false", "true: all nodes run in one process and pass messages directly", FLAG),
 }
 
 
@@ -71,7 +75,7 @@ def declare(name: str, default: str, description: str, choices: Sequence[str]) -
 
 def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
     several, value = option.spec.kind == "texts", option.default
-    description = f"{option.doc}; several separated by spaces" if several else option.doc
+    description = f"{option.doc}; separate several by spaces" if several else option.doc
     text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
     choices = FLAG if option.spec.kind == "flag" else () if several else option.spec.choices
     return declare(option.name, text if default is None else default, description, choices)
@@ -83,10 +87,11 @@ def description(
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
-    """Return a launch description: arguments of a test, ``further`` arguments, and entities of ``make(context)``.
+    """Return a launch description: arguments of a test, ``further`` arguments, and the entities of
+    ``make(context)``.
 
-    ``defaults`` replace the usual defaults; ``composes`` adds the arguments ``composed`` and ``separate``. An
-    invalid test or an unknown argument is refused before any node starts.
+    ``defaults`` replace default values; ``composes`` adds the arguments ``composed`` and ``separate``. An invalid
+    test or an unknown argument is refused before any node starts.
     """
     arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
@@ -111,12 +116,12 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Raise ConfigError for an unknown argument, which launch itself accepts.
+    """Raise ConfigError for an unknown argument, which launch accepts.
 
-    Check only if the command line names this file or its wrapper: arguments of an including file look the same.
+    Check only command lines that name this file or its wrapper: arguments of an including file look the same.
     """
     path = Path(context.locals.current_launch_file_path)
-    files = path, path.with_suffix(".xml")  # the wrapper of a file declares no arguments
+    files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
     named = any(
         Path(word).absolute() in files or (word in [file.name for file in files] and before in path.parts)
         for before, word in zip(sys.argv, sys.argv[1:], strict=False)
@@ -128,7 +133,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions of a test's nodes with one run id. Raises ConfigError."""
+    """Launch actions for the nodes of a test with one run id. Raises ConfigError."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations
@@ -155,16 +160,16 @@ class LaunchedTest:
             _check_rviz()
         self._params_files = _params_files(configured["params_file"])
         self._scenario = scenario
-        # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
+        # Launch leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
-        self._folder = FolderOfLastWords()
+        recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
+        self._end = EndOfLaunch(self.run_id, recording)
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
         self._log_level = f"{names.logger_of(self.namespace)}:={configured['log_level']}"
         self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
-        self._peers: dict[ExecuteProcess, str] = {}
         described = descriptions.describe(self.options, self.axes)
         self._descriptions = {description.peer: description for description in described}
         self._here = descriptions.on_this_machine(self.options, described)
@@ -220,18 +225,14 @@ class LaunchedTest:
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
     def together(self, processes: Sequence[ExecuteProcess]) -> list[LaunchDescriptionEntity]:
-        recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
-        here = [
-            process for process in processes if self._peers.get(process, names.RIG) in (names.RIG, *self._here)
-        ]
-        return EndOfLaunch(
-            here, self._peers, self.run_id, recording, self._folder, [*self._pages(), *self._models()]
-        ).actions()
+        here = (names.RIG, *self._here)
+        followed = [process for process in processes if self._end.peers.get(process, names.RIG) in here]
+        return self._end.actions(followed, [*self._pages(), *self._models()])
 
     def _models(self) -> list[ExecuteProcess]:
         if not self._rviz:
             return []
-        view = self._folder.keep("rig.rviz", rig_model.rviz(self.namespace))
+        view = self._end.keep("rig.rviz", rig_model.rviz(self.namespace))
         model = {
             "robot_description": ParameterValue(rig_model.urdf(self._scenario), value_type=str),
             "frame_prefix": f"{self.namespace.strip('/')}/",
@@ -257,12 +258,12 @@ class LaunchedTest:
         node = Node(
             package="rths_nodes",
             ros_arguments=["--log-level", self._log_level, *ros_arguments],
-            additional_env=self._environment | self._folder.environment(peer),
+            additional_env=self._environment | self._end.environment(peer),
             output="both",
             **patience,
             **kwargs,
         )
-        self._peers[node] = peer
+        self._end.add(node, peer)
         return node
 
     def _foreign_recorders(self) -> list[ExecuteProcess]:
@@ -271,7 +272,7 @@ class LaunchedTest:
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
         topics += [*names.ALSO_RECORDED, *self.options.record_topics]
         qos = stack_files.rosbag2_qos(self.namespace, self.options.reliability == BEST_EFFORT)
-        qos_arguments = ["--qos-profile-overrides-path", str(self._folder.keep("rosbag2_qos.yaml", qos))]
+        qos_arguments = ["--qos-profile-overrides-path", str(self._end.keep("rosbag2_qos.yaml", qos))]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory)]
         command += [*qos_arguments, "--topics", *topics]
         return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
@@ -306,7 +307,6 @@ def split(name: str, text: str) -> list[str]:
 
 
 def check_rosbag2(directory: Path) -> None:
-    """Raise ConfigError if rosbag2 is missing or would refuse the directory."""
     missing = [
         package
         for package, present in (
@@ -316,9 +316,9 @@ def check_rosbag2(directory: Path) -> None:
         if not present
     ]
     if missing:
-        raise ConfigError(f"record = rosbag2: not installed: {', '.join(missing)}; record:=own needs neither")
+        raise ConfigError(f"record = rosbag2: not installed: {', '.join(missing)}; use record:=own")
     if directory.exists():
-        raise ConfigError(f"directory = {directory}: exists; rosbag2 wants to make it")
+        raise ConfigError(f"directory = {directory}: exists already; rosbag2 needs a new directory")
 
 
 def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
@@ -334,7 +334,7 @@ def _check_rviz() -> None:
     missing = [name for name in RVIZ if not has_resource("packages", name)]
     if missing:
         debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
-        raise ConfigError(f"rviz = true: not installed: {', '.join(missing)}: sudo apt install {debian}")
+        raise ConfigError(f"rviz = true: not installed: {', '.join(missing)}; use sudo apt install {debian}")
 
 
 def _params_files(path: str) -> list[str]:

@@ -26,7 +26,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting import node_processes
 
 SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
-"""Roles in the order in which their reports count: leader, writer, judge."""
+"""Roles in the order in which their reports count."""
 
 
 def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
@@ -41,11 +41,25 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
     return RuntimeError(message)
 
 
-class FolderOfLastWords:
-    """Temporary folder of the processes of a launch, with their final reports."""
+class EndOfLaunch:
+    """Follows the processes of a test until their end, and owns a temporary folder for their files and final
+    reports.
 
-    def __init__(self) -> None:
+    If a process exits with an error, all processes are ended; after a trip they exit by themselves. Foreign
+    recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result and exits
+    with code 1 unless the test is valid.
+    """
+
+    def __init__(self, run_id: str, recording: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
+        self._run_id, self._recording = run_id, _short(recording)
+        self._running: list[ExecuteProcess] = []
+        self._further: Sequence[ExecuteProcess] = ()
+        self.peers: dict[ExecuteProcess, str] = {}
+        self._left: dict[str, LastWords] = {}
+
+    def add(self, process: ExecuteProcess, peer: str) -> None:
+        self.peers[process] = peer
 
     def environment(self, peer: str) -> dict[str, str]:
         return {outcomes.REPORT_FILE: str(self._file(peer))}
@@ -55,51 +69,20 @@ class FolderOfLastWords:
         path.write_text(text, encoding="utf-8")
         return path
 
-    def of(self, peer: str) -> LastWords | None:
-        return outcomes.read_report(self._file(peer))
-
-    def tell_death(self, reason: str) -> None:
-        """Store the reason of a death without a report, for the recorder."""
-        with suppress(OSError):
-            Path(self._folder.name, outcomes.DIED).write_text(reason, encoding="utf-8")
-
     def _file(self, peer: str) -> Path:
         return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"
 
-
-class EndOfLaunch:
-    """Follows the ``processes`` of a test until their end.
-
-    A process that exits with an error ends all processes; after a trip the others exit normally. Foreign
-    recorders, which are not in ``peers``, are stopped after the last node. Then launch prints outcome, reason,
-    indices and ``recording``, and exits with code 1 unless the test is valid.
-    """
-
-    def __init__(
-        self,
-        processes: Sequence[ExecuteProcess],
-        peers: Mapping[ExecuteProcess, str],
-        run_id: str,
-        recording: str,
-        folder: FolderOfLastWords,
-        beside: Sequence[ExecuteProcess] = (),
-    ) -> None:
-        """Further processes, such as a page: they end with the test, but do not end the test."""
-        self._processes, self._beside = list(processes), list(beside)
-        self._running = list(processes)
-        self._peers = peers
-        self._run_id = run_id
-        self._recording = _short(recording)
-        self._folder = folder
-        self._left: dict[str, LastWords] = {}
-
-    def actions(self) -> list[LaunchDescriptionEntity]:
+    def actions(
+        self, processes: Sequence[ExecuteProcess], further: Sequence[ExecuteProcess]
+    ) -> list[LaunchDescriptionEntity]:
+        """Return the actions of a launch; ``further`` processes, such as a page, end with the test."""
+        self._running, self._further = list(processes), further
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
             LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
             RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
-            *self._processes,  # last, so that it runs before the handlers that print
-            *self._beside,
+            *processes,  # last, so that its handler runs before the handlers that print
+            *further,
         ]
 
     def _on_exit(self, event: ProcessExited, context: LaunchContext) -> list[LaunchDescriptionEntity]:
@@ -114,17 +97,18 @@ class EndOfLaunch:
         if report.exit_code not in IN_ORDER:
             why = [LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
             return [*why, EmitEvent(event=Shutdown(reason="the test cannot continue"))]
-        if not any(process in self._peers for process in self._running):
+        if not any(process in self.peers for process in self._running):
             return [_interrupt(process) for process in self._running]
         return []
 
     def _take(self, event: ProcessExited) -> LastWords:
-        peer = self._peers.get(event.action)
+        peer = self.peers.get(event.action)
         name = peer or event.process_name.rpartition("-")[0]
         died = node_processes.death(name, event.returncode) if event.returncode else ""
-        left = self._folder.of(peer) if peer else None
+        left = outcomes.read_report(self._file(peer)) if peer else None
         if died and left is None:
-            self._folder.tell_death(died)
+            with suppress(OSError):
+                self.keep(outcomes.DIED, died)  # for the recorder
         report = self._left[name] = left or LastWords(event.returncode, died)
         return report
 
@@ -132,14 +116,14 @@ class EndOfLaunch:
         code, message = self._result()
         lines = [LogInfo(msg=f"rths: {line}") for line in (*self._indices(), *self._late())]
         if code == ExitCode.FINISHED:
-            return [*lines, LogInfo(msg=f"rths: {message}; {self._report(code)}"), *map(_interrupt, self._beside)]
+            return [*lines, LogInfo(msg=f"rths: {message}; {self._report(code)}"), *map(_interrupt, self._further)]
         for line in lines:
             line.execute(context)
-        level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator stopped it
+        level = logging.WARNING if code == ExitCode.HELD else logging.ERROR  # the operator has stopped the test
         raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
-        """Return exit code and text of the test: first from the worst process, then from the outcome."""
+        """Return exit code and text of the test. The worst code of a process precedes the reported outcome."""
         spoken = self._spoken
         tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
         code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)

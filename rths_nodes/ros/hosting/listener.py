@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listener of a rig: a node that receives published messages but is not a peer of a test.
+"""Listeners of a rig: nodes that receive published messages but are not peers of a test.
 
 All methods are thread-safe and return plain data.
 """
@@ -39,15 +39,14 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Number of stored messages; if the reading loop has ended, the oldest are dropped."""
+"""Maximum number of stored messages. The oldest are dropped if they are not read."""
 
 MOST_COLUMNS = 60_000
-"""Number of stored columns: ten minutes with 10 ms each."""
+"""Maximum number of stored columns of 10 ms: ten minutes."""
 AT_ONCE = 400
-"""Messages with columns per request; a late client receives earlier messages in several requests."""
+"""Maximum number of messages with columns per request. A late client needs several requests."""
 MOST_EVENTS = 200
 TURN_S = 0.05
-"""Period over which messages are collected, s."""
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
@@ -55,8 +54,6 @@ RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
 
 
 class RigListener(ThreadedNode):
-    """Observes the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
-
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace.strip("/")
         super().__init__(name, self.namespace, 1)
@@ -71,7 +68,6 @@ class RigListener(ThreadedNode):
         self._hear()
 
     def _hear(self) -> None:
-        """Subscribe to topics whose subscribers are not counted by any node of a test."""
         self._listen(TOPICS["live"], self._live)
         self._listen(TOPICS["live_curves"], self._curves)
         self._listen(OPERATOR_TOPICS["procedure_state"], partial(self._state, "procedure"))
@@ -80,7 +76,7 @@ class RigListener(ThreadedNode):
         self._of_run: list[object] = []
 
     def _join(self) -> None:
-        """Subscribe to the topics of a run; the middleware delivers latched messages again."""
+        """Subscribe to the topics of a run. The middleware delivers latched messages again."""
         self._leave()
         self._of_run = [
             self._listen(TOPICS[TEST_STATE], self._test_state),
@@ -123,7 +119,7 @@ class RigListener(ThreadedNode):
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the next ``number``, and the columns since ``number``, all from one run."""
+        """Return the situation, the next ``number``, and the columns since ``number``, all from the same run."""
         with self._lock:
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of the nodes, started, monitored and ended together, and reports of a node to its runner."""
+"""Processes of the nodes: start, monitoring, end, and final reports to the runner."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ LEAVING_S = 10.0
 """Timeout for the other nodes to exit after the first node, s."""
 
 QUIET_S = 0.05
-"""Pause before endpoints and participant are removed, s: otherwise a peer that is acknowledging a message could
+"""Pause before endpoints and participant are removed, s. Without it, a peer that is acknowledging a message could
 hang (``exit_guard.py``)."""
 
 LONGEST_REPORT = 4000
-"""Largest final report, bytes; it fits into a pipe without a reader."""
+"""Largest final report, bytes. A pipe stores it until it is read."""
 
 LOOKS = 20
-"""Number of polls within ``HANGS_S``."""
 
 HANGS_S = 20.0
 """Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
@@ -49,11 +48,11 @@ STOPPED_S = 2.0
 """Longest wait after the test for a node that is suspended by a signal, s."""
 
 PARENT = "RTHS_PARENT"
-"""Environment variable with the pid of the runner; the node ends with this process."""
+"""Environment variable with the pid of the runner. A node ends with its runner."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with a file descriptor, to which a node of the runner writes why it ends: a node that was
-never configured has no topic."""
+"""Environment variable with a file descriptor to which a node writes the reason for its end. Before its
+configuration a node has no topics."""
 
 
 def death(name: str, code: int) -> str:
@@ -123,7 +122,7 @@ class Process:
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check_alive(self) -> None:
-        """Kill a process that hangs: suspended from outside, or deadlocked in the middleware."""
+        """Kill the process if it hangs: suspended from outside, or deadlocked in the middleware."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -171,21 +170,16 @@ def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) 
     read, write = os.pipe()
     os.set_blocking(read, False)  # a child of the node may keep the other end open
     try:
-        popen = _popen(command, environment, write)
+        popen = subprocess.Popen(
+            command,
+            env={**environment, TELLS: str(write)},
+            pass_fds=(write,),
+            start_new_session=True,  # the runner handles Ctrl-C
+            stdin=subprocess.DEVNULL,
+        )
     finally:
         os.close(write)
     return Process(peer, popen, open(read, "rb", buffering=0))
-
-
-def _popen(command: Sequence[str], environment: Mapping[str, str], pipe: int) -> subprocess.Popen[bytes]:
-    # a separate session: the runner handles Ctrl-C
-    return subprocess.Popen(
-        command,
-        env={**environment, TELLS: str(pipe)},
-        pass_fds=(pipe,),
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @dataclass
@@ -201,7 +195,7 @@ class Processes:
         except OSError as error:
             self.__exit__()
             where = f"{error.filename}: " if error.filename else ""
-            raise ConfigError(f"{where}the nodes cannot be started ({error.strerror or error})") from error
+            raise ConfigError(f"{where}cannot start the nodes ({error.strerror or error})") from error
         return self
 
     def _start(self) -> None:
@@ -263,7 +257,6 @@ class Processes:
         return True
 
     def see_out(self, idle: Callable[[], None]) -> list[str]:
-        """Wait until all have exited; return messages on killed processes and incomplete recordings."""
         if not self.wait(LEAVING_S, (RECORDER,), idle):
             self.kill((RECORDER,))
         if not self.wait(INDEXING_S, idle=idle):
@@ -282,14 +275,14 @@ class Processes:
         return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
 
     def why(self, ended: Process) -> str:
-        """Return the reason for the end of a process; after a refusal, the message of the refusing node."""
+        """Return the reason for the end of a process; after a refusal, the reason from the refusing node."""
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
         return (ended if ended.report else next((process for process in alike if process.report), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
-        """Return the processes whose exit codes count; ``reported`` are the processes with a Summary.
+        """Return the processes whose exit codes count; ``reported`` are the roles with a Summary.
 
-        A node that hung after its Summary does not count, except a recorder, whose recording is then missing.
+        A node that hung after its Summary does not count, except a recorder: its recording is incomplete.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One or several nodes in their own process, as started by ``ros2 run``, launch and the runner.
+"""One or several nodes in a process of their own, started by ``ros2 run``, by launch or by the runner.
 
     ros2 run rths_nodes recorder --ros-args --params-file test.yaml
     ros2 run rths_nodes rig --ros-args --params-file test.yaml
     ros2 run rths_nodes rig integrator compensator actuator monitor --ros-args -p scenario:=chen_ricles_2010 ...
 
-rclpy has no component container. Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``,
-``-r node:from:=to`` and ``-r __ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all of them.
+Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``, ``-r node:from:=to`` and ``-r
+__ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NoReturn
 
@@ -27,7 +27,7 @@ from rths_nodes.loop.interrupts import handle_stop_signals
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, tell_launch
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node, ros_context
+from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, tell_runner
@@ -37,21 +37,20 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, OpenWriter, RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
+from rths_nodes.ros.transport.middleware import ros_context
 
 TOLD_S = 5.0
-"""Longest turn of the leading node after its Summary, s; a node that takes longer has hung."""
+"""Longest turn of the actuator node after its Summary; then the node counts as hung."""
 
 TURN_S = 30.0
-"""Longest turn after the test, s, on any disk; a node that takes longer has hung."""
+"""Longest turn of a node after the test, with any disk; then the node counts as hung."""
 
 FLUSHED_S = 10.0
-"""Timeout for a node to deliver its last messages or detect that its peers have left, s."""
+"""Timeout for a node to deliver its last messages, or to detect that its peers have left."""
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``; exit with the code of the node or
-    of the test.
-    """
+    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``; exit with the code of the test."""
     try:
         hosted = _hosted(role, arguments)
     except ConfigError as error:
@@ -76,7 +75,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
     except ConfigError as error:
         code = refused(error)
     except ExternalShutdownException:
-        print("rths: ROS 2 was shut down in this process under the test", file=sys.stderr)
+        print("rths: ROS 2 was shut down in this process during the test", file=sys.stderr)
     except Exception as error:  # unexpected error; the other nodes must still be informed
         reason = f"{type(error).__name__}: {error}"
         print(f"rths: {reason}", file=sys.stderr)
@@ -88,7 +87,7 @@ def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
     try:
         arguments_left = list(remove_ros_args(list(arguments)))
     except RuntimeError as error:
-        raise ConfigError(f"{role}: ROS arguments that are not understood: {error}") from error
+        raise ConfigError(f"{role}: invalid ROS arguments: {error}") from error
     if role != names.RIG:
         if arguments_left or role not in names.ROLES:
             raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
@@ -123,7 +122,7 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Context) -> int:
-        """Run the node; return its exit code (leading node: the test's), or 0 if launch reads the report."""
+        """Run the node. Return its exit code (actuator node: of the test), or 0 if launch reads the report."""
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)
@@ -134,10 +133,7 @@ class HostedNode:
         code, test = node.phase.exit_code, _of_test(node)
         speaks = test is not None and (isinstance(node, ActuatorNode) or node.settings.speaks_here)
         code = test.exit_code if test is not None and speaks else code
-        left = tell_launch(last_words(code, node.phase.problem, test, node.shutdown.summary))
-        code = ExitCode.FINISHED if left else code
-        with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
-            node.flush()
+        code, left = _report(self.nodes, code, node.phase.problem, test, node.shutdown.summary)
         tell(node, left)
         if test is not None and speaks and not left and TELLS not in os.environ:
             print(f"rths: {test.ending}", flush=True)
@@ -146,7 +142,7 @@ class HostedNode:
     def _watch(self) -> None:
         (node,) = self.nodes
         phase = node.phase
-        if phase.now >= Phase.REPORTED and node.role != RECORDER:  # everything is reported; exit must be quick
+        if phase.now >= Phase.REPORTED and node.role != RECORDER:  # all is reported, so the exit must be quick
             self._guard.arm(TOLD_S if isinstance(node, ActuatorNode) else LEAVING_S, phase.exit_code)
         elif phase.ended or node.shutdown.leader_lost:  # a Summary or the end of a recording is missing
             self._guard.arm(TURN_S, phase.exit_code or ExitCode.FAILED)
@@ -189,7 +185,6 @@ class HostedTest:
         return ["--ros-args", *arguments] if arguments else []
 
     def run(self, context: Context) -> int:
-        """Run all nodes; return the test's exit code, or 0 if launch reads the report."""
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
@@ -200,11 +195,7 @@ class HostedTest:
         result = self._test.run(context)
         result.interrupted = self._test.rig.shutdown.interrupted
         result.judge([node.phase.exit_code for node in self.nodes])
-        left = tell_launch(last_words(result.exit_code, result.reason, result, result.numbers))
-        code = ExitCode.FINISHED if left else result.exit_code
-        with exits_within(FLUSHED_S, code):
-            for node in self.nodes:
-                node.flush()
+        code, left = _report(self.nodes, result.exit_code, result.reason, result, result.numbers)
         if not left:
             print(f"rths: {result.ending}", flush=True)
         for note in result.notes:
@@ -212,12 +203,24 @@ class HostedTest:
         return code
 
 
+def _report(
+    nodes: Sequence[RthsNode], code: int, problem: str, test: Result | None, numbers: Mapping[str, float]
+) -> tuple[int, bool]:
+    """Send the final report to launch, flush the ``nodes``; return the exit code, and True if launch reads it."""
+    left = tell_launch(last_words(code, problem, test, numbers))
+    code = ExitCode.FINISHED if left else code
+    with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
+        for node in nodes:
+            node.flush()
+    return code, left
+
+
 def _of_test(node: RthsNode) -> Result | None:
     phase, test = node.phase, node.phase.test
     if isinstance(node, ActuatorNode):
         if node.rig is None and not node.shutdown.interrupted:
             return None
-        # without an error, an incomplete test was abandoned by the operator
+        # an incomplete test without an error was stopped by the operator
         result = Result(interrupted=phase.exit_code == ExitCode.FINISHED)
         result.take_state(node)
     elif phase.begun:
@@ -241,7 +244,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """Report problems to the user, unless the runner does, or launch does from the report that was ``left``."""
+    """Print problems of a node, unless the runner prints them, or launch does from the report (``left``)."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

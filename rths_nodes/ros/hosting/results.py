@@ -61,7 +61,7 @@ class Result:
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:
-            self.reason = f"the test came to no end: {self.state.name} at sample {self.sample}"
+            self.reason = f"the test did not end: {self.state.name} at sample {self.sample}"
         problems = (recording_gaps(self.section("recording")), unjudged_samples(self.numbers))
         self.notes += filter(None, (*problems, dropped_messages(self.numbers)))
 
@@ -104,5 +104,5 @@ def dropped_messages(numbers: Mapping[str, float]) -> str:
     if malformed:
         notes.append(f"malformed messages were dropped: {', '.join(malformed)}")
     if overflow:
-        notes.append(f"messages were lost because their receiver did not run: {', '.join(overflow)}")
+        notes.append(f"messages were lost because their receiver did not read them: {', '.join(overflow)}")
     return "; ".join(notes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node with which a page stops a rig; it has no subscriptions that could delay a stop."""
+"""Node with which a page stops a rig. The node has no subscriptions that could delay a stop."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ THREADS = 2
 
 
 def stop_address(namespace: str) -> bytes:
-    """Return the socket of the executive that runs the test in ``namespace``: a datagram stops it, T trips it."""
+    """Return the socket of the executive that runs the test in ``namespace``. A datagram ``S`` stops the test;
+    ``T`` trips it.
+    """
     return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
 
 
 def stop_executive(namespace: str, kind: str) -> bool:
-    """Set the stop word of the executive in ``namespace``, without its nodes; return True if there is one."""
+    """Set the stop word of the executive in ``namespace`` without using nodes; return True if there is an
+    executive.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
         sender.setblocking(False)
         return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
@@ -40,8 +44,6 @@ def stop_executive(namespace: str, kind: str) -> bool:
 
 
 class StopClient(ThreadedNode):
-    """Stops the rig in ``namespace`` as node ``name``, from start to close. Raises ConfigError."""
-
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), THREADS)
         self._namespace = namespace
@@ -62,7 +64,7 @@ class StopClient(ThreadedNode):
         """
         brakes = stop_executive(self._namespace, kind)
         waiting = [self._stops[kind], self._procedure]
-        """Clients whose request is not sent yet: a service may be discovered after its node has started."""
+        """Clients without a sent request: a service may be discovered after its node has started."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
 
         def put(future: Future) -> None:
@@ -84,6 +86,6 @@ class StopClient(ThreadedNode):
                 return str(answer.message or "stopped")
             refused.append(str(answer.message or "refused"))
         if brakes:
-            return "the executive brakes; its nodes have not answered"
-        nobody = "no answer" if asked else "no node is there that could stop the rig"
+            return "the executive brakes the rig; its nodes have not answered"
+        nobody = "no answer" if asked else "no node that can stop the rig is running"
         raise ConfigError("; ".join(refused) or nobody)

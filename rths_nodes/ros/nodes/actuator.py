@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuator node: receives Commands, publishes Measurements; owns the rig, the tick and the state of the test.
 
-With one node per axis (``axis.py``) it leads the axis nodes.
+With one node per axis (``axis.py``), the actuator node leads the axis nodes.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ LINGER_NS = 5_000_000_000
 """Timeout for monitor and recorder to complete their work after the test."""
 
 JUDGED_NS = 2_000_000_000
-"""Timeout for the monitor to check its last samples."""
+"""Timeout for the monitor to check the last samples, ns."""
 
 TRUTH_NS = 200_000_000
-"""Timeout for the true states of axes with their own nodes."""
+"""Timeout for the true states of axes with their own nodes, ns."""
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
@@ -61,7 +61,7 @@ GONE_NS = 20_000_000
 """Waiting time for a Measurement after which the node checks that the axis node is alive."""
 
 LOST_NS = 250_000_000
-"""Waiting time for a Measurement when the test has to stop, probably because of this axis."""
+"""Waiting time for a Measurement while a stop is requested. Probably this axis has requested it."""
 
 
 class TopicLinks:
@@ -104,17 +104,17 @@ class TopicLinks:
         reason = f"no Measurement {sample} of {', '.join(map(axis_node, axes))}"
         stop_asked = self._stop_asked()
         if any(self._topics.guards[f"{axis}/measurement"].gone for axis in axes):
-            return f"{reason}: it has left"
+            return f"{reason}: the node has left"
         if waited > self._patience or (stop_asked and waited > LOST_NS):
             return f"{reason} for {waited / SECOND:.2g} s"
         return ""
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port for nodes of all ``axes``; it closes their force loops. Raises ConfigError."""
+    """Return the port that drives the nodes of all ``axes`` and closes their force loops. Raises ConfigError."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
-        raise ConfigError(f"peers: {', '.join(axes)} have axis nodes: must be all or none of {axis_nodes}")
+        raise ConfigError(f"peers: axis nodes of {', '.join(axes)}: must be all or none of {axis_nodes}")
     check_layout(scenario)
     port = PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links)
     return before_axes(port, ForceLoops(scenario.axes, NODES, scenario.dt))
@@ -132,7 +132,7 @@ class ActuatorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
-        # a new id: a run of the same name, or its replayed recording, must not be mistaken for this one
+        # a new id distinguishes this run from others of the same name, and from their replayed recordings
         topics.join(mark_of(self.settings.value("run_id"), secrets.token_hex()))
         axes = self.settings.axes
         self._follows = not axes and assembly.port.follows_rig
@@ -151,7 +151,7 @@ class ActuatorNode(RthsNode):
         rig.connect(self.pacer)
         if self._follows and self.settings.lockstep and not rig.port.in_lockstep:
             rig.port.close()
-            raise ConfigError("pace = 'lockstep': the rig has a clock of its own; pace must be realtime")
+            raise ConfigError("pace = 'lockstep': must be realtime, because the rig has its own clock")
         if self.pacer:
             rig.port.arm_watchdog()
         self._measuring = False
@@ -161,7 +161,7 @@ class ActuatorNode(RthsNode):
         self._watch = watch_observers(context, scenario, observers, warn, self.settings.clocked)
         self._stop_calls = LoopCalls()
         self._gate = TickGate(context, self._watch, self._stop_calls, self._hear_stops, patience)
-        # compute it now, because in real time threads of a library may deadlock
+        # compute the hash now, because in real time threads of a library may deadlock
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._after = AfterMeasurement(
             context,
@@ -203,7 +203,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Let peers receive the refusal of a test before leaving; the console stays while nodes exist."""
+        """Let the peers receive a refusal of the test before leaving. The console stays while nodes exist."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)
@@ -228,7 +228,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def last_tick(self) -> int:
-        """Number of the last tick, which axis nodes count; pauses have ticks without samples."""
+        """Number of the last tick. Axis nodes count ticks: a pause has ticks without samples."""
         return int(self.rig.ticks)
 
     @property
@@ -237,12 +237,11 @@ class ActuatorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """Time at which the Command of the next tick is late, ns, or None."""
         return self._gate.deadline if self.running and not self._measuring else None
 
     @property
     def slack(self) -> int | None:
-        """Time to the tick that can run now, ns; None if only messages can be awaited."""
+        """Time to the tick if the tick can run now, ns. None if the node can only wait for messages."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:
@@ -289,7 +288,7 @@ class ActuatorNode(RthsNode):
     def tick(self) -> None:
         """Send the Command of the next tick; in real time wait for the tick, with or without a Command.
 
-        The sample is completed if its Measurement is available immediately, otherwise in a later turn.
+        If the Measurement is not available immediately, the sample is completed in a later turn.
         """
         if self._measuring:
             self.rig.port.wait(LOOK_S)
@@ -363,11 +362,10 @@ def _warn(phase: PhaseMachine, logger: Logger, message: str) -> None:
 
 
 class Completion:
-    """Leads the actuator node from the last sample of its rig to its end.
+    """Leads the actuator node from the last sample of the rig to the end of the node.
 
     The monitor may still trip a finished test through ``gate``. After its verdict and the last true state the node
-    publishes its Summary; it leaves when all ``observers`` have finished. ``questions`` compares the clocks of
-    other machines again.
+    publishes its Summary, and leaves when all ``observers`` have finished. ``questions`` compares clocks again.
     """
 
     def __init__(
@@ -395,7 +393,7 @@ class Completion:
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
                 return
-            shutdown.report()  # the recorder closes after this
+            shutdown.report()  # then the recorder closes
         unneeded = shutdown.patience_over and not self._times.began_at  # the observers have received nothing
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()

@@ -18,7 +18,7 @@ from rths_nodes.ros.nodes.phase import StateOfTest
 from rths_nodes.ros.transport.topics import DeferredSends
 
 PERIOD_S = 0.01
-"""Period of ``/clock``, in s of test time."""
+"""Period of ``/clock``, s of test time."""
 LOGGED = (State.ARMED, State.RUNNING, *ENDED)
 _TIME = struct.Struct("<iI")
 
@@ -26,9 +26,8 @@ _TIME = struct.Struct("<iI")
 class AfterMeasurement:
     """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
 
-    TestState has the ``constants`` of the test. True states are ``deferred``; with one node per axis they are
-    ``gathered``, later than their Measurements. In lockstep every ``clock_every``-th sample is published on
-    ``/clock`` (0: never).
+    TestState has the ``constants`` of the test. True states are ``deferred``, or ``gathered`` later from one node
+    per axis. In lockstep the time of every ``clock_every``-th sample is published on ``/clock`` (0: never).
     """
 
     def __init__(
@@ -47,13 +46,12 @@ class AfterMeasurement:
         self.announced: State | None = None
         self.due: tuple[int, int] | None = None
         self._of_ticks: deque[tuple[int, int, int]] = deque(maxlen=KEPT)
-        """Ticks whose true states are missing, with sample and stamp."""
 
     def announce(self) -> None:
         machine, sample = self._rig.machine, self._rig.sample
         self.announced = machine.state
         self._phase.follow(StateOfTest(machine.state, sample, machine.reason))
-        if machine.state in LOGGED:  # none of these states occurs in the middle of a test in real time
+        if machine.state in LOGGED:  # states during motion are not logged, because logging takes time
             self._log(f"{machine.state.name.lower()} at sample {max(sample, 0)}")
         state = {"state": int(machine.state), "sample": sample, "reason": machine.reason}
         self._topics.tell("test_state", self._constants | state)

@@ -30,15 +30,15 @@ class StartRefused(Exception):
 
 
 class Arming:
-    """Leads the actuator node from its activation until its rig is armed.
+    """Leads the actuator node from its activation until the rig is armed.
 
     All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout``. Then
-    ``questions`` measures the clocks of other machines; in real time a round trip may take one sample.
-    ``farewell`` is the time for which a refusing node waits for its peers, s.
+    ``questions`` measures the clocks of other machines. In real time a round trip may take one sample.
+    ``farewell`` is the time for which a refusing node waits for its peers, s: peers ignore a node without a known
+    name.
 
-    A rig that is not simulated waits FOUND_S before its first sample, because a trip request is lost if its
-    publisher has not discovered the node. A refusal is published for the same time, because peers ignore a node
-    without a known name.
+    A real rig waits FOUND_S for its first sample, because a trip request is lost if its publisher has not
+    discovered the node.
     """
 
     def __init__(
@@ -69,7 +69,6 @@ class Arming:
         return (self._clock.monotonic_ns() - self._active_since) / SECOND
 
     def work(self) -> bool:
-        """Arm the rig when the test can begin; return True if it was armed. The next turn begins the test."""
         announcer, machine = self._announcer, self._rig.machine
         if announcer.announced is None:
             announcer.announce()
@@ -81,7 +80,7 @@ class Arming:
             self.farewell = FOUND_S
             return False
         for status in self._topics.received("node_status"):  # the last status of each node counts
-            # a node that does not know the run is not ready
+            # a node is not ready until it knows the run
             self._statuses[status["node"]] = status if status["run"] else {**status, "ready": False}
         try:
             # clients that can stop a real rig must have discovered it
@@ -112,7 +111,7 @@ class Arming:
         for node, status in self._statuses.items():
             if status["scenario_hash"] != mine:
                 raise StartRefused(
-                    f"{node} runs another scenario, or another run, than {ACTUATOR}: hash "
+                    f"{node} has another scenario or run id than {ACTUATOR}: hash "
                     f"{status['scenario_hash'] or 'none'}, here {mine} ({self._settings.scenario.name})",
                     ExitCode.REFUSED,
                 )
@@ -124,7 +123,7 @@ class Arming:
         names = ", ".join(f"{peer} ({problem})" if problem else peer for peer, problem in problems.items())
         names = names or f"{ACTUATOR} (waits for {self._topics.missing()})"
         settings = environment.discovery_settings()
-        perhaps = f"; they look for each other as the environment says: {settings}" if settings else ""
+        perhaps = f"; discovery uses {settings}" if settings else ""
         raise StartRefused(f"not ready within {self._timeout:g} s: {names}{perhaps}", ExitCode.FAILED)
 
     def _check_values(self) -> None:
@@ -133,8 +132,8 @@ class Arming:
             for section, values in parameters.reported_sections(status).items():
                 other, expected = first.setdefault(section, (node, values))
                 if values != expected:
-                    differ = f"{section}: {other} and {node} run with different values"
-                    raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)
+                    differ = f"{section}: {other} and {node} have different values"
+                    raise StartRefused(f"{differ}; set overrides for all nodes", ExitCode.REFUSED)
 
     def _check_ways(self) -> None:
         if silent := self._questions.silent:

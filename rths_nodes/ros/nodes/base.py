@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base of all nodes: lifecycle, turns, and handling of unexpected errors.
 
-A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake, as bytes; a thread
-answers services.
+A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake as bytes. A thread answers
+services.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def codec_of(location: NodeLocation, assembly: Assembly, run: RunMark) -> Codec:
 
 
 def check_serialization(codec: Codec) -> None:
-    """Raise RuntimeError if the middleware encodes or decodes ``codec`` differently, except for padding."""
+    """Raise RuntimeError unless middleware and ``codec`` encode and decode messages alike, except for padding."""
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
     count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
     numbers = iter(np.linspace(0.1, 9.7, count).tolist())
@@ -109,17 +109,8 @@ def _same(typed: Any, sent: Any, stamp: int) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Configured:
-    location: NodeLocation
-    settings: NodeSettings
-    codec: Codec
-    phase: PhaseMachine
-    measurements: MeasurementSequence
-
-
-Interpose = Callable[[Configured], Interposer]
-"""Called at each configuration of a node. Raises ConfigError for impossible faults."""
+Interpose = Callable[["RthsNode"], Interposer]
+"""Function called at each configuration of a node. Raises ConfigError for impossible faults."""
 
 
 @dataclass(frozen=True)
@@ -163,22 +154,21 @@ OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writ
 PERIOD_NS = 1_000_000_000
 
 LOOK_NS = 2_000_000
-"""Polling period of the handshake topics while idle."""
 
 IN_WORDS = (ComponentError, IntegratorError, PortError)
-"""Errors whose message names the failed external part; other errors are reported with their type."""
+"""Errors whose messages name the failed external part. Other errors are reported with their type."""
 
 
 class NodeRefused(ConfigError):
-    """A node that could not be configured, with the reason."""
+    """A node cannot be configured; the message is the reason."""
 
 
 class RthsNode(FewRequests, LifecycleNode):
     """Base of all nodes. Subclasses set ``role`` and implement ``build`` and ``work``.
 
-    ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` handles at most ``limit`` samples
-    and returns True if it did any work. Subclasses put a stage's external resources into ``outside``, closed at
-    cleanup. ``handshake``, ``diagnostics`` and ``interposer`` exist once the node is configured.
+    ``build(assembly)`` makes the stage, or raises ConfigError. ``work(limit)`` handles at most ``limit`` samples
+    and returns True if there was work. ``outside`` holds external resources until cleanup. ``handshake``,
+    ``diagnostics`` and ``interposer`` exist once the node is configured.
     """
 
     role: str
@@ -201,7 +191,7 @@ class RthsNode(FewRequests, LifecycleNode):
     missing: Callable[[], str] = str
     """Returns the missing requirements of the node before a test, apart from peers."""
     judged: tuple[ExitCode, str] | None = None
-    """Outcome and reason, if this node has more information than the actuator node publishes."""
+    """Outcome and reason, if this node has more information than TestState has."""
     late: LateData = LateData()
     awaited_streams: Sequence[str] = STREAMS
     """Inboxes whose messages wake the node if it has its own process."""
@@ -273,13 +263,11 @@ class RthsNode(FewRequests, LifecycleNode):
         settings, location = self.settings, self.location
         self.scenario = settings.load()
         if self.scenario.engine == EXECUTIVE and self.role in names.LOOP and not self._host.follows:
-            raise ConfigError(f"engine = {EXECUTIVE!r}: these nodes close the loop: use rths run, or engine: auto")
+            raise ConfigError(f"engine = {EXECUTIVE!r}: nodes cannot use it; use rths run, or engine: auto")
         self.assembly = Assembly(self.scenario, self._host.handed)
         codec = codec_of(location, self.assembly, self.topics.run)
         self.measurements.reset()
-        self.interposer = self._host.interpose(
-            Configured(location, settings, codec, self.phase, self.measurements)
-        )
+        self.interposer = self._host.interpose(self)
         self.build(self.assembly)
 
         def has(row: names.Topic) -> bool:
@@ -288,14 +276,7 @@ class RthsNode(FewRequests, LifecycleNode):
         wanted = endpoints(location, settings.peers, settings.tells_clock, settings.here, has)
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
-        self.diagnostics = Diagnostics(
-            self.shared,
-            {"scenario": self.scenario.name, "run_id": settings.value("run_id"), "rig": rig_kind(self.scenario)},
-            lambda: self.last_sample,
-            self.counters,
-            self.clocks,
-            self.inner_numbers,
-        )
+        self.diagnostics = Diagnostics(self)
         self.diagnostics.tell()  # the first calls are slow and must not happen while the rig moves
         self.handshake = Handshake(
             self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
@@ -305,7 +286,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Start to participate; refused while the rig of a deactivated node may still move."""
+        """Begin to participate; refused while the rig of a deactivated node may still move."""
         if self.phase.under_way:
             return _refused(self, "activate")
         self.phase.activate(True)
@@ -365,7 +346,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
     @property
     def last_sample(self) -> int:
-        """Last sample handled; -1 before the first."""
+        """Last handled sample; -1 before the first."""
         return -1
 
     def look(self) -> bool:
@@ -376,7 +357,7 @@ class RthsNode(FewRequests, LifecycleNode):
             self._next_look = now + LOOK_NS
         if not self.participates:
             if due:
-                self.topics.lines.answer()  # callers wait for the answer
+                self.topics.lines.answer()  # callers wait for an answer
             if self.shutdown.patience_over:
                 self.phase.to(Phase.GONE)
             return False
@@ -423,9 +404,9 @@ class RthsNode(FewRequests, LifecycleNode):
         self.phase.to(Phase.GONE)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
-        """Request a trip from the actuator node, because of a breach at ``sample`` if known.
+        """Request a trip from the actuator node, because of a breach at ``sample`` unless that is 0.
 
-        The trip takes effect immediately, or in lockstep at the sample ``effective`` if it is not 0.
+        The trip takes effect immediately, or in lockstep at the sample ``effective`` unless that is 0.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -436,45 +417,39 @@ class RthsNode(FewRequests, LifecycleNode):
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """Request a trip because this node cannot continue; the actuator node prefixes the node's name."""
+        """Request a trip because this node cannot continue. The actuator node adds this node's name."""
         self.trip(reason.removeprefix(f"{self.identity}: "))
 
 
+def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
+    """Return the warm-up of the stage of ``node``: none if it saves no time, or the stage is ``external``."""
+    per_step = node.scenario.samples_per_step
+    gains = not (external or node.settings.lockstep) and per_step > 1
+    return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)
+
+
 def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
-    message = f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it"
+    message = f"{transition}: refused while a test is under way; {names.ACTUATOR}/stop ends the test"
     node.get_logger().error(message)
     return TransitionCallbackReturn.FAILURE
 
 
 class Diagnostics:
-    """Diagnostics message of a node, published once per second.
+    """Diagnostics message of a configured node, published once per second."""
 
-    ``facts`` are constant, ``counters()`` counts faults, ``clocks`` are timed durations, ``numbers()`` returns
-    internal quantities.
-    """
-
-    def __init__(
-        self,
-        context: NodeContext,
-        facts: Mapping[str, str],
-        last_sample: Callable[[], int],
-        counters: Callable[[], Mapping[str, int]],
-        clocks: Mapping[str, Durations],
-        numbers: Callable[[], Mapping[str, float]],
-    ) -> None:
-        location, topics = context.location, context.topics
-        self._phase, self._clock, self._lines = context.phase, context.clock, topics.lines
-        self._last_sample, self._counters, self._clocks = last_sample, counters, clocks
-        self._numbers = numbers
-        self._publish = topics.outlets["diagnostics"].publisher.publish
+    def __init__(self, node: RthsNode) -> None:
+        location = node.location
+        self._node, self._clock = node, node.clock
+        self._publish = node.topics.outlets["diagnostics"].publisher.publish
         self._due = 0
-        self._counted = dict(counters())
-        self._seen = dict.fromkeys(clocks, 0)
+        self._counted = node.counters()
+        self._seen = dict.fromkeys(node.clocks, 0)
         self._name, self._hardware = location.full_names([location.peer])[0].lstrip("/"), location.rig.strip("/")
-        self._values = {"role": location.role, **facts}
+        facts = {"scenario": node.scenario.name, "run_id": node.settings.value("run_id")}
+        self._values = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
     def tell_if_due(self) -> bool:
-        """Publish if a second has elapsed, and return True if it has; call only within the slack."""
+        """Publish if the last message is a second old; return True if published. Call only within the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False
@@ -483,14 +458,14 @@ class Diagnostics:
         return True
 
     def tell(self) -> None:
-        phase = self._phase
+        node, phase = self._node, self._node.phase
         self._put("state", phase.test.state.name)
-        self._put("sample", self._last_sample())
-        self._put("inputs", self._lines.way)
-        grown = self._count(self._counters())
-        for name, value in self._numbers().items():
+        self._put("sample", node.last_sample)
+        self._put("inputs", node.topics.lines.way)
+        grown = self._count(node.counters())
+        for name, value in node.inner_numbers().items():
             self._put(name, f"{value:.6g}")
-        for name, durations in self._clocks.items():
+        for name, durations in node.clocks.items():
             self._time(name, durations)
         if phase.exit_code not in (ExitCode.FINISHED, ExitCode.HELD) or phase.test.state == State.TRIPPED:
             level, message = DiagnosticStatus.ERROR, phase.problem or phase.test.reason or "failed"

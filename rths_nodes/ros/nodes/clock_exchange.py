@@ -17,7 +17,6 @@ QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
 """Number of requests before and after the test; the fastest answer of each node counts."""
 UNANSWERED_NS = 100_000_000
-"""Timeout of a request."""
 
 
 def _received_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, int]]:
@@ -31,7 +30,6 @@ def _received_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[Data, i
 
 
 def answer_questions(context: NodeContext) -> None:
-    """Answer the clock requests of an actuator node on another machine."""
     topics, now_ns = context.topics, context.clock.time_ns
     for question, waited in _received_with_age(topics, QUESTION) if QUESTION in topics.inboxes else ():
         came = now_ns() - waited
@@ -42,7 +40,7 @@ def answer_questions(context: NodeContext) -> None:
 
 
 class ClockQuestions:
-    """Requests the clocks of ``peers`` on other machines; each request addresses all peers."""
+    """Requests the time from ``peers`` on other machines; a request addresses all peers."""
 
     def __init__(self, context: NodeContext, peers: Sequence[str]) -> None:
         self._node, self._peers, self._topics = context.location.peer, tuple(peers), context.topics

@@ -15,12 +15,10 @@ from rths_nodes.loop.stages.command import PATIENCE
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import command_warm_up
 from rths_nodes.ros.names import COMPENSATOR
-from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
-from rths_nodes.ros.nodes.sequence import WarmUp
 
 QUIET_NS = 3_000_000_000
-"""Waiting time after the test for the Target of a dead integrator."""
 
 
 class CompensatorNode(RthsNode):
@@ -46,10 +44,7 @@ class CompensatorNode(RthsNode):
         self.clocks = {"work": self._hop}
         self.state_names = self.stage.state_names
         self.inner_numbers = self._inner_numbers
-        inside = not self.stage.compensator.external
-        gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
-        twin = command_warm_up(assembly) if gains else None
-        self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
+        self.warm_up = warm_up_of(self, command_warm_up, self.stage.compensator.external)
 
     def work(self, limit: int = 1_000_000) -> bool:
         began = self._now()
@@ -77,7 +72,7 @@ class CompensatorNode(RthsNode):
         return busy
 
     def _take_all(self) -> bool:
-        """Empty the inboxes: a remaining message would prevent the process from sleeping."""
+        """Empty the inboxes, because a remaining message would prevent the process from sleeping."""
         busy = False
         while self._take_measurement() or self._take_target():
             busy = True
@@ -115,7 +110,7 @@ class CompensatorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """Streams to wake up for; a Measurement does not wake the node while its Target is missing."""
+        """Streams that wake the node. A Measurement does not, while the Target for its sample is missing."""
         if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None
@@ -136,9 +131,9 @@ class CompensatorNode(RthsNode):
         return None if self.stage.ready(self.measurements.expected + 1) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
-        """Return True if a Target is late, and was already late in the last turn.
+        """Return True if a Target is late and was already late in the last turn.
 
-        If this process was suspended, its integrator may have been suspended as well; it gets a turn in between.
+        If this process was suspended, the integrator may have been suspended as well. It gets a turn in between.
         """
         deadline = self.deadline
         if deadline is None or self._looked < deadline:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guard of the limits of the axes against a third-party driver node, which may not check limits."""
+"""Check of the axis limits for a third-party driver node, which may not check limits."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from rths_nodes.loop.supervision.levels import LevelWatch
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
-WENT_ON = "the actuator node went on after the Trip"
+WENT_ON = "the actuator node continued after the Trip"
 LATER_NS = 2 * SECOND
-"""Additional waiting time for a driver, and again after the Trip."""
+"""Additional waiting time for a driver, also after the Trip."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
     if test.state is not State.FINISHED or test.sample == samples:
         return ""
-    return f"the actuator node has called the test finished at sample {test.sample} of {samples}"
+    return f"the actuator node reported the test as finished at sample {test.sample} of {samples}"
 
 
 class DriverGuard:
-    """Checks Commands to the driver of the rig and its Measurements; the first breach causes a trip.
+    """Checks Commands to a driver of the rig, and its Measurements. The first breach causes a trip.
 
-    ``trip`` gets the reason, the sample, and the first tick without a Command (0: the pending tick). ``tripped``
-    is the reason with the sample, or empty. If a driver ignores a Trip, the test ends as tripped. If a driver ends
-    before the last sample, the test fails.
+    ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
+    ``tripped`` is the reason with the sample, or empty. If a driver ignores a Trip, the test ends as tripped. A
+    test that ends before the last sample has failed.
     """
 
     def __init__(
@@ -55,9 +55,9 @@ class DriverGuard:
         self._heard_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return True if the rig may continue after ``measured``; safe stops are not checked.
+        """Return True if the rig may continue after ``measured``. Safe stops are not checked.
 
-        ``judged``: the actuator node of this package made ``measured`` and has checked it.
+        ``judged`` is true if the actuator node of this package has checked ``measured``.
         """
         self._heard_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
@@ -86,7 +86,7 @@ class DriverGuard:
         return not reason or self._passes(reason, command.sample, command.sample)
 
     def overdue(self) -> bool:
-        """True if the driver has been silent too long, also after the Trip."""
+        """Return True if the driver has sent nothing for too long, also after the Trip."""
         if not self._heard_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
             return False
         waited = self._now() - self._heard_at

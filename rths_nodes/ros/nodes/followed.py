@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages for nodes that follow the executive: they publish its messages and compute nothing.
 
-The nodes of one process share a :class:`Feed`. A Measurement is released together with the next row, so that the
-Command and the Target in response to it are known.
+The nodes of one process share a :class:`Feed`. A Measurement is released with the next row, which completes the
+responding Command and Target.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rths_nodes.loop.supervision.states import State
 
 
 class Feed:
-    """Sink of the executive; it stores messages until the nodes receive them."""
+    """Sink of the executive that stores messages until the nodes receive them."""
 
     def __init__(self) -> None:
         self.targets: deque[Target] = deque()
@@ -42,7 +42,7 @@ class Feed:
 
 
 class FollowedPort(RecordedPort):
-    """Port of the actuator node: starts the program of ``loop`` and publishes its Measurements."""
+    """Port that starts the program of ``loop`` and returns its Measurements."""
 
     def __init__(self, loop: ExecutiveLoop) -> None:
         super().__init__(loop.assembly.port, (), ())
@@ -74,12 +74,11 @@ class FollowedPort(RecordedPort):
 
     @property
     def last(self) -> bool:
-        """True once the last Measurement has been read."""
         return self.loop.over and not self.feed.measurements
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """Reason of a failed component, known after the last Measurement; else empty."""
+        """Reason of a failed component, known after the last Measurement; otherwise empty."""
         _, reason, failed = self.loop.ending() if self.last else (None, "", False)
         return reason if failed else ""
 
@@ -99,7 +98,7 @@ class FollowedPort(RecordedPort):
 
 
 class FollowedRig(RigStage):
-    """Rig of the actuator node: the program sets state and reason; stop requests set the program's stop word."""
+    """Rig stage whose state and reason the program sets. Stop requests set the stop word of the program."""
 
     port: FollowedPort
 
@@ -159,7 +158,7 @@ class FollowedRig(RigStage):
 
 
 class FollowedTargets(RecordedTargets):
-    """Numerical substructure of the integrator node: the program's Targets."""
+    """Numerical substructure with the Targets of the program."""
 
     def __init__(self, feed: Feed, substeps: int) -> None:
         super().__init__((), substeps)
@@ -174,7 +173,7 @@ class FollowedTargets(RecordedTargets):
 
 
 class FollowedCommands(CommandStage):
-    """Compensator node: Commands of the program, and the state of its compensator by sample."""
+    """Stage with the Commands of the program, and the state of the compensator by sample."""
 
     feed: Feed
     _values: Sequence[float] = ()

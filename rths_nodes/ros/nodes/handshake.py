@@ -17,16 +17,16 @@ from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.transport.peers import PublisherGuard
 
 COMPLAINT_NS = 3_000_000_000
-"""Period of messages about undiscovered peers."""
+"""Period of messages about undiscovered peers, ns."""
 
 DUPLICATE_NS = 2_000_000_000
-"""Time for which duplicate names are tolerated before a test: nodes of the last test may be leaving."""
+"""Time for which duplicate names are tolerated before a test, ns: nodes of the last test may be leaving."""
 
 DUPLICATES_EVERY_NS = 100_000_000
-"""Polling period for duplicate peers while another peer is missing: a query takes 0.2 ms."""
+"""Polling period for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
 
 LIVE_NS = 1 * SECOND
-"""Longest delay of a live message from the actuator node, from ARMED on."""
+"""Longest delay of a live message from the actuator node, from ARMED on, ns."""
 OLD_NS = 60 * SECOND
 """Age, at the start of this node, from which the state of an active or ended test counts as replayed."""
 
@@ -34,13 +34,13 @@ _STATES = frozenset(map(int, State))
 
 
 class Membership:
-    """Decides whether TestStates belong to this run; before the test, a node may join another run.
+    """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
-    ``join`` is called with the mark of that run and raises ConfigError if no node can have it. ``scenario_hash``
-    restricts the test; None: any. Once the test is ``settled()``, other runs are ignored. A replayed recording has
-    older stamps than the actuator node. Unless ``guard()`` is certain of the publisher, the node neither joins an
-    active or ended test nor follows its old messages. The first message is sent only once and may arrive before
-    the name of its publisher is known: it is kept for :meth:`cleared`.
+    ``join`` is called with the mark of that run; it raises ConfigError for an invalid mark. ``scenario_hash``
+    restricts the tests, unless None. Once the test is ``settled()``, other runs are ignored. Replayed recordings
+    have older stamps than the actuator node: unless ``guard()`` is certain of the publisher, the node does not
+    join an active or ended test, and ignores old messages. The first message may arrive before the name of its
+    publisher. Then it is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Membership:
         if self._settled() or stamp < self._joined_at:
             return False
         if state == State.IDLE and not mark:
-            return self._certain(values)  # refused, perhaps because this node belongs to another run
+            return self._certain(values)  # the test is refused, perhaps because this node belongs to another run
         if self._hash not in (None, values["scenario_hash"]):
             return False
         if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain(values)):
@@ -105,9 +105,8 @@ class Membership:
 class Handshake:
     """Discovers the peers of the ``settings``, publishes NodeStatus and follows TestState.
 
-    ``prepare`` is called once all peers are discovered, before the node reports ready; missing peers are logged
-    every few seconds. ``on_refused`` gets the reason for which a test must not begin. ``own_missing`` returns the
-    missing requirements of the node apart from peers.
+    ``prepare`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives the
+    reason if a test must not begin. ``own_missing`` returns the missing requirements apart from peers.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class Handshake:
         """Time at which this node became active or was last expected by the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._same_versions = False
-        """True once all peers are known to have the same messages; a query is costly."""
+        """True once all peers are known to have the same messages; a query is slow."""
         self._membership = Membership(
             settings.hash,
             self._join,
@@ -150,7 +149,7 @@ class Handshake:
             self._wait_for_the_test()
         self.hear_state()
         if self._phase.now is Phase.MATCHING:
-            self._topics.lines.answer()  # the streams have no messages yet
+            self._topics.lines.answer()  # there are no messages of streams yet
         else:
             self._topics.look()
         self._topics.name_publishers()
@@ -200,7 +199,7 @@ class Handshake:
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
         if duplicates and now - self._duplicate_since > DUPLICATE_NS:
-            self._on_refused(f"{duplicates}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
+            self._on_refused(f"{duplicates}; every rig needs its own namespace or ROS_DOMAIN_ID")
         return bool(duplicates)
 
     def _check_versions(self) -> bool:

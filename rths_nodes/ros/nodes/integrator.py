@@ -16,15 +16,14 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import step_warm_up
 from rths_nodes.ros.names import INTEGRATOR
-from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.sequence import WarmUp
+from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
 
 SOONER = 1.5
-"""Number of samples before its next step at which the node polls again, in real time."""
+"""Time before the next step at which the node polls again in real time, samples."""
 
 
 ASK_AGAIN_NS = 200_000
-"""Polling period of an external integrator."""
+"""Polling period of an external integrator, ns."""
 
 
 class IntegratorNode(RthsNode):
@@ -46,13 +45,9 @@ class IntegratorNode(RthsNode):
             self.inner_numbers = lambda: flatten(learning.numbers()["updating"], "updating")
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
         self._rests_until = 0
-        inside = not self.stage.external
-        gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
-        twin = step_warm_up(assembly) if gains else None
-        self.warm_up = WarmUp(self.shared, self.measurements, twin, scenario.samples_per_step)
+        self.warm_up = warm_up_of(self, step_warm_up, self.stage.external)
 
     def missing(self) -> str:
-        """Return the client's missing requirements; a client that breaks the protocol ends the test."""
         assert self.stage is not None
         try:
             return self.stage.missing()
@@ -100,7 +95,6 @@ class IntegratorNode(RthsNode):
 
     @property
     def rests(self) -> bool:  # type: ignore[override]
-        """True between two steps in real time, when Measurements need no answer."""
         return not (self.settings.lockstep or self._pending) and self._rests_until > self._now()
 
     @property

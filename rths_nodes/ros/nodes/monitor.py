@@ -15,64 +15,34 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.indices.late_periods import LateData
-from rths_nodes.loop.indices.live_columns import LiveColumns, curve_limits, curve_names, curve_units
+from rths_nodes.loop.indices.live_columns import curve_limits, curve_names, curve_units
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.frozen import frozen_words
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
-from rths_nodes.msg import Live
-from rths_nodes.msg import LiveCurves as CurvesMessage
+from rths_nodes.msg import Live, LiveCurves
 from rths_nodes.ros.names import COMMANDS, MONITOR, STATES, TARGETS
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.observers import ProgressReports
-from rths_nodes.ros.nodes.phase import NodeContext
 
 INTERVAL_NS = 100_000_000
-"""Shortest period of messages; each message wakes a processor per subscriber."""
-
-
-class LiveCurves:
-    def __init__(self, context: NodeContext, scenario: Scenario, columns: LiveColumns) -> None:
-        self._topics, self._clock, self._columns = context.topics, context.clock, columns
-        self._scenario, self._named, self._due = scenario, False, 0
-
-    def tell_if_due(self) -> None:
-        now = self._clock.monotonic_ns()
-        if now >= self._due:
-            self._due = now + INTERVAL_NS
-            self.tell()
-
-    def tell(self, rest: bool = False) -> None:
-        """Publish completed columns, or with ``rest`` all columns; before them, once, their names (latched)."""
-        if not self._named:
-            self._named = True
-            curves = curves_of(self._scenario, self._header(), self._topics.run.mark)
-            self._topics.outlets["live_curves"].publisher.publish(curves)
-        first, values = self._columns.take(rest)
-        if len(values):
-            message = message_of(
-                self._header(), self._topics.run.mark, first, self._columns.samples_per_column, values
-            )
-            self._topics.outlets["live"].publisher.publish(message)
-
-    def _header(self) -> Header:
-        made = Header()
-        made.stamp.sec, made.stamp.nanosec = stamp_of(self._clock.time_ns())
-        return made
+"""Shortest interval between messages. Each message wakes a processor per subscriber."""
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message of ``values`` ``(columns, curves, 4)`` from sample ``first`` on, ``per`` samples each."""
+    """Return the message of ``values`` ``(columns, curves, 4)`` from sample ``first`` on, ``per`` samples per
+    column.
+    """
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
     return message
 
 
-def curves_of(scenario: Scenario, header: Header, run: str) -> CurvesMessage:
-    message = CurvesMessage(header=header, run=run, servo_rate=scenario.servo_rate)
+def curves_of(scenario: Scenario, header: Header, run: str) -> LiveCurves:
+    message = LiveCurves(header=header, run=run, servo_rate=scenario.servo_rate)
     axes = {name: axis.limits for name, axis in scenario.axes.items()}
     message.names = curve_names(list(axes))
     message.units = curve_units(axes)
@@ -85,11 +55,11 @@ def curves_of(scenario: Scenario, header: Header, run: str) -> CurvesMessage:
 
 
 QUIET_NS = 1_500_000_000
-"""Waiting time for missing messages after the test; the actuator node waits longer for the monitor."""
+"""Waiting time for missing messages after the test, ns. The actuator node waits longer for the monitor."""
 
 
 UNHEARD_NS = 2_000_000_000
-"""Time after which an interrupt trips the test: a driver node may not have received the interrupt."""
+"""Time after which an interrupt trips the test, ns. A driver node may not have received the interrupt."""
 
 
 RATE = 20.0
@@ -100,9 +70,9 @@ Values = Sequence[float]
 class Joints:
     """Publishes measured, target and commanded state of the axes as joints by ``publish(topic, message)``.
 
-    Positions are displacements (m), efforts are forces (N). For axes controlled by force (``axes``) target and
-    command are efforts. Velocities (m/s) are differences between messages. ``dt`` is the servo period, s;
-    ``frame`` is the frame of the rig.
+    Positions are displacements (m), efforts are forces (N). For force-controlled axes, target and command are
+    efforts. Velocities (m/s) are differences between messages. ``dt`` is the servo period, s; ``frame`` is the
+    frame of the rig.
     """
 
     def __init__(
@@ -150,8 +120,7 @@ class MonitorNode(RthsNode):
         self._status_every = max(1, round(scenario.servo_rate / RATE))
         self._quiet_from = 0
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
-        assert self.stage.live is not None
-        self._curves = LiveCurves(self.shared, scenario, self.stage.live)
+        self._curves_named, self._curves_due = False, 0
         loaded = {name: axis.limits.of_force for name, axis in scenario.axes.items()}
         self._joints = Joints(loaded, scenario.dt, self.location.rig.strip("/"), self._publish)
         self._stamped = 0, 0
@@ -208,7 +177,7 @@ class MonitorNode(RthsNode):
         running = self.phase.test.state is State.RUNNING
         if running and not self._stopped and self.shutdown.interrupted_for > UNHEARD_NS:
             self._stopped = True
-            self.trip("interrupted, and the actuator node has gone on")
+            self.trip("interrupted, but the actuator node continues the test")
 
     def _warn_outside(self) -> None:
         for axis, at in self.stage.sensors.forces.items():
@@ -229,7 +198,8 @@ class MonitorNode(RthsNode):
             self._status_of = sample
             self.topics.tell("sync_status", self.stage.monitor.status())
             self._tell_joints(sample)
-            self._curves.tell_if_due()
+            if self._now() >= self._curves_due:
+                self._tell_curves()
 
     def _allowed(self) -> int:
         breach = self.stage.monitor.breach
@@ -245,6 +215,21 @@ class MonitorNode(RthsNode):
         before = round((last - sample) * self.scenario.dt * SECOND)
         self._joints.tell(sample, stamp - before, target, command, measured, force)
 
+    def _tell_curves(self, rest: bool = False) -> None:
+        """Publish completed columns, or with ``rest`` all columns; first, once, their names (latched)."""
+        self._curves_due = self._now() + INTERVAL_NS
+        columns, run = self.stage.live, self.topics.run.mark
+        assert columns is not None
+        header = Header()
+        header.stamp.sec, header.stamp.nanosec = stamp_of(self.clock.time_ns())
+        if not self._curves_named:
+            self._curves_named = True
+            self.topics.outlets["live_curves"].publisher.publish(curves_of(self.scenario, header, run))
+        first, values = columns.take(rest)
+        if len(values):
+            message = message_of(header, run, first, columns.samples_per_column, values)
+            self.topics.outlets["live"].publisher.publish(message)
+
     def _finish(self) -> None:
         self._guard.judge()
         if not self.phase.ended:
@@ -254,7 +239,7 @@ class MonitorNode(RthsNode):
                 self.phase.end(ExitCode.FAILED, self._guard.tripped)
                 return
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
-            self._curves.tell(rest=True)
+            self._tell_curves(rest=True)
             self.shutdown.report()
             self._progress.tell(self.stage.sample, done=True)
         self.shutdown.leave(self.handshake.hear_state)
@@ -281,4 +266,4 @@ class MonitorNode(RthsNode):
 
 def unjudged_samples(numbers: Mapping[str, float]) -> str:
     count = numbers.get("unseen.samples", 0.0)
-    return f"the monitor has not seen the last {count:.0f} samples: the indices are without them" if count else ""
+    return f"the monitor has not received the last {count:.0f} samples; the indices exclude them" if count else ""

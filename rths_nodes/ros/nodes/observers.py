@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of a test in the actuator node, progress of monitor and recorder, and how the rig waits for them.
+"""Timing of a test in the actuator node, and its supervision of monitor and recorder.
 
-In lockstep the rig waits; in real time it continues while monitor and recorder are alive.
+In lockstep the rig waits for monitor and recorder. In real time it continues while they are alive.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.topics import NodeTopics
 
 KEPT = 4096
-"""Number of samples whose time of sending is stored."""
 
 
 class RigClock:
-    """Stamps samples and times the loop; ``pacer`` sets the ticks in real time and is None in lockstep.
+    """Stamps samples and times the loop. ``pacer`` sets the ticks in real time and is None in lockstep.
 
-    ``dt`` is the servo period, s. Times are ns of ``clock``, 0 while unknown: ``measured_at`` of the last
-    Measurement, ``began_at`` of Measurement 0, ``ended_at`` of the end. ``loop`` holds durations from Measurement
-    to Command, ``work`` from tick to Measurement.
+    ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
+    Measurement, of Measurement 0 and of the end (ns of ``clock``), 0 while unknown. ``loop`` times from
+    Measurement to Command, ``work`` from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -63,7 +62,7 @@ class RigClock:
         return self.pacer.missed if self.pacer else 0
 
     def stamp_of_tick(self, tick: int) -> int:
-        """Nominal time of a ``tick``, ns since 1970; pauses have ticks without samples."""
+        """Return the nominal time of a ``tick``, ns since 1970. Pauses have ticks without samples."""
         return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
 
     def tick(self) -> None:
@@ -97,7 +96,6 @@ class RigClock:
         return durations | {"lateness": self.pacer.lateness} if self.pacer else durations
 
     def summary(self, late: LateData, late_commands: int) -> Data:
-        """Return the timing of the test, with ``late`` periods and the count of late Commands."""
         lateness = self.pacer.lateness.seconds if self.pacer else np.empty(0)
         running = (self.ended_at - self.began_at) / SECOND if self.began_at else 0.0
         period = self._dt if self.pacer else None
@@ -116,7 +114,7 @@ class RigContext:
 
 
 PROGRESS_SAMPLES = 64
-"""Samples between messages in lockstep, well below the window."""
+"""Number of samples between messages in lockstep, well below the window."""
 
 
 class ProgressReports:
@@ -141,7 +139,7 @@ class ProgressReports:
 class LockstepWindow:
     """Lets the rig run at most ``LOCKSTEP_WINDOW`` samples ahead of the slowest of ``observers``.
 
-    The rig trips if it waits for Progress longer than ``patience``, ns.
+    The rig trips if it waits longer than ``patience`` ns for Progress.
     """
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
@@ -163,7 +161,7 @@ class LockstepWindow:
 
     def follow(self) -> bool:
         rig = self._rig
-        # a requested stop bounds the run, and the monitor is silent after a breach
+        # after a stop request the run is short, and after a breach the monitor sends nothing
         if rig.sample < self._open_until or not self._seen or rig.stop_request:
             return True
         for message in self._topics.received("progress"):
@@ -180,7 +178,7 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig when ``heartbeat`` counts an observer as lost; if the observer is in ``optional``, only calls
+    """Trips the rig when ``heartbeat`` counts an observer as lost. For an observer in ``optional`` it only calls
     ``warn``.
     """
 
@@ -199,11 +197,9 @@ class SignsOfLife:
         self._warn = warn
 
     def begin(self, now: int) -> None:
-        """Count silence from Measurement 0 at ``now``, ns."""
         self._heartbeat.begin(now)
 
     def look(self, now: int) -> None:
-        """Receive Progress and check for lost observers, every few milliseconds."""
         for message in self._topics.received("progress"):
             behind = (self._rig.sample - message["sample"]) * self._dt
             self._heartbeat.heard(message["node"], now, round(behind * SECOND))
@@ -216,7 +212,6 @@ class SignsOfLife:
                 self._rig.trip(warning)
 
     def effective(self, sample: int) -> int:
-        """Return 0: a trip takes effect immediately."""
         return 0
 
     def follow(self) -> bool:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operator node: stop and hold of a procedure, and the state of rig and procedure (doc/ros.md).
 
-The services ``stop``, ``stop_by_page`` and ``hold``, and the topic ``trip``, are acts of the procedure; a stop is
-never refused. ``rig_state`` is not tared; the rig's own counter numbers it. It is published outside of runs, and
-for a watcher also during runs. Other acts use the operator socket (``app/procedure/operator_socket.py``).
+The services ``stop``, ``stop_by_page`` and ``hold``, and the topic ``trip``, are acts of the procedure. A stop is
+never refused. ``rig_state``, not tared, is published outside of runs, with a watcher also during runs. Other acts
+use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.scenario.schema import Scenario, rig_kind
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.msg import Live, LiveCurves, TestState, Trip
 from rths_nodes.msg import Measurement as MeasurementMessage
+from rths_nodes.msg import TestState, Trip
 from rths_nodes.ros.names import (
     DIAGNOSTICS,
     FORMER_TRIP,
@@ -45,7 +45,7 @@ from rths_nodes.ros.names import (
     TRIP_REQUESTS,
 )
 from rths_nodes.ros.nodes.monitor import curves_of, message_of
-from rths_nodes.ros.transport.endpoints import ByHand, quality
+from rths_nodes.ros.transport.endpoints import ByHand, message_class, quality
 from rths_nodes.ros.transport.greeting import address
 from rths_nodes.ros.transport.peers import reason_of
 from rths_nodes.ros.transport.rclpy_private import publish_bytes
@@ -57,10 +57,8 @@ RIG_STATE_HZ = 10.0
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time to discover another operator node at the start, and polling period, s."""
 REQUESTS = 64
-"""Number of trip requests that are remembered."""
 THREADS = 2
-"""Number of threads: two, so that a trip request does not wait for a timer."""
-KINDS = {"procedure_state": TestState, "rig_state": MeasurementMessage, "live": Live, "live_curves": LiveCurves}
+"""Number of threads. With two, a trip request does not wait for a timer."""
 
 
 class Conducted(Protocol):
@@ -79,23 +77,23 @@ class Conducted(Protocol):
 
     @property
     def resting(self) -> Measurement | None:
-        """Last Measurement, with its own counter; None without an open port, and during a run."""
+        """Last Measurement, numbered by the rig; None without an open port, and during a run."""
         ...
 
     @property
     def scenario(self) -> Scenario: ...
 
     def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement of the rig to ``receiver``, in the thread that drives the rig; None ends this."""
+        """Pass every Measurement of the rig to ``receiver``, in the thread that drives the rig; None: to no
+        receiver.
+        """
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
         """Return motion number, samples per column, first sample and new columns, for each motion."""
         ...
 
-    def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig on behalf of ``by``; never refused."""
-        ...
+    def stop(self, reason: str, by: str = STRANGER) -> None: ...
 
     def hold(self, reason: str) -> None:
         """Hold the current rung. Raises ConfigError if none runs."""
@@ -109,8 +107,8 @@ class OperatorNode(ThreadedNode):
         super().__init__(OPERATOR, namespace, THREADS)
         self._conducted = conducted
         self._publishers = {
-            name: self._node.create_publisher(kind, name, quality(OPERATOR_TOPICS[name]))
-            for name, kind in KINDS.items()
+            name: self._node.create_publisher(message_class(topic.type), name, quality(topic))
+            for name, topic in OPERATOR_TOPICS.items()
         }
         self._diagnostics = self._node.create_publisher(DiagnosticArray, DIAGNOSTICS.name, quality(DIAGNOSTICS))
         self._ticks = 0
@@ -127,7 +125,6 @@ class OperatorNode(ThreadedNode):
         )
         """Service threads: a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
-        """Publication time, source and reason of the last trip requests."""
         group = MutuallyExclusiveCallbackGroup()
         for row in TRIP_REQUESTS:
             qos = quality(row, history=HistoryPolicy.KEEP_ALL)
@@ -157,7 +154,7 @@ class OperatorNode(ThreadedNode):
         return ServiceThread(self._context, {service: answer}, LoopCalls(), warn, first)
 
     def _trip(self, message: Trip, info: Data) -> None:
-        """Stop once per request. Nodes of a run act on their own Trips."""
+        """Stop once per request. Trips of a run are left to the nodes of the run."""
         reason = reason_of(message.run, message.source, message.reason)
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched request
@@ -167,7 +164,7 @@ class OperatorNode(ThreadedNode):
     def _former_trip(self, _: Empty) -> None:
         self._conducted.stop(_asked(STRANGER, "trip requested"))
         self._node.get_logger().warning(
-            f"the topic {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name"
+            f"the topic {FORMER_TRIP} is now {TRIP}; the next version does not accept the old name"
         )
 
     def start(self) -> None:
@@ -176,7 +173,7 @@ class OperatorNode(ThreadedNode):
         end = time.monotonic() + DISCOVERY_S
         while time.monotonic() < end:
             if self._node.get_node_names_and_namespaces().count(mine) > 1:
-                raise ConfigError(f"{self._node.get_fully_qualified_name()}: is there already: one test at a time")
+                raise ConfigError(f"{self._node.get_fully_qualified_name()}: runs already; only one is allowed")
             time.sleep(LOOK_S)
         self.tell_state(self._conducted.state, self._conducted.reason)
         if self._every:
@@ -209,8 +206,8 @@ class OperatorNode(ThreadedNode):
         try:
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
-            self._conducted.tell(None)  # not a reason to stop the rig: the watcher ends its pulse
-            self._node.get_logger().error(f"a watcher receives nothing any more: {type(error).__name__}: {error}")
+            self._conducted.tell(None)  # not a reason to stop the rig here: the watcher ends its pulse
+            self._node.get_logger().error(f"the watcher receives no more data: {type(error).__name__}: {error}")
 
     def _diagnose(self) -> None:
         state = self._conducted.state

@@ -2,7 +2,7 @@
 """Sections of a scenario as ROS parameters of the node that owns them.
 
 The scenario defines the defaults. Command line, parameter file and launch override single values, which are
-checked as for ``--set``. Matrices and lists of sections stay in the file.
+checked as for ``--set``. Matrices and lists of sections are set only in the scenario file.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from rths_nodes.ros.transport import qos_overrides
 from rths_nodes.ros.transport.rclpy_private import parameter_overrides
 
 UNBOUNDED = 2**63 - 1
-"""Replacement for a missing bound of an integer range; for floats it is infinity."""
+"""Replacement for a missing bound of an integer range. Floating-point ranges use infinity."""
 FOREIGN = (qos_overrides.PREFIX, "use_sim_time", "start_type_description_service")
-"""Prefixes of rclpy's parameters."""
 
 
 def initial_values(node: Node) -> Data:

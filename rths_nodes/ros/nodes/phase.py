@@ -31,11 +31,9 @@ class Phase(IntEnum):
 
     UNCONFIGURED = 0
     CONFIGURED = 1
-    """Stage and endpoints exist; the node does not participate yet."""
+    """Stage and endpoints exist, but the node does not participate yet."""
     MATCHING = 2
-    """The node is active and discovers peers."""
     READY = 3
-    """All peers are discovered."""
     IN_TEST = 4
     """The rig may move."""
     ENDED = 5
@@ -55,7 +53,7 @@ _SUCCESSORS = {
     Phase.REPORTED: (Phase.UNCONFIGURED,),
     Phase.GONE: (),
 }
-"""Valid transitions, in addition to GONE, which is always valid; a test can end before it begins."""
+"""Valid transitions, in addition to GONE, which is always valid. A test can end before it begins."""
 
 UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
 """States of a test in which the rig may move."""
@@ -70,7 +68,7 @@ class StateOfTest:
 
 @dataclass(frozen=True)
 class Cause:
-    """Exit code and text of a node's end, empty without a problem; ``silent``: no time to publish it."""
+    """Exit code and reason of a node's end, without a problem no reason. ``silent``: it is not published."""
 
     exit_code: int = 0
     problem: str = ""
@@ -80,9 +78,8 @@ class Cause:
 class PhaseMachine:
     """Phase of a node; refuses invalid transitions.
 
-    ``active`` is the lifecycle's primary state, ``note`` is further information for the user. ``gone`` and
-    ``ended`` are cached for the loop; ``begun`` is true if the rig may have moved. ``on_ended`` is called at the
-    end of the test.
+    ``active`` is the lifecycle's primary state; ``note`` is information for the user. ``begun`` is true if the rig
+    may have moved. ``on_ended`` is called at the end of the test.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
@@ -112,7 +109,7 @@ class PhaseMachine:
         self.test, self.ended, self.begun = StateOfTest(), False, False
 
     def activate(self, active: bool) -> None:
-        """Participate, or pause; a node that is activated again continues."""
+        """Participate, or pause. A node that is activated again continues."""
         self.active = active
         if active and self.now is Phase.CONFIGURED:
             self.to(Phase.MATCHING)
@@ -141,7 +138,7 @@ class PhaseMachine:
         self.cause = Cause(exit_code, problem, silent)
 
     def fail(self, problem: str) -> None:
-        """Set an unexpected problem; an earlier failure keeps its exit code."""
+        """Set an unexpected problem. The exit code of an earlier failure is kept."""
         in_order = self.exit_code in (ExitCode.FINISHED, ExitCode.HELD)
         self.blame(ExitCode.FAILED if in_order else self.exit_code, problem)
 

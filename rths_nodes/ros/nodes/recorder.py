@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -34,19 +34,16 @@ from rths_nodes.ros.nodes.base import OpenWriter, RthsNode, Writer
 from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
 from rths_nodes.ros.nodes.observers import ProgressReports
 from rths_nodes.ros.nodes.phase import Phase
-from rths_nodes.ros.transport.endpoints import ByHand, message_class
+from rths_nodes.ros.transport.endpoints import ByHand, ignore, message_class
 from rths_nodes.ros.transport.rclpy_private import RCLError, take_bytes
 
 LOOK_NS = SECOND // 2
-"""Period of queries for publishers."""
 KEPT = 1000
-"""Messages of a topic that the middleware keeps."""
 A_TURN = 64
-"""Recorded messages per topic and turn."""
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of ``topics``, which follow the topics of every recording.
+    """Return the full names of the recorded topics outside the test: topics of every recording, then ``topics``.
 
     Raises ConfigError for an invalid name, and for a recorded topic of the test.
     """
@@ -58,14 +55,14 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
         except (ValueError, RCLError) as error:
             raise ConfigError(f"record_topics: {topic!r}: {' '.join(str(error).split())}") from error
         if full[-1] in recorded:
-            raise ConfigError(f"record_topics: {full[-1]}: is recorded in any case: leave it out")
+            raise ConfigError(f"record_topics: {full[-1]}: is always recorded; omit it")
     return list(dict.fromkeys(full))
 
 
 class FurtherTopics:
-    """Subscribes ``node`` to ``topics`` (full names), once each has a publisher.
+    """Subscribes ``node`` to each of ``topics`` (full names) once it has a publisher.
 
-    Messages are written with their time of arrival; lost messages do not count as gaps of the recording.
+    Messages are written with their time of arrival.
     """
 
     def __init__(
@@ -96,7 +93,7 @@ class FurtherTopics:
             if len(kinds) > 1:
                 raise ConfigError(f"has publishers of {' and '.join(kinds)}")
             if kinds[0].startswith(f"{PACKAGE}/"):
-                raise ConfigError("belongs to another rig, whose recorder records it")
+                raise ConfigError("belongs to another rig, which has its own recorder")
             message = message_class(kinds[0])
             self._writer.add(topic, kinds[0], reliable, latched)
         except (ConfigError, ImportError, AttributeError) as error:
@@ -108,7 +105,7 @@ class FurtherTopics:
             durability=DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE,
         )
         self._subscriptions[topic] = self._node.create_subscription(
-            message, topic, _ignore, qos, callback_group=self._group, raw=True
+            message, topic, ignore, qos, callback_group=self._group, raw=True
         )
 
     def record(self) -> None:
@@ -126,54 +123,41 @@ class FurtherTopics:
         self._subscriptions.clear()
 
 
-def _ignore(_: object) -> None:
-    """Receive nothing: these subscriptions are polled."""
-
-
 class OptionalWriter:
-    """A ``writer`` that may fail: ``on_lost`` gets the reason, and later messages are dropped."""
+    """A :class:`Writer` that may fail. ``on_lost`` then receives the reason, and later calls do nothing."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
-        self._writer: Writer | None = writer
-        self._on_lost = on_lost
-        self.fileno = writer.fileno
+        self._writer, self._on_lost, self._lost = writer, on_lost, False
 
-    def _do(self, name: str, *arguments: object) -> None:
-        try:
-            if self._writer is not None:
-                getattr(self._writer, name)(*arguments)
-        except RuntimeError as error:  # the recording cannot continue
-            self._writer = None
-            self._on_lost(str(error))
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        act = getattr(self._writer, name)
 
-    def add(self, topic: str, kind: str, reliable: bool, latched: bool) -> None:
-        self._do("add", topic, kind, reliable, latched)
+        def optional(*arguments: object) -> None:
+            try:
+                if not self._lost:
+                    act(*arguments)
+            except RuntimeError as error:  # the recording cannot continue
+                self._lost = True
+                self._on_lost(str(error))
 
-    def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
-        self._do("write", topic, data, stamp_ns)
-
-    def flush_if_due(self) -> None:
-        self._do("flush_if_due")
-
-    def flush(self) -> None:
-        self._do("flush")
+        return optional
 
     def close(self, information: dict[str, str]) -> None:
-        if self._writer is not None:
+        if not self._lost:
             self._writer.close(information)
 
 
 SUMMARIES_NS = 4_500_000_000
-"""Waiting time for missing messages after the test; the actuator node waits longer. The middleware took up to 2.8
+"""Waiting time for missing messages after the test. The actuator node waits longer. The middleware took up to 2.8
 s to repair a stalled stream."""
 EXIT_NOW_NS = 100_000_000
-"""Waiting time for missing messages after an exit request."""
+"""Waiting time for missing messages after an exit request, ns."""
 
 
 class RecorderNode(RthsNode):
     """Records a test.
 
-    The Summary of each node has its number of sent messages per stream; missing messages count as gaps. Nodes
+    The Summary of each node has its number of sent messages per stream. Missing messages count as gaps. Nodes
     without a Summary are listed as ``silent``.
     """
 
@@ -189,7 +173,7 @@ class RecorderNode(RthsNode):
         scenario = assembly.scenario
         value = self.settings.value
         if not value("record"):
-            raise ConfigError("record: missing; the directory of the recording")
+            raise ConfigError("record: missing; must be the directory of the recording")
         rows = [topic for topic in names.heard_by(self.role) if topic.recorded and topic.wanted(scenario)]
         self._full = {topic.name: self.resolve_topic_name(topic.name) for topic in rows}
         self.information = information(
@@ -205,7 +189,7 @@ class RecorderNode(RthsNode):
         self._rare = [topic.name for topic in rows if not topic.stream]
         self._apart = dict.fromkeys(self._streams, 1)
         self._firsts = {"command": 1}
-        """First message numbers other than 0: the first Command belongs to sample 1."""
+        """First message numbers other than 0. The first Command belongs to sample 1."""
         if scenario.updating is not None:
             copies = Copies(scenario)
             self._apart[TOPIC], self._firsts[TOPIC] = copies.every, copies.first
@@ -218,14 +202,14 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         self._breach = ""
-        """Reason to trip, from the node that detected the first breach."""
+        """Reason for a trip, from the node that detected the first breach."""
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]
         self.writer = self._open_writer(value("record"), topics, self.information)
         self._broken_off: dict[str, int] = {}
         if self.settings.clocked and scenario.heartbeat.recorder_lost == "warn":
-            self.writer = OptionalWriter(self.writer, self._go_on_without)
+            self.writer = cast("Writer", OptionalWriter(self.writer, self._go_on_without))
         self.closed = False
         self._further = FurtherTopics(self, further, self.writer, self.get_logger().warning, self.clock)
         self.outside.callback(self._further.close)
@@ -274,7 +258,7 @@ class RecorderNode(RthsNode):
             busy |= self._drain(name, limit)
         self._further.record()
         if self.phase.ended:
-            self.writer.flush()  # after this line the middleware may hang
+            self.writer.flush()  # the middleware may hang after the end of the test
         else:
             self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
@@ -309,7 +293,7 @@ class RecorderNode(RthsNode):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.handshake.hear_state()  # sent before the last Summary: a finished test may have become tripped
+        self.handshake.hear_state()  # may be outdated: the test can trip after it was reported as finished
         assert self.writer is not None
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
@@ -320,7 +304,7 @@ class RecorderNode(RthsNode):
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
-        """Release the rig: it must not wait for a failed recording."""
+        """Fail, and release the rig, which must not wait for a failed recording."""
         super().surprise(error)
         with suppress(Exception):  # the node may not be configured
             self._tell_done()
@@ -369,7 +353,7 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """Number of missing messages in each stream; without a Summary only those before the last message."""
+        """Number of missing messages per stream; without a Summary, only before the last message."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()
@@ -409,7 +393,7 @@ class RecorderNode(RthsNode):
         if self.phase.ended:
             return test.reason or problem
         reasons = dict.fromkeys(filter(None, (problem, self._trip, test.reason)))
-        return "; ".join(reasons) or f"the test came to no end; its last Measurement is {self.last_sample}"
+        return "; ".join(reasons) or f"the test did not end; its last Measurement is {self.last_sample}"
 
     def _effective_scenario(self) -> str:
         data = self.scenario.data()
@@ -430,7 +414,7 @@ def recording_gaps(recording: Mapping[str, Mapping[str, float]]) -> str:
     gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
     silent = recording.get("silent", {})
     broken_off = recording.get("broken_off", {})
-    problems = [f"it broke off at sample {broken_off['sample']:.0f}"] if broken_off else []
+    problems = [f"it ends at sample {broken_off['sample']:.0f}"] if broken_off else []
     problems += [f"gaps: {', '.join(gaps)}"] if gaps else []
     problems += [f"no summary of: {', '.join(silent)}"] if silent else []
     return f"the recording may not be complete: {'; '.join(problems)}" if problems else ""

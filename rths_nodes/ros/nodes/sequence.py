@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements of the rig in order, and warm-up of a node for its next integration step."""
+"""Measurements of the rig in order, and warm-up of a node for the next integration step."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 
 class MeasurementSequence:
-    """Receives Measurements in order from ``topics``, and none after a missing one.
+    """Receives Measurements in order from ``topics``, and none after a missing Measurement.
 
-    Each Measurement extends the waiting time of ``shutdown``. ``on_lost`` gets the reason if a message is missing
-    or malformed.
+    Each Measurement extends the waiting time of ``shutdown``. ``on_lost`` receives the reason if a message is
+    missing or malformed.
     """
 
     def __init__(self, topics: NodeTopics, shutdown: Shutdown, on_lost: Callable[[str], None]) -> None:
@@ -27,7 +27,7 @@ class MeasurementSequence:
     def reset(self) -> None:
         self.expected = 0
         self.handed_over = False
-        """True if the actuator node, in this process, passes Measurements directly."""
+        """True if the actuator node is in this process and passes Measurements directly."""
         self.broken = False
 
     def next(self) -> tuple[Measurement, int] | None:
@@ -47,16 +47,15 @@ class MeasurementSequence:
         return None
 
     def lose(self, reason: str) -> None:
-        """Report a missing or malformed message; the rig trips, and this node stays until the end."""
         if not self.broken:
             self.broken = True
             self._on_lost(reason)
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``) once before every ``substeps``-th Measurement; None: never.
+    """Calls ``twin`` (``loop/warm_up.py``) once before every ``substeps``-th Measurement, unless ``twin`` is None.
 
-    Useful only in real time, if some samples do not begin a step. The codec of the node is warmed up as well.
+    The codec of the node is warmed up as well.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class WarmUp:
             self.twin(self._context.topics.codec)
         except Starving:
             raise
-        except Exception as error:  # the warm-up only improves speed: no reason to stop a rig
+        except Exception as error:  # a warm-up only improves speed, so a failure does not stop the rig
             self.twin = None
             peer = self._context.location.peer
             self._context.phase.remark(f"{peer}: no warm-up: {type(error).__name__}: {error}")

@@ -50,10 +50,10 @@ READ = {
     AXIS: ("port",),
     MONITOR: ("structure",),  # its elastic energy scales the energy error
 }
-"""Sections of other nodes that the stage reads: they must be identical."""
+"""Sections of other nodes that the stage of a node reads. All nodes must have the same values."""
 
 TEST = "test"
-"""Key of NodeStatus for values of the whole test; driver nodes have no scenario."""
+"""Key of NodeStatus for values of the test, because driver nodes have no scenario."""
 
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
@@ -71,18 +71,22 @@ def settings_of(role: str) -> dict[str, Setting]:
         for name, option in options(NODE).items()
         if not option.roles or role in option.roles
     }
-    return settings | {PEERS: Setting(list(names.NODES), "the nodes that take part")}
+    return settings | {PEERS: Setting(list(names.NODES), "nodes that take part in the test")}
 
 
 def _as_parameter(default: object) -> object:
-    """Convert a value for ROS: an empty list would have no type."""
+    """Convert a value for ROS, where an empty list has no type."""
     if default is attrs.NOTHING:
         return ""
     return (list(default) or [""]) if isinstance(default, tuple) else default
 
 
 class NodeSettings:
-    """Parameters of ``node`` at ``location``, read-only once ``frozen()``; ``built``: scenario to reuse."""
+    """Parameters of ``node`` at ``location``, read-only once ``frozen()``. ``built`` is a scenario to reuse. %%
+    rths_nodes/ros/nodes/settings.py .NodeSettings.__init__@(self.lockstep, self.clocked) True if the node waits
+    for the others, and if the pace is real time: both are true for nodes that follow the executive in real
+    time. Valid once the node is configured.
+    """
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
@@ -93,7 +97,8 @@ class NodeSettings:
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep, self.clocked = True, False
-        """True if the node waits for the others, also in real time; valid once it is configured."""
+        """True if the node waits for the others, and if the pace is real time. Both are true if the node follows
+        the executive in real time."""
         self.scenario: Scenario
         self.hash = ""
         for name, setting in self._options.items():
@@ -165,7 +170,6 @@ class NodeSettings:
         return tuple(name for name in owned if name != "axes") if self.axes else owned
 
     def facts(self) -> Data:
-        """Fields of NodeStatus: sections that this node uses, duration of the test, hash."""
         both = (*self.owned, *READ.get(self.location.role, ()))
         sections = {name: to_data(parameters.section(self.scenario, name)) for name in both}
         sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
@@ -187,9 +191,9 @@ class NodeSettings:
         if self.tells_clock:
             check_clock(self.value("pace"))
         self.scenario = self._loaded(self._values)
-        self.lockstep |= self.scenario.engine == EXECUTIVE  # the executive's program has the clock
+        self.lockstep |= self.scenario.engine == EXECUTIVE  # the program of the executive sets the pace
         self.hash = self.scenario.shared_hash(self.value("run_id"))
-        if self.here:  # each machine has its own file: the files must agree
+        if self.here:  # each machine has its own file, and these must agree
             self.hash = self._file.whole_hash(self.value("run_id"))
         return self.scenario
 
@@ -229,7 +233,7 @@ class NodeSettings:
         if self._declaring or not mine:
             return SetParametersResult(successful=True)
         if self._frozen():
-            return _refused(f"{', '.join(mine)}: the node is configured; clean it up to change its parameters")
+            return _refused(f"{', '.join(mine)}: fixed while the node is configured; clean up the node first")
         try:
             for name, value in mine.items():
                 if name in self._options:

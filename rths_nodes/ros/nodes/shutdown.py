@@ -15,23 +15,22 @@ PATIENCE_NS = 500_000_000
 """Time for which an interrupted node waits, from the last Measurement, for the end of the test."""
 
 SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
-"""Signals within this time are one request: Ctrl-C arrives from the terminal and from launch."""
+"""Signals within this time are one request: a terminal and launch both forward Ctrl-C."""
 
 LEADER_LOST_NS = 1_000_000_000
-"""Time after the departure of the actuator node within which its last messages may still arrive."""
+"""Time after the departure of the actuator node within which its last messages may still arrive, ns."""
 
 OVERDUE_NS = 6_000_000_000
-"""Longest presence of the actuator node after a test; it stays at most 5 s (``Completion``).
+"""Longest presence of the actuator node after a test; it leaves within 5 s (``Completion``).
 
-A leaving participant sends a single datagram. If the datagram is lost, the middleware keeps the participant for
-another 20 s.
-"""
+A leaving participant sends a single datagram. If that is lost, the middleware keeps the participant for another 20
+s."""
 
 
 class Shutdown:
     """Ends a node's part in a test, from stop requests to its Summary.
 
-    ``final()`` returns its last sample and the numbers of its Summary.
+    ``final()`` returns the last sample and the numbers of the Summary.
     """
 
     def __init__(
@@ -47,12 +46,12 @@ class Shutdown:
         self._asked_at = self._patient_from = self.exit_asked_at = self._led_until = self._ended_at = 0
         self.interrupted = False
         self.leader_lost = False
-        """True once the actuator node has left: the state of the test is unknown."""
+        """True once the actuator node has left. The state of the test is then unknown."""
         self.summary: dict[str, float] = {}
         self._counted: dict[str, int] | None = None
 
     def interrupt(self) -> None:
-        """Handle a signal: the actuator node stops the test; other nodes wait for this, for a limited time."""
+        """Handle a signal. The actuator node stops the test; other nodes wait for this for a limited time."""
         now = self._now()
         if self._asked_at and now - self._asked_at < SAME_REQUEST_NS:
             return
@@ -63,7 +62,7 @@ class Shutdown:
 
     @property
     def interrupted_for(self) -> int:
-        """Return the time since a stop request, ns, or 0."""
+        """Time since a stop request, ns; 0 without a request."""
         return self._now() - self._asked_at if self._asked_at else 0
 
     @property
@@ -89,7 +88,7 @@ class Shutdown:
         elif guard.subscription.get_publisher_count():
             self._led_until = now
         elif self._led_until and now - self._led_until > LEADER_LOST_NS and not self.leader_lost:
-            self.lose_leader(Cause(ExitCode.FAILED, "the actuator node has left in the middle of the test"))
+            self.lose_leader(Cause(ExitCode.FAILED, "the actuator node has left during the test"))
 
     def lose_leader(self, cause: Cause | None = None) -> None:
         self.leader_lost = True
@@ -107,7 +106,7 @@ class Shutdown:
         if self.abandoned or self.exit_now or (self.patience_over and not self._phase.ended):
             if not self.reported:
                 self.report()
-            hear_state()  # a finished test may have become tripped
+            hear_state()  # a finished test can still trip
             self._phase.to(Phase.GONE)
 
     @property

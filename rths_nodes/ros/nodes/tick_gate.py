@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gate of the next tick: its Command, trips, observers, and stop requests.
+"""Gate of the next tick: Command, trips, observers, and stop requests.
 
-Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or the topic ``trip``.
-A thread receives the requests; the loop executes them before the next tick. The topic is polled every few
-milliseconds.
+Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or the topic ``trip``,
+which is polled.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from rths_nodes.ros.transport.peers import request_in
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 LOOK_EVERY_NS = 4_000_000
-"""Polling period of stop requests and observers: a few polls per bridging time."""
 
 
 Act = Callable[[str], None]
@@ -35,8 +33,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
-    ``observers`` watches over monitor and recorder. ``stops`` are executed before the next tick; ``hear_stops``
-    polls for other requests. The rig trips after ``patience`` ns without a Command.
+    ``observers`` watches monitor and recorder. ``stops`` are executed before the next tick; ``hear_stops`` polls
+    for other requests. Without a Command, the rig trips after ``patience`` ns.
     """
 
     def __init__(
@@ -56,9 +54,9 @@ class TickGate:
         self._next_look = 0
 
     def take_command(self) -> None:
-        """Poll for the Command of the next tick; hops deliver later Commands first.
+        """Poll for the Command of the next tick. With hops, Commands of later ticks arrive before it is due.
 
-        In real time the first tick waits for its Command, because a slow start would make the Command late.
+        In real time the first tick waits for its Command, because a slow start would make it late.
         """
         topics = self._topics
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
@@ -75,7 +73,6 @@ class TickGate:
             self.command = self._due.kept()
 
     def hand_over(self) -> Command | None:
-        """Return the Command of the current tick, or None; ticks of a pause need no polling."""
         rig = self._rig
         if self.command is None and rig.pause.goes_on and not rig.stopping:
             self.take_command()
@@ -90,9 +87,9 @@ class TickGate:
         return self._times.deadline
 
     def may_tick(self, interrupted: bool = False) -> bool:
-        """True if the next tick has its Command, or runs without one, and the observers keep up.
+        """Return True if the next tick has its Command or runs without a Command, and the observers keep up.
 
-        ``interrupted``: the operator requests a hold.
+        ``interrupted`` is true if the operator requests a hold.
         """
         rig = self._rig
         if trips := self._topics.received(TRIP):
@@ -145,10 +142,10 @@ class TickGate:
 
 
 class StopRequests:
-    """Stop services of ``node``, answered by a thread, and its trip requests.
+    """Stop services of ``node``, answered by a thread, and trip requests to the node.
 
-    ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``. ``hold`` and ``trip`` get a reason. The
-    loop executes the ``calls``; the response follows.
+    The loop executes ``acts``, which hold and trip the rig for a reason, through ``calls``; then the service
+    responds. ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``.
     """
 
     def __init__(
@@ -197,7 +194,7 @@ class StopRequests:
 
     def _trip_by_former_name(self, kind: str, reason: str) -> None:
         self._trip(reason)
-        self._warn(f"the {kind} {FORMER_TRIP} is now {TRIP}; the next version does not receive the old name")
+        self._warn(f"the {kind} {FORMER_TRIP} is now {TRIP}; the next version does not accept the old name")
 
     def close(self) -> None:
         self._thread.close()

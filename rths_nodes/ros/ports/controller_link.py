@@ -8,15 +8,11 @@ import secrets
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import rclpy
 from rcl_interfaces.msg import ParameterType, ParameterValue
 from rcl_interfaces.srv import GetParameters
 from rclpy.client import Client
-from rclpy.executors import SingleThreadedExecutor
-from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 from sensor_msgs.msg import JointState
@@ -25,6 +21,7 @@ from std_msgs.msg import Float64MultiArray, String
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.rclpy_private import take_bytes
+from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 STAND_IN = "rths_stand_in"
 """Parameter of a controller whose hardware cannot move."""
@@ -37,37 +34,22 @@ NAMED_S = 2.0
 UNNAMED = "_UNKNOWN_"
 """Part of the name of a discovered node whose name is not known yet."""
 KEPT = 1000
-"""Queue depth of joint states."""
 
 
-@dataclass(frozen=True)
-class RigTopics:
-    """Topics and declared properties of a rig; ``joints`` in the order of the axes, followed by the counter."""
+class ControllerLink(ThreadedNode):
+    """Node without a thread, until :meth:`close`. Raises ConfigError if the controller is missing or unsuitable.
 
-    controller: str
-    """Full name of the controller's node, such as ``/forward_position_controller``."""
-    states: str
-    joints: tuple[str, ...]
-    joint_type: str
-    stand_in: bool
-    connect_within: float
+    ``params`` are the parameters of the port, ``controller`` is the full name of the controller's node. ``joints``
+    are in the order of the axes, with the counter last.
+    """
 
-    @property
-    def commands(self) -> str:
-        return f"{self.controller}/commands"
-
-
-class ControllerLink:
-    """Node in a private context until :meth:`close`. Raises ConfigError if the other end is missing or differs."""
-
-    def __init__(self, topics: RigTopics) -> None:
-        self._topics = topics
+    def __init__(self, params: Any, controller: str, joints: tuple[str, ...]) -> None:
+        super().__init__(f"rths_port_{os.getpid()}_{secrets.token_hex(3)}", "", 1)
+        self._params, self._controller, self._joints = params, controller, joints
+        self._commands = f"{controller}/commands"
         self._begun = time.monotonic()
-        self._end = self._begun + topics.connect_within
+        self._end = self._begun + params.connect_within
         self._waiting: list[JointState] = []
-        self._node: Any = None
-        self._executor: Any = None
-        self._context = middleware.started()
         try:
             with middleware.in_words():
                 self._open()
@@ -76,54 +58,44 @@ class ControllerLink:
             raise
 
     def _open(self) -> None:
-        topics, name = self._topics, f"rths_port_{os.getpid()}_{secrets.token_hex(3)}"
-        self._node = Node(
-            name,
-            context=self._context,
-            use_global_arguments=False,
-            enable_rosout=False,
-            start_parameter_services=False,
-        )
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
+        params, commands = self._params, self._commands
         ours = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
-        self._publisher = self._node.create_publisher(Float64MultiArray, topics.commands, ours)
-        listening = f"no subscription on {topics.commands}: is the controller loaded, and active?"
+        self._publisher = self._node.create_publisher(Float64MultiArray, commands, ours)
+        listening = f"no subscription on {commands}; is the controller loaded and active?"
         self._until(lambda: self._listener() is not None, listening)
         if self._listener().qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
             raise ConfigError(
-                f"{topics.commands}: {topics.controller} wants durability transient_local: a command from before "
-                "it was active would move the rig; must be volatile, as a forward_command_controller has it"
+                f"{commands}: the subscription of {self._controller} has durability transient_local: must "
+                "be volatile. Otherwise commands from before its activation would move the rig"
             )
         self._until(
-            lambda: bool(self._publishers(topics.states)), f"no publisher of joint states on {topics.states}"
+            lambda: bool(self._publishers(params.states)), f"no publisher of joint states on {params.states}"
         )
         self._order = self._check_controller()
         self._check_joint_types()
-        while (
-            time.monotonic() < self._begun + LISTENED_S[topics.stand_in]
-        ):  # a publisher later opens the interlock
+        # a publisher that appears later opens the interlock
+        while time.monotonic() < self._begun + LISTENED_S[params.stand_in]:
             self._executor.spin_once(timeout_sec=LOOK_S)
         if self.intruder():
             self._hear_names()
             if intruder := self.intruder():
                 raise ConfigError(intruder)
-        # a stricter reliability than the publisher's would not match
-        reliability = self._publishers(topics.states)[0].qos_profile.reliability
+        # a subscription with stricter reliability than the publisher would not match
+        reliability = self._publishers(params.states)[0].qos_profile.reliability
         wanted = QoSProfile(depth=KEPT, reliability=reliability)
         self._subscription = self._node.create_subscription(
-            JointState, topics.states, self._waiting.append, wanted
+            JointState, params.states, self._waiting.append, wanted
         )
 
     def _until(self, true: Callable[[], bool], missing: str) -> None:
         while not true():
             if time.monotonic() > self._end:
-                raise ConfigError(f"cannot connect within {self._topics.connect_within:g} s: {missing}")
+                raise ConfigError(f"cannot connect within {self._params.connect_within:g} s: {missing}")
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def _listener(self) -> Any:
-        for subscription in self._node.get_subscriptions_info_by_topic(self._topics.commands):
-            if _full_name(subscription) == self._topics.controller:
+        for subscription in self._node.get_subscriptions_info_by_topic(self._commands):
+            if _full_name(subscription) == self._controller:
                 return subscription
         return None
 
@@ -133,58 +105,58 @@ class ControllerLink:
 
     def _hear_names(self) -> None:
         end = min(self._end, time.monotonic() + NAMED_S)
-        topics = (self._topics.commands, self._topics.states)
+        topics = (self._commands, self._params.states)
         while time.monotonic() < end and any(
             UNNAMED in publisher.node_name for topic in topics for publisher in self._publishers(topic)
         ):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return a text on another publisher or a missing controller; empty if there is neither."""
-        topics = self._topics
-        if publishers := self._publishers(topics.commands):
-            return f"{_names(publishers)}: publishes on {topics.commands}, too: two would drive the rig"
-        states = self._publishers(topics.states)
+        """Return a text on another publisher or a missing controller, or an empty string."""
+        params, commands = self._params, self._commands
+        if publishers := self._publishers(commands):
+            return f"{_names(publishers)} also publishes on {commands}: only one program may drive the rig"
+        states = self._publishers(params.states)
         if len(states) > 1:
-            return f"{_names(states)}: {len(states)} publishers on {topics.states}: must be one broadcaster"
+            return f"{_names(states)}: {len(states)} publishers on {params.states}: must be one broadcaster"
         if self._listener() is None:
-            return f"the controller {topics.controller} does not listen on {topics.commands} any more"
+            return f"the controller {self._controller} is no longer subscribed to {commands}"
         return ""
 
     def _check_controller(self) -> list[int]:
-        topics = self._topics
-        client = self._node.create_client(GetParameters, f"{topics.controller}/get_parameters")
-        self._until(client.service_is_ready, f"{topics.controller} answers nothing on its parameters")
+        params = self._params
+        client = self._node.create_client(GetParameters, f"{self._controller}/get_parameters")
+        self._until(client.service_is_ready, f"{self._controller} has no parameter services")
         joints = self._asked(client, "joints")
         if joints is None or joints.type != ParameterType.PARAMETER_STRING_ARRAY:
-            raise ConfigError(f"{topics.controller}: has no parameter joints: is it a forward_command_controller?")
+            raise ConfigError(f"{self._controller}: no parameter joints; must be a forward_command_controller")
         theirs = list(joints.string_array_value)
-        if sorted(theirs) != sorted(topics.joints):
+        if sorted(theirs) != sorted(self._joints):
             raise ConfigError(
-                f"port.joints: {', '.join(topics.joints)}: must be the joints of {topics.controller}: "
+                f"port.joints: {', '.join(self._joints)}: must be the joints of {self._controller}: "
                 f"{', '.join(theirs)}"
             )
         interface = self._asked(client, "interface_name")
         interface_name = interface.string_value if interface else ""
         if interface_name != "position":
             raise ConfigError(
-                f"{topics.controller}: interface_name = {interface_name!r}: must be 'position': commands are "
-                "displacements"
+                f"{self._controller}: interface_name = {interface_name!r}: must be 'position', because commands "
+                "are displacements"
             )
         mark = self._asked(client, STAND_IN)
         is_stand_in = bool(mark and mark.bool_value)
-        if is_stand_in != topics.stand_in:
-            there = "states that it moves nothing" if is_stand_in else "may move a real rig"
+        if is_stand_in != params.stand_in:
+            there = "moves no hardware" if is_stand_in else "may move a real rig"
             raise ConfigError(
-                f"port.stand_in = {str(topics.stand_in).lower()}: but {topics.controller} {there} "
-                f"(its parameter {STAND_IN})"
+                f"port.stand_in = {str(params.stand_in).lower()}: but {self._controller} {there}, according to "
+                f"its parameter {STAND_IN}"
             )
         self._node.destroy_client(client)
-        return [topics.joints.index(joint) for joint in theirs]
+        return [self._joints.index(joint) for joint in theirs]
 
     def _asked(self, client: Client, name: str) -> ParameterValue | None:
-        asked = client.call_async(GetParameters.Request(names=[name]))  # an unknown name would fail the others
-        self._until(asked.done, f"{self._topics.controller} does not answer on its parameter {name}")
+        asked = client.call_async(GetParameters.Request(names=[name]))  # an unknown name fails the whole request
+        self._until(asked.done, f"{self._controller} does not answer a request for its parameter {name}")
         values = asked.result().values
         return values[0] if values and values[0].type != ParameterType.PARAMETER_NOT_SET else None
 
@@ -194,12 +166,11 @@ class ControllerLink:
         messages: list[String] = []
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         subscription = self._node.create_subscription(String, DESCRIPTION, messages.append, latched)
-        self._until(lambda: bool(messages), f"{DESCRIPTION} has a publisher, but it says nothing")
+        self._until(lambda: bool(messages), f"{DESCRIPTION} has a publisher but no message")
         self._node.destroy_subscription(subscription)
-        check_joint_types(messages[0].data, self._topics.joints, self._topics.joint_type)
+        check_joint_types(messages[0].data, self._joints, self._params.joint_type)
 
     def send(self, values: list[float]) -> None:
-        """Send one command: the values in the order of the rig's joints."""
         self._publisher.publish(Float64MultiArray(data=[values[index] for index in self._order]))
 
     def wait(self, seconds: float) -> None:
@@ -213,18 +184,9 @@ class ControllerLink:
         self._waiting.clear()
         return samples
 
-    def close(self) -> None:
-        if not self._context.ok():
-            return
-        if self._executor is not None:
-            self._executor.shutdown()
-        if self._node is not None:
-            self._node.destroy_node()
-        rclpy.shutdown(context=self._context)
-
 
 def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) -> None:
-    """Raise ConfigError if the type of a joint is not ``wanted`` in a robot ``description`` (URDF)."""
+    """Raise ConfigError if the type of a joint in ``description`` (URDF) is not ``wanted``."""
     try:
         root = ElementTree.fromstring(description)
     except ElementTree.ParseError:

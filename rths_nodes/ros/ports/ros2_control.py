@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
+"""Rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
-The rig generates the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent
-as soon as it is computed, and takes effect with the next update of the controller manager. The controller neither
-counts nor bridges commands and keeps its last command forever. Therefore only slow time is allowed, unless the
-hardware has a watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
+The rig generates the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command takes
+effect with the next update of the controller manager. The controller neither counts nor bridges commands and keeps
+the last command forever. Therefore only slow time is allowed, unless the hardware has a watchdog and a counter of
+commands. Conventions and limits: doc/ros2_control.md.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 TOLERANCE = 0.05
 """Allowed relative difference between the rates of joint states and servo samples."""
 TIMED = 100_000
-"""Number of samples whose times are stored."""
 FOLLOWED = 16
-"""Filter constant: expected stamps follow 1/FOLLOWED of each deviation."""
+"""Filter constant: the expected stamp changes by 1/FOLLOWED of each deviation."""
 
 
 class Unfit(Exception):
@@ -49,7 +48,8 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, eq=False)
 class JointSample:
-    """One joint state of all axes: ``stamp`` s, displacement and force ``(n_axes,)`` in units of the joints.
+    """One joint state of all axes: ``stamp`` (s); displacement and force in the units of the joints,
+    ``(n_axes,)``.
 
     ``echo`` is the number of the newest command in effect; None without a counter. ``number`` counts samples.
     """
@@ -60,7 +60,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Number of samples skipped before this one: lost, or not used in time."""
+    """Number of samples before this one that were lost, or not used in time."""
 
 
 class JointReader:
@@ -78,8 +78,8 @@ class JointReader:
         for noun, values in (("position", position), ("effort", effort)):
             if len(values) != len(names):
                 raise Unfit(
-                    f"{len(values)} values of {noun} for {len(names)} joints: has the hardware a state interface "
-                    f"{noun!r}, and does the joint_state_broadcaster publish it?"
+                    f"{len(values)} values of {noun} for {len(names)} joints: the hardware needs a state "
+                    f"interface {noun!r} for each joint, and the joint_state_broadcaster must publish it"
                 )
         places = self._places[: len(self._joints)]
         displacement = np.array([position[index] for index in places])
@@ -88,16 +88,16 @@ class JointReader:
             self._refuse_numbers(displacement, force)
         echo = position[self._places[-1]] if self._counter else 0.0
         if not math.isfinite(echo):
-            raise Unfit(f"joint {self._counter!r} (port.counter): position = {echo:g}: must be the counter")
+            raise Unfit(f"joint {self._counter!r} (port.counter): position = {echo:g}: must be finite")
         stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
         return JointSample(stamp, displacement, force, round(echo) if self._counter else None)
 
     def _find(self, names: list[str]) -> None:
         wanted = [*self._joints, *([self._counter] if self._counter else [])]
         if missing := [joint for joint in wanted if joint not in names]:
-            raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; there are: {', '.join(names) or 'none'}")
+            raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; known: {', '.join(names) or 'none'}")
         if twice := [joint for joint in wanted if names.count(joint) > 1]:
-            raise Unfit(f"joint {', '.join(map(repr, twice))}: is there more than once")
+            raise Unfit(f"joint {', '.join(map(repr, twice))}: occurs more than once")
         self._names, self._places = names, [names.index(joint) for joint in wanted]
 
     def _refuse_numbers(self, displacement: Array, force: Array) -> None:
@@ -105,29 +105,30 @@ class JointReader:
             for joint, value in zip(self._joints, values.tolist(), strict=True):
                 if not math.isfinite(value):
                     raise Unfit(
-                        f"joint {joint!r}: {noun} = {value:g}: a state interface without a value publishes nan"
+                        f"joint {joint!r}: {noun} = {value:g}: must be finite (a state interface without a value "
+                        "publishes nan)"
                     )
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return joint states per servo period ``dt`` (s), from ``stamps`` (s). Raises ConfigError if not whole."""
+    """Return joint states per servo period ``dt`` (s), from ``stamps`` (s). Raises ConfigError unless integer."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
-        raise ConfigError("the stamps of the joint states stand still: they must be the times of the states")
+        raise ConfigError("the stamps of the joint states do not increase: must be the times of the states")
     count = max(round(dt / interval), 1)
     if abs(count * interval / dt - 1.0) > TOLERANCE:
         raise ConfigError(
-            f"joint states come at {1.0 / interval:.4g} Hz (update_rate of the controller manager): must be "
-            f"servo_rate = {1.0 / dt:g} Hz, or a whole multiple of it"
+            f"joint states arrive at {1.0 / interval:.4g} Hz (update_rate of the controller manager): must be "
+            f"servo_rate = {1.0 / dt:g} Hz, or an integer multiple of servo_rate"
         )
     return count
 
 
 class SampleCount:
-    """Numbers joint states, which have no counter, by their stamps; the first number is 0.
+    """Numbers joint states, which have no counter, by their stamps. The first number is 0.
 
-    ``period`` is the time between states, s; ``per_sample`` states make a sample. Deviations of up to 0.4 periods
-    are tolerated, and drift of the clock is followed.
+    ``period`` is the time between states, s; a sample has ``per_sample`` states. Deviations of up to 0.4 periods
+    and clock drift are tolerated.
     """
 
     def __init__(self, period: float, per_sample: int) -> None:
@@ -155,9 +156,9 @@ class SampleCount:
 class SampleStream:
     """Joint states of a test as samples; only the newest sample is used.
 
-    Answers to old samples would cause a burst of commands, and the controller, which has no queue, would jump. The
-    test slips by the skipped samples. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are the
-    ages of samples on arrival.
+    Answers to old samples would be a burst of commands, and the controller, which has no queue, would jump.
+    Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are ages on
+    arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
@@ -174,7 +175,6 @@ class SampleStream:
         return self._count.repeated
 
     def take(self, messages: Sequence[object]) -> None:
-        """Process ``messages``. Raises Unfit."""
         for message in messages:
             sample = self._reader.read(message)
             new, number = self._count.number(sample.stamp)
@@ -210,28 +210,28 @@ class Ros2ControlPort(OfPort, Readback):
     class Params:
         one_node: ClassVar[bool] = True
         controller: str = text(
-            "name of the forward_command_controller, with its namespace if it has one: commands go to "
+            "name of the forward_command_controller, with its namespace if any; commands are sent to "
             "/CONTROLLER/commands",
             "forward_position_controller",
         )
         states: str = text("topic of the joint_state_broadcaster", "/joint_states")
         joints: tuple[str, ...] = texts(
-            "joint of each axis, in the order of the axes of the rig; left out: the names of the axes"
+            "joint of each axis, in the order of the axes of the rig; the names of the axes if omitted"
         )
         joint_type: str = text(
-            "type of all these joints, which sets their units: prismatic, m and N; revolute, rad and N m, "
-            "which the scales of a rig file make displacements and forces",
+            "type of all these joints. Units are m and N if prismatic, rad and N m if revolute; scales of a rig "
+            "file convert the latter to displacements and forces",
             "prismatic",
             ("prismatic", "revolute"),
         )
         stand_in: bool = flag(
-            "the controller is a stand-in that moves nothing, and has the parameter rths_stand_in; "
-            "any other is refused then",
+            "the controller moves no hardware and has the parameter rths_stand_in; a controller without this "
+            "parameter is refused",
             False,
         )
         transport_samples: int = integer(
-            "samples after which a command shows in a joint state; 1 where it is there before the next update of "
-            "the controller manager",
+            "samples after which a joint state shows the effect of a command; 1 if the command arrives before the "
+            "next update of the controller manager",
             "",
             1,
             at_least=1,
@@ -239,12 +239,12 @@ class Ros2ControlPort(OfPort, Readback):
         )
         counter: str = text(
             "joint whose position command is the number of the command, and whose position state is the number "
-            "of the newest command that the hardware has taken; empty: none",
+            "of the newest command that the hardware has received; empty without a counter",
             "",
         )
         watchdog: float | None = number(
-            "time without a new number on the counter after which the hardware itself decelerates and holds; left "
-            "out: there is none, and the last command holds for ever",
+            "time without a new number on the counter after which the hardware decelerates and holds by itself; "
+            "if omitted, the hardware has no watchdog and keeps the last command forever",
             "s",
             None,
             more_than=0.0,
@@ -258,7 +258,7 @@ class Ros2ControlPort(OfPort, Readback):
             at_most=0.1,
         )
         silence: float = number(
-            "time without a new joint state after which the other end counts as dead",
+            "time without a new joint state after which the interlock opens",
             "s",
             0.2,
             at_least=0.005,
@@ -268,22 +268,20 @@ class Ros2ControlPort(OfPort, Readback):
         longest_wait: float = longest_wait_parameter()
 
         def validate(self, path: str) -> None:
-            """Refuse a watchdog without a counter, a counter without a watchdog, and duplicate joints."""
             if bool(self.counter) != (self.watchdog is not None):
                 present, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
                 raise ConfigError(
-                    f"{path}.{present}: needs {other}, too: the watchdog of the hardware watches the counter"
+                    f"{path}.{present}: also needs {other}: the watchdog of the hardware checks the counter"
                 )
             for joint in (every := [*self.joints, *([self.counter] if self.counter else [])]):
                 if every.count(joint) > 1:
-                    raise ConfigError(f"{path}.joints: {joint!r} is there more than once; each axis has its own")
+                    raise ConfigError(f"{path}.joints: {joint!r} occurs more than once; each needs its own")
 
         def fits(self, test: TestContext) -> None:
-            """Raise ConfigError if watchdog or counter is missing in real time, or a number of joints is wrong."""
             if self.watchdog is None and test.samples_per_step <= test.substeps:
                 raise ConfigError(
-                    "watchdog: none, and time_ratio = 1: the controller keeps its last command for ever where "
-                    "ours stop: take slow time (time_ratio > 1), or give watchdog and counter of the hardware"
+                    "watchdog: missing, with time_ratio = 1: if this computer stops, the controller keeps the "
+                    "last command forever. Use slow time (time_ratio > 1), or watchdog and counter of the hardware"
                 )
             if self.joints and len(self.joints) != len(test.axes):
                 raise ConfigError(f"joints: {len(self.joints)}: must be {len(test.axes)}, one for each axis")
@@ -298,8 +296,8 @@ class Ros2ControlPort(OfPort, Readback):
             if self.watchdog is not None:
                 return []
             return [
-                "the controller has no watchdog: where this computer stops, the rig is halted at its last command "
-                "without a ramp, and held there"
+                "the controller has no watchdog: if this computer stops, the rig stops abruptly at its last "
+                "command and is held there"
             ]
 
     external = True
@@ -312,7 +310,7 @@ class Ros2ControlPort(OfPort, Readback):
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
         if rig is not None:
-            raise ConfigError("port.type = 'ros2_control': has no simulated rig: leave rig out")
+            raise ConfigError("port.type = 'ros2_control': has no simulated rig; omit rig")
         self._params, self._dt = params, dt
         rows = {name: axis.rig_axis for name, axis in axes.items()}
         self._axes = tuple(axes)
@@ -348,29 +346,21 @@ class Ros2ControlPort(OfPort, Readback):
         """
         if pacer is None:
             raise ConfigError(
-                "port 'ros2_control': the controller manager has a clock of its own, and needs ROS 2: take "
-                "pace realtime on the hosts composed or processes; the host embedded cannot have this port"
+                "port 'ros2_control': needs ROS 2 and real time, because the controller manager has its own "
+                "clock; use the host composed or processes (not embedded) with pace realtime"
             )
         self._pacer = pacer
         self._forget()
         params = self._params
         environment.check()
         try:
-            from rths_nodes.ros.ports.controller_link import ControllerLink, RigTopics
+            from rths_nodes.ros.ports.controller_link import ControllerLink
         except ImportError as error:
-            raise ConfigError(f"port 'ros2_control': ROS 2 is not here, or not whole: {error}") from error
+            raise ConfigError(f"port 'ros2_control': ROS 2 is missing or incomplete: {error}") from error
         counter = (params.counter,) if params.counter else ()
-        topics = RigTopics(
-            self._controller,
-            params.states,
-            (*self._joints, *counter),
-            params.joint_type,
-            params.stand_in,
-            params.connect_within,
-        )
         self._reader = JointReader(self._joints, params.counter)
         try:
-            self._link = ControllerLink(topics)
+            self._link = ControllerLink(params, self._controller, (*self._joints, *counter))
             self._period, self._per_sample = self._rate()
         except ConfigError as error:
             self.close()
@@ -385,7 +375,7 @@ class Ros2ControlPort(OfPort, Readback):
         while len(samples) < PROBES and (time.monotonic() < end or len(samples) < 3):
             if time.monotonic() > end + self._params.connect_within:
                 raise ConfigError(
-                    f"{self._params.states}: {len(samples)} joint states came: at least three are needed"
+                    f"{self._params.states}: received {len(samples)} joint states: must be at least three"
                 )
             self._link.wait(LOOK_S)
             for message in self._link.received():
@@ -409,7 +399,7 @@ class Ros2ControlPort(OfPort, Readback):
         """Do nothing: the first counter value arms a watchdog in the hardware."""
 
     def disarm_watchdog(self) -> None:
-        """Do nothing: counter values end with the test, and a watchdog holds the rig."""
+        """Do nothing: the counter stops when the test ends, and a watchdog then holds the rig."""
 
     def wait_tick(self) -> int:
         """Return the number of the tick; the tick itself arrives with the answering joint state."""
@@ -418,7 +408,7 @@ class Ros2ControlPort(OfPort, Readback):
         return self.sample
 
     def write(self, command: Command) -> None:
-        """Send the Command. If the first Command is not at the position of the rig, the interlock opens instead.
+        """Send the Command. If the first Command differs from the position of the rig, open the interlock instead.
 
         After other openings of the interlock, commands of the safe stop are still sent.
         """
@@ -440,7 +430,7 @@ class Ros2ControlPort(OfPort, Readback):
                 self._refused = True
                 self._stop(
                     f"axes.{axis}: the first command is {distance:.3g} m from the position of the joint: must be "
-                    f"<= {self._params.start_tolerance:g} m (port.start_tolerance); nothing is sent"
+                    f"<= {self._params.start_tolerance:g} m (port.start_tolerance); no command is sent"
                 )
 
     def drop_heartbeat(self) -> None:
@@ -452,9 +442,9 @@ class Ros2ControlPort(OfPort, Readback):
         return self._sent if self._params.counter else None
 
     def ready(self) -> bool:
-        """True if an unused joint state has arrived, or the time of the sample has elapsed.
+        """Return True if an unused joint state has arrived, or the time of the sample has elapsed.
 
-        The time counts only with an open interlock; the safe stop then follows the clock of this computer.
+        The time counts only with an open interlock: the safe stop then follows the clock of this computer.
         """
         if self._found:
             return True
@@ -482,14 +472,13 @@ class Ros2ControlPort(OfPort, Readback):
         return True
 
     def _judge_echo(self, state: JointSample) -> None:
-        """Count samples until the command took effect; stop if the counter does not follow."""
         if state.echo is None or self._params.watchdog is None or not 0 < state.echo <= self.sample:
             return
         needed = max(self.sample - state.echo, 1)
         self._needed[needed] += 1
         if (needed - self.transport_samples) * self._dt > self._params.watchdog:
             self._stop(
-                f"joint {self._params.counter!r} (port.counter): still at {state.echo} at sample {self.sample}: "
+                f"joint {self._params.counter!r} (port.counter): still {state.echo} at sample {self.sample}, so "
                 f"the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
             )
 
@@ -511,17 +500,20 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the sent command, since none can be read back; before the first one, the rig's position."""
+        """Return the sent command, because none can be read back; before the first, the position of the rig."""
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:
         """Return None: the true state of a rig is unknown."""
 
     def numbers(self) -> dict[str, float]:
-        """Return transport (samples), lost states and times.
+        """Return transport (samples), counts of lost states, and times.
 
-        ``transport_median`` and ``_largest`` need a counter. The age of a state on arrival, s, is as accurate as
-        the clocks of both machines.
+        ``transport_median`` and ``transport_largest`` need a counter. The age of a state on arrival, s, is as
+        accurate as the clocks of both machines. %% rths_nodes/ros/ports/ros2_control.py @(LOOK_S, LOOK_EVERY_S)
+        Timeout for a joint state per turn, and polling period for other publishers, s. %%
+        rths_nodes/ros/rig_model.py @(THICK, WIDE, APART) Height, width and distance of the slabs, divided by the
+        stroke of the axis.
         """
         counts: dict[str, float] = {"transport_declared": self.transport_samples}
         if self._stream is None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Polled endpoints, in bytes, without an executor.
 
-Nodes of one process pass messages directly: a ``StreamPublisher`` appends to the :class:`Inbox` of a neighbour,
-like the intra-process communication of rclcpp, which rclpy lacks. Processes of one machine use a line
-(``line.py``).
+Nodes of one process pass messages directly, which rclpy cannot: a ``StreamPublisher`` appends to the
+:class:`Inbox` of a neighbour. Processes of one machine use a line (``line.py``).
 """
 
 from __future__ import annotations
@@ -47,23 +46,22 @@ class ByHand(CallbackGroup):
 
 
 GID = "publisher_gid"
-"""Key of a message's publisher; not every distribution has it."""
+"""Key for the publisher of a message; missing in some distributions."""
 
 
 AT_MOST = 5000
-"""Messages kept by the middleware (Fast DDS), and from neighbours, which may outlive an inbox."""
+"""Maximum number of unread messages, as in Fast DDS."""
 
 
 FOREIGN_A_TURN = 128
-"""Foreign messages dropped at once, in less than a millisecond."""
+"""Maximum number of foreign messages dropped per call, in less than a millisecond."""
 
 
 class Inbox:
-    """One polled subscription; only messages that pass the ``guard`` are returned.
+    """Polled subscription that returns only messages accepted by the ``guard``.
 
-    ``by_hand``: its publisher is a neighbour, which passes messages directly; ``line``: the line in use. Copies
-    from the middleware, which are for other subscribers, are dropped. ``owner`` is the full name of the
-    subscribing node.
+    ``by_hand`` is true if the publisher is a neighbour, which passes messages directly; ``line`` is the line in
+    use, or None. In both cases copies from the middleware are dropped. ``owner`` is the full name of the node.
     """
 
     def __init__(
@@ -108,7 +106,7 @@ class Inbox:
             self.line = None
 
     def take(self) -> bytes | None:
-        """Return the next message, or None, also if many foreign messages precede it. Takes about 1 us."""
+        """Return the next message, or None; also None after many foreign messages. Takes about 1 us."""
         if self.by_hand:
             if not self._handed:
                 return None
@@ -172,11 +170,11 @@ class Inbox:
 
 
 class StreamPublisher:
-    """One publisher of bytes; ``sent`` counts its messages.
+    """Publisher of bytes; ``sent`` counts its messages.
 
-    ``neighbours``: inboxes of nodes in this process, which receive every message directly. Other nodes of this
-    machine receive it on ``lines``, by full name. The middleware receives it only if ``heard_elsewhere``:
-    immediately or, with ``holds``, on request, so that the loop does not wait for the middleware.
+    ``neighbours`` are inboxes in this process, which receive every message directly. Other nodes of this machine
+    have ``lines``, by full name. The middleware receives messages only if ``heard_elsewhere``; with ``holds`` on
+    request.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -225,7 +223,7 @@ class StreamPublisher:
             inbox.drop(1)
 
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
-        """Pass messages directly to ``neighbours`` from now on; no message to them may be in transit."""
+        """Pass messages directly to ``neighbours``; no message to them may be in transit."""
         self.neighbours, self.holds = tuple(neighbours), holds
         for inbox in neighbours:
             if inbox.owner in self.lines:
@@ -236,9 +234,9 @@ class StreamPublisher:
         self.look()
 
     def speak_to(self, partner: str, line: SocketWriter, holds: bool, order: Sequence[str] = ()) -> None:
-        """Send messages to the node ``partner`` on ``line``; no message to it may be in transit.
+        """Send messages to the node ``partner`` on ``line``; no message to ``partner`` may be in transit.
 
-        ``order``: the partners in sending order, nodes of the loop first.
+        ``order`` lists the partners in the order of sending, nodes of the loop first.
         """
         lines = self.lines | {partner: line}
         self.lines = {name: lines[name] for name in (*order, *lines) if name in lines}
@@ -280,12 +278,12 @@ def open_inbox(
 ) -> Inbox:
     """Subscribe ``node`` to ``topic``, or to ``name``, for polling.
 
-    ``speakers``: full names of the nodes whose messages of ``run`` are accepted. The inbox keeps up to ``AT_MOST``
-    messages, so that a burst of a foreign node cannot displace messages of peers.
+    Messages of ``run`` from the nodes ``speakers`` (full names) are accepted. The inbox keeps up to ``AT_MOST``
+    messages, so that a foreign node cannot displace messages of peers.
     """
     qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
     kind = message_class(topic.type)
-    subscription = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
+    subscription = node.create_subscription(kind, name or topic.name, ignore, qos, callback_group=group, raw=True)
     judge = _guard_of(topic)(node, subscription, speakers, run, topic.handshake)
     return Inbox(subscription, judge, node.get_fully_qualified_name(), topic.stream)
 
@@ -301,12 +299,10 @@ def _guard_of(topic: names.Topic) -> type[PublisherGuard]:
 def quality(
     topic: names.Topic, best_effort: bool = False, history: HistoryPolicy = HistoryPolicy.KEEP_LAST
 ) -> QoSProfile:
-    """Return the QoS of a publisher of ``topic``; among reliable topics, only streams may be ``best_effort``."""
-    lossy = topic.best_effort or (best_effort and topic.stream)
     return QoSProfile(
         history=history,
         depth=topic.kept,
-        reliability=ReliabilityPolicy.BEST_EFFORT if lossy else ReliabilityPolicy.RELIABLE,
+        reliability=ReliabilityPolicy.BEST_EFFORT if topic.lossy(best_effort) else ReliabilityPolicy.RELIABLE,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE,
     )
 
@@ -321,5 +317,5 @@ def _gid_of(info: Data) -> bytes | None:
     return None if gid is None else gid["data"]
 
 
-def _ignore(_: object) -> None:
+def ignore(_: object) -> None:
     """Do nothing: no executor serves these subscriptions."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identity of the peer of a socket between two nodes of one machine: names, credentials, greeting.
 
-The socket names are abstract: they vanish with their socket. Every local process may bind or connect to one, so
-both sides query the kernel for the peer's user.
+Every local process may bind an abstract socket name or connect to it, so both sides query the kernel for the
+peer's user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def address(node: str, domain: int, user: int | None = None) -> bytes:
-    """Return the abstract name at which ``node`` (full name) of ``user`` listens; default: the current user."""
+    """Return the abstract name at which ``node`` (full name) of ``user`` listens; by default of this user."""
     name = f"rths/{os.getuid() if user is None else user}/{domain}{node}".encode()
     if len(name) > LONGEST_NAME:
         name = b"rths/" + hashlib.sha256(name).hexdigest().encode()
@@ -76,8 +76,8 @@ class Greeting:
         values = json.loads(data)  # JSON and encoding errors are ValueErrors
         names = cls.__dataclass_fields__
         if not isinstance(values, dict) or values.keys() != names.keys():
-            raise ValueError("other fields than a hello has")
+            raise ValueError("unexpected fields")
         if not all(isinstance(value, str) for value in values.values()):
-            raise ValueError("a field that is no text")
+            raise ValueError("a field is not text")
         bytes.fromhex(values["gid"])
         return cls(**values)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A line: one stream between two nodes of a machine, over a unix socket that preserves message boundaries.
+"""Line: one stream between two nodes of a machine, over a unix socket that preserves message boundaries.
 
-The kernel shares no lock between both nodes. It reports immediately when one has exited, and still delivers
-earlier messages.
+The nodes share no lock. When a node exits, the kernel reports this immediately, and still delivers earlier
+messages.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ LONGEST_MESSAGE = 1 << 16
 PER_MESSAGE = 1280
 """Largest overhead of a message in the kernel, bytes."""
 FORCE = 32
-"""SO_SNDBUFFORCE, which the module socket lacks: it exceeds the limit of unprivileged users."""
+"""SO_SNDBUFFORCE, which the module ``socket`` lacks. With privileges it exceeds the limit of SO_SNDBUF."""
 
 SENT_AT = struct.Struct("<q")
 """Prefix of each message: time of sending, ns since the epoch."""
 
 
 class SocketReader:
-    """Receiving end of a line. ``ended``: the sender has closed and all messages are read.
+    """Receiving end of a line.
 
-    ``sent_ns`` is the time of sending of the last message; ``given_back``: further messages arrive on the topic.
+    ``ended`` is true if the sender has closed the line and all messages are read. ``sent_ns`` is the sending time
+    of the last message. ``given_back`` is true if further messages arrive on the topic.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -69,7 +70,7 @@ class SocketReader:
                 self.ended = not self.socket.recv(1, socket.MSG_PEEK)
 
     def give_back(self) -> None:
-        """Make the sender use the topic from its next message on; received messages remain."""
+        """Make the sender use the topic from its next message on. Received messages can still be read."""
         self.given_back = True
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RD)
@@ -80,10 +81,10 @@ class SocketReader:
 
 
 class SocketWriter:
-    """Sending end of a line. ``open``: the receiver still listens.
+    """Sending end of a line. ``open`` is true while the receiver listens.
 
-    At most ``depth`` messages are queued while the kernel's buffer is full; further messages are ``lost``, a gap
-    that the receiver detects by message numbers.
+    At most ``depth`` messages are queued while the kernel's buffer is full. Further messages are ``lost``; the
+    receiver detects the gap by their numbers.
     """
 
     def __init__(self, sock: socket.socket, depth: int) -> None:
@@ -132,7 +133,9 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages; False if the receiver has closed. After a message, only sending shows this."""
+        """Send queued messages; return False if the receiver has closed. After a message, only sending detects
+        this.
+        """
         self.send_kept()
         if self.open and not self.spoken:
             try:
@@ -146,7 +149,6 @@ class SocketWriter:
         return self.open
 
     def close(self) -> None:
-        """Close; queued messages are lost."""
         self.open = False
         self.lost += len(self._kept)
         self._kept.clear()
@@ -154,7 +156,9 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit; return the number it holds."""
+    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit; return the number that it
+    holds.
+    """
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:

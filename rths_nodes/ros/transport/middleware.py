@@ -23,29 +23,38 @@ SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
     "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and settings files of this package; the
+"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and settings files of this package. The
 second file restricts discovery to this machine."""
 FOUND_S = 4.0
-"""Time after which local nodes have discovered each other, s: the middleware repeats names every 3 s."""
+"""Time within which local nodes discover each other, s. The middleware repeats names every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
 
 
 @cache
 def unused() -> bool:
-    """True if this process had no node at the first call: the first node reads the settings."""
+    """Return True if this process had no node at the first call. The first node reads the settings."""
     return not type_support_loaded()
 
 
 def started(arguments: Sequence[str] = ()) -> Context:
-    """Return a private context without rclpy's signal handlers, which would shut it down while the loop runs.
+    """Return a private context without rclpy's signal handlers, which would end the context while the loop runs.
 
-    Raises ConfigError under the conditions of :func:`settle`, and if ROS 2 does not start.
+    Raises ConfigError like :func:`settle`, and if ROS 2 does not start.
     """
     settle()
     context = Context()
     with in_words():
         rclpy.init(args=list(arguments), context=context, signal_handler_options=SignalHandlerOptions.NO)
     return context
+
+
+@contextmanager
+def ros_context(arguments: Sequence[str] = ()) -> Iterator[Context]:
+    context = started(arguments)
+    try:
+        yield context
+    finally:
+        rclpy.shutdown(context=context)
 
 
 @contextmanager
@@ -56,14 +65,14 @@ def in_words() -> Iterator[None]:
     except RCLError as error:
         settings = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(OURS_AND_THEIRS)]
         reason = " ".join(str(error).split())
-        raise ConfigError(f"ROS 2 does not start: {reason}; set for it: {', '.join(settings)}") from error
+        raise ConfigError(f"ROS 2 does not start: {reason}; environment: {', '.join(settings)}") from error
 
 
 def settle() -> None:
     """Restrict discovery to this machine, disable shared memory, and repair lost messages quickly.
 
     The user's settings are kept. In a process with earlier nodes only the discovery range can change. Raises
-    ConfigError for settings that ROS 2 would misread, and for other machines that these settings exclude.
+    ConfigError for settings that ROS 2 would misread, and for hosts outside the discovery range.
     """
     environment.check()
     wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"
@@ -77,26 +86,25 @@ def settle() -> None:
                 return
             if wanted == "LOCALHOST":
                 _refuse_other_machines(os.environ.get(PEERS, ""))
-                # ROS 2 itself would add the shared-memory transport
+                # with LOCALHOST, ROS 2 would add the shared-memory transport
                 os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
-            elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has set it
+            elif not (value and wanted == "SYSTEM_DEFAULT"):  # otherwise the parent process has set the variable
                 os.environ[variable] = wide
             return
 
 
 def check_reaches_others() -> None:
-    """Raise ConfigError for nodes on other machines if discovery is restricted to this machine."""
     wanted = os.environ.get(RANGE) or "LOCALHOST"
     if wanted in ("LOCALHOST", "OFF"):
         raise ConfigError(
-            f"{RANGE}: {wanted!r}: nodes are left to other machines, but nodes look for each other on this one "
-            f"only; say {RANGE}=SUBNET on all of them"
+            f"{RANGE}: {wanted!r} restricts discovery to this machine, but other machines run nodes of the test; "
+            f"set {RANGE}=SUBNET on all machines"
         )
 
 
 def _refuse_other_machines(peers: str) -> None:
     if {*peers.split(";")} - {"", "localhost", "127.0.0.1"}:
         raise ConfigError(
-            f"{PEERS}: {peers!r} names other machines, but nodes look for each other on this one only; "
-            f"say {RANGE}=SUBNET, too, or leave {PEERS} out"
+            f"{PEERS}: {peers!r} names other machines, but discovery is restricted to this machine; "
+            f"set {RANGE}=SUBNET, or unset {PEERS}"
         )

@@ -24,37 +24,35 @@ from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketW
 from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
-"""Timeout for a caller's greeting, and for its identity."""
+"""Timeout for the greeting of a caller, and for its identity."""
 PATIENCE_NS = 3 * SECOND
 """Timeout of a caller that waits for the answer."""
 WAITING = 64
-"""Backlog of callers, and limit of callers without a greeting."""
+"""Backlog of callers, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
-"""Number of callers accepted per poll."""
 MOST_UNKNOWN = 512
-"""Largest number of callers with unknown identity: more than two for each axis of a large rig."""
+"""Maximum number of callers with unknown identity: more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
-"""Refused users that are counted separately."""
+"""Maximum number of refused callers counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
-"""Function that checks a greeting: empty to accept, a reason to refuse, None if undecided."""
+"""Function that checks a greeting: returns an empty text to accept, a reason to refuse, or None if undecided."""
 
 KEPT = names.TOPICS["measurement"].kept
-"""Messages queued for a slow partner, as many as its publisher keeps."""
+"""Maximum number of messages queued for a slow partner: the queue depth of the publisher."""
 AGAIN_NS = 50_000_000
-"""Interval of calls to a partner that does not answer."""
 DISCOVERED_NS = 20 * SECOND
 """Time after which a partner that has not discovered this node receives messages by topic."""
-UNDISCOVERED = "it is not known here"
-"""Answer to a caller whose publisher is not discovered yet; the caller tries again."""
+UNDISCOVERED = "the called node has not discovered the caller yet"
+"""Answer to a caller whose publisher is not discovered yet. The caller tries again."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Load that a line must support: ``messages`` of at most ``size`` bytes.
+    """``messages`` of at most ``size`` bytes that a line must hold.
 
-    ``holds``: copies for other subscribers may wait, see :class:`StreamPublisher`.
+    With ``holds``, copies for other subscribers may wait, see :class:`StreamPublisher`.
     """
 
     messages: int
@@ -63,9 +61,9 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`; ``run`` is its run, empty while unknown.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run, empty while unknown.
 
-    ``warn`` gets the reason if messages to a partner on the same machine are sent by topic.
+    ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
     """
 
     def __init__(
@@ -86,12 +84,12 @@ class NodeLines:
     def open(self, load: Load) -> None:
         """Listen, before any endpoint makes this node discoverable."""
         if load.size > LONGEST_MESSAGE:
-            self._warn(f"a message has {load.size} bytes, a socket takes {LONGEST_MESSAGE}: by topics")
+            self._warn(f"a message has {load.size} bytes, a socket at most {LONGEST_MESSAGE}; topics are used")
             return
         self._load = load
         self._listener = Acceptor(self._address(self._me), self._clock)
         if self._listener.problem:
-            self._warn(f"no process can reach {self._me} by socket: {self._listener.problem}; by topics")
+            self._warn(f"no process can reach {self._me} by socket: {self._listener.problem}; topics are used")
 
     def connect(
         self,
@@ -116,9 +114,9 @@ class NodeLines:
         if not run:
             return None
         if hello.run != run:
-            return f"it is of the run {hello.run}, this one is {run}"
+            return f"the caller is in run {hello.run}, the called node in run {run}"
         if inbox.by_line or inbox.by_hand:
-            return f"{hello.node} has a line here already"
+            return f"{hello.node} already has a line to this node"
         return self._judge_gid(hello)
 
     def _judge_gid(self, hello: Greeting) -> str | None:
@@ -147,7 +145,7 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Refused callers by process, except partners that were discovered only after their calls."""
+        """Number of refused calls by process, except from partners that were discovered after their calls."""
         if self._listener is None:
             return {}
         early = self._listener.early
@@ -158,7 +156,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners, again after a reconfiguration; return a text on a missing answer, or empty."""
+        """Call the partners. Return a text on missing answers; empty if there are none."""
         if self._load is None:
             return ""
         missing = []
@@ -192,7 +190,7 @@ class NodeLines:
         elif call.early and now - self._called_at[way] < DISCOVERED_NS:
             return
         elif call.problem and way not in self._answered:
-            self._warn(f"{partner} cannot be reached by socket on {topic}: {call.problem}; by topic")
+            self._warn(f"{partner} cannot be reached by socket on {topic}: {call.problem}; the topic is used")
         self._answered.add(way)
 
     def _hello(self, topic: str) -> Greeting | None:
@@ -239,7 +237,9 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens at the abstract ``address``; ``problem``: why not; ``strangers``: callers refused by credentials."""
+    """Listens at the abstract ``address``. ``problem`` is the reason if this is impossible; ``strangers`` counts
+    refused calls by caller.
+    """
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
         self._now = clock.monotonic_ns
@@ -290,7 +290,7 @@ class Acceptor:
             caller.setblocking(False)
             who = Credentials.of(caller)
             if not who.trusted:
-                self._turn_away(caller, f"it is of user {who.user}")
+                self._turn_away(caller, f"the caller runs as user {who.user}")
                 continue
             if len(self._silent) >= WAITING:
                 self._turn_away(next(iter(self._silent)), "too many callers")
@@ -302,9 +302,9 @@ class Acceptor:
             hello = Greeting.unpack(caller.recv(LONGEST_GREETING))
         except BlockingIOError:
             if now - since > ANSWER_NS:
-                self._turn_away(caller, "it has not said hello")
+                self._turn_away(caller, "no greeting")
         except (OSError, ValueError):
-            self._turn_away(caller, "it has not said hello")
+            self._turn_away(caller, "invalid greeting")
         else:
             if len(self._unknown) >= MOST_UNKNOWN:
                 self._turn_away(caller, "too many callers")
@@ -334,8 +334,9 @@ class Acceptor:
 class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
-    ``answered``: accepted, refused or timed out. ``problem`` is the reason for a missing ``socket``, empty if no
-    node listens, as for a node on another machine. ``early``: the other node has not discovered this one.
+    ``answered`` is true once the call is accepted, refused or timed out. ``problem`` is the reason for a missing
+    ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
+    discovered this node.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -353,7 +354,7 @@ class Connector:
                 self._go_on()
             except BlockingIOError:
                 if self._now() - self._began > PATIENCE_NS:
-                    self._end("it has not answered")
+                    self._end("the node has not answered")
             except ConnectionRefusedError:
                 self._end("")
             except OSError as error:
@@ -367,7 +368,7 @@ class Connector:
             self._connected = True
             who = Credentials.of(self.socket)
             if not who.trusted:
-                self._end(f"{who} has taken its name")
+                self._end(f"{who} has bound its address")
                 return
             self.socket.send(self._hello.pack())
         answer = self.socket.recv(LONGEST_GREETING)
@@ -375,9 +376,9 @@ class Connector:
             self.answered = True
         elif answer:
             self.early = answer == UNDISCOVERED.encode()
-            self._end(f"it was refused: {answer.decode(errors='replace')}")
+            self._end(f"the call was refused: {answer.decode(errors='replace')}")
         else:
-            self._end(f"{Credentials.of(self.socket)} has hung up")
+            self._end(f"{Credentials.of(self.socket)} has closed the connection")
 
     def _end(self, problem: str) -> None:
         self.answered, self.problem = True, problem
@@ -400,7 +401,7 @@ def _holder(address: bytes) -> str:
     with _socket() as probe:
         try:
             probe.connect(address)
-            return f"{Credentials.of(probe)} has taken its name"
+            return f"{Credentials.of(probe)} has bound its address"
         except ConnectionRefusedError:
             return ""
         except OSError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message filters: accept messages from peers of this run; drop and count others, except trip requests.
 
-The gid of each message identifies its publisher; the graph gives the publisher's node. Until the test begins,
-peers may appear or return with another publisher; afterwards no publisher is added.
+A message identifies its publisher by a gid; the graph has the publisher's node. Until the test begins, peers may
+appear, or return with another publisher. Later publishers are not accepted.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstr
 """Definition of Trip in programs built before version 0.10."""
 
 LONGEST = 200
-"""Longest source and reason of a request, characters."""
+"""Maximum length of source and reason of a request, characters."""
 
 MOST_FOREIGN = 64
-"""Foreign publishers of one topic that are counted separately."""
+"""Maximum number of foreign publishers of a topic counted separately."""
 
 MOST_UNJUDGED = 64
-"""Messages of one topic that are kept until the run is known."""
+"""Maximum number of messages of a topic kept until the run is known."""
 
 UNKNOWN = "unknown"
-"""Name of a publisher without a node in the graph, or beyond the limit."""
+"""Name of publishers without a node in the graph, or not counted separately."""
 
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
 NOBODY = b""
-"""Gid for messages without a gid, and for publishers beyond the limit."""
+"""Gid for messages without a gid, and for publishers not counted separately."""
 
 
 def publishers(node: Node, topic: str) -> list[tuple[str, bytes]]:
@@ -50,13 +50,12 @@ def subscribers(node: Node, topic: str) -> set[str]:
     return {_full_name(info) for info in node.get_subscriptions_info_by_topic(topic)}
 
 
-def nodes(node: Node) -> set[str]:
-    return {f"{namespace.rstrip('/')}/{name}" for name, namespace in node.get_node_names_and_namespaces()}
-
-
 def wait_until_gone(node: Node, leaving: Sequence[str], seconds: float, clock: Clock) -> None:
     end = clock.monotonic_ns() + round(seconds * 1e9)
-    while clock.monotonic_ns() < end and not nodes(node).isdisjoint(leaving):
+    while clock.monotonic_ns() < end:
+        present = node.get_node_names_and_namespaces()
+        if {f"{namespace.rstrip('/')}/{name}" for name, namespace in present}.isdisjoint(leaving):
+            return
         clock.sleep(0.01)
 
 
@@ -65,12 +64,14 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
     for peer in peers:
         gids = [gid.hex() for name, gid in there if name == peer]
         if len(gids) > 1:
-            return f"{len(gids)} nodes are called {peer}: they publish on {topic} as {' and '.join(sorted(gids))}"
+            return f"{len(gids)} nodes have the name {peer} and publish on {topic} as {' and '.join(sorted(gids))}"
     return ""
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a text on one of ``nodes`` with another type of ``topic``, by hash if the middleware has it."""
+    """Return a text if one of ``nodes`` has another type of ``topic``. Compares type hashes, if the middleware has
+    them.
+    """
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
     mine = next((type_hash for name, type_hash in hashes if name == node.get_fully_qualified_name()), "")
@@ -89,12 +90,12 @@ def _full_name(info: TopicEndpointInfo) -> str:
 
 
 class PublisherGuard:
-    """Filter of one subscription: messages of ``run`` from the peers ``speakers`` are accepted.
+    """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
-    ``speakers`` are full names; ``known`` are gids of their publishers. While the guard is open, an unknown gid is
-    looked up; if the graph does not name the node yet, its last message is kept (before a test all are latched).
-    Some distributions have no gids: then only the bytes show whether a message belongs to this run. ``early``:
-    messages before the test may come from a node without a run.
+    ``known`` are the gids of their publishers. While the guard is open, an unknown gid is looked up in the graph;
+    if the graph has no node for it yet, the last message is kept. Some distributions have no gids: then only the
+    bytes show whether a message belongs to this run. With ``early``, messages before the test may come from a node
+    without a run.
     """
 
     def __init__(
@@ -118,16 +119,15 @@ class PublisherGuard:
         self.nameless = self.count = 0
 
     def admits(self, data: bytes) -> bool:
-        """True for a message of this run; before the test also for one from a sender without a run."""
+        """Return True for a message of this run; before the test also for a sender without a run."""
         return self.run.has_sent(data) or (self.open and self._is_early(data))
 
     def _is_early(self, data: bytes) -> bool:
         return self._early and data.startswith(NO_RUN, FIELD_AT)
 
     def reject(self, gid: bytes, data: bytes) -> None:
-        """Drop a message that is not admitted, or keep it until the run is known."""
         if self._is_early(data):
-            return  # may come from a peer as well: it arrived after the start
+            return  # may also come from a peer, sent before the peer joined the run
         if not self.open or self.run.mark:
             self.drop(gid)
             return
@@ -147,7 +147,7 @@ class PublisherGuard:
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers if the only uncertainty is a missing name; else 0."""
+        """Number of publishers if only a missing name makes the guard uncertain; otherwise 0."""
         return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
@@ -156,7 +156,7 @@ class PublisherGuard:
 
     @property
     def complete(self) -> bool:
-        """True if every expected peer was found exactly once."""
+        """True if every expected peer has exactly one publisher."""
         return len(self._gids) == len(self.speakers)
 
     @property
@@ -240,7 +240,7 @@ class PublisherGuard:
 
 
 class AnnouncementGuard(PublisherGuard):
-    """Guard of the topic that announces runs: subscribers check the run themselves."""
+    """Guard of the topic that announces runs. Its subscribers check the run themselves."""
 
     def admits(self, data: bytes) -> bool:
         return self.open or self.run.has_sent(data)
@@ -264,7 +264,7 @@ class TripGuard(PublisherGuard):
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """True for a Trip from a peer; without gids, requests arrive here as well."""
+        """Return True for a Trip from a peer. Without gids, this inbox also receives requests."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:
@@ -273,13 +273,11 @@ class TripGuard(PublisherGuard):
 
 
 class RequestGuard(OpenGuard):
-    """Guard of trip requests from other programs."""
-
     def admits(self, data: bytes) -> bool:
         return request_in(data) is not None
 
     def reject(self, gid: bytes, data: bytes) -> None:
-        """Ignore a Trip of a run: the other inbox accepts or counts it."""
+        """Ignore a Trip of a run: the guard of peers accepts or counts it."""
 
 
 def reason_of(run: str, source: str, reason: str) -> str | None:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of topics by the user: ``qos_overrides.TOPIC.publisher.POLICY`` among the parameters, and remapping.
+"""Topic settings of the user: parameters ``qos_overrides.TOPIC.publisher.POLICY``, and remapping.
 
-They are allowed only for topics between a test and other programs. Name and QoS of the other topics are part of
-the protocol: a stream with a smaller queue loses samples, a volatile topic instead of a latched one keeps nodes
-waiting, and recordings identify a stream by its name.
+Only topics between a test and other programs can be changed. Name and QoS of other topics are part of the
+protocol: a short queue would lose samples, and recordings identify a stream by its name.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from rths_nodes.ros.transport.wiring import NodeLocation
 PREFIX = "qos_overrides."
 NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
 DEEPEST = 5000
-"""Largest depth: Fast DDS stores at most this number of unread messages of a topic."""
+"""Largest depth, as in Fast DDS."""
 POLICIES: dict[str, tuple[str, ...]] = {
     "depth": (),
     "durability": ("volatile", "transient_local"),
@@ -47,8 +46,8 @@ def check(node: Node, location: NodeLocation, parameters: Mapping[str, object]) 
         canonical, actual = node.resolve_topic_name(name, only_expand=True), node.resolve_topic_name(name)
         if actual != canonical and row.publishers and row.subscribers:
             problems.append(
-                f"{canonical}: remapped to {actual}: refused, because nodes and recordings rely on the name; "
-                "choose the namespace, or remap the topic in the other program"
+                f"{canonical}: remapping to {actual} is refused, because nodes and recordings rely on the name; "
+                "use a namespace, or remap the topic in the other program"
             )
     for name, value in parameters.items():
         if name.startswith(PREFIX):
@@ -77,19 +76,19 @@ def _below_axes(node: Node, location: NodeLocation, key: str) -> Iterable[str]:
 def _check(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
     parts = NAME.fullmatch(name)
     if parts is None:
-        raise ConfigError(f"{name}: must be {PREFIX}/TOPIC.publisher.POLICY")
+        raise ConfigError(f"{name}: must have the form {PREFIX}/TOPIC.publisher.POLICY")
     topic, side, policy = parts.group("topic", "side", "policy")
     chosen = [key for key, row in topics.items() if row.for_onlookers]
     if topic not in topics:
         raise unknown(name, "topic", topic, chosen)
     if not topics[topic].for_onlookers:
         raise ConfigError(
-            f"{name}: refused: the QoS of {topic} is part of the protocol of the loop (of the streams reliability "
-            f"and transport can be chosen); overrides count on {', '.join(chosen)}"
+            f"{name}: refused, because the QoS of {topic} is part of the protocol of the loop (see the parameters "
+            f"reliability and transport); allowed topics: {', '.join(chosen)}"
         )
     if side != "publisher":
         raise ConfigError(
-            f"{name}: no node of a test listens to {topic}: must be {PREFIX}{topic}.publisher.{policy}"
+            f"{name}: no node of a test subscribes to {topic}: must be {PREFIX}{topic}.publisher.{policy}"
         )
     if policy not in POLICIES:
         raise unknown(name, "policy", policy, POLICIES)

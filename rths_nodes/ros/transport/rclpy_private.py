@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adapter to the names of rclpy, rosidl and rcl that are not part of their public interfaces.
 
-All exist in Jazzy and Kilted. :func:`missing` lists the names that another version lacks. Messages are received
-and published as bytes, without the lock of rclpy, which a polled node does not need.
+All names exist in Jazzy and Kilted. Messages are received and published as bytes, without the lock of rclpy, which
+a polled node does not need.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def declared_parameters(node: Node) -> list[str]:
 
 
 def remove_from_graph(node: LifecycleNode) -> None:
-    """Destroy the state machine that rclpy leaves of a destroyed node, and thereby its name in the graph."""
+    """Destroy the state machine that rclpy keeps after destroying a node, and so remove the node's name."""
     node._state_machine.destroy_when_not_in_use()
 
 
@@ -118,7 +118,6 @@ def _library(name: str) -> ctypes.CDLL:
 
 
 def _function(capsule: object, result: object, *arguments: object) -> Function:
-    """Return the C function in a capsule of a message class; it is called with the interpreter lock."""
     return ctypes.PYFUNCTYPE(result, *arguments)(  # type: ignore[arg-type]
         _pointer(capsule, _name(capsule))
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Thread that answers services outside the loop, one request at a time, with a pause after each.
 
-Answers take at most ``SHARE`` of a processor from the loop, however many requests arrive. The middleware keeps the
-last few requests of each service (``SERVICE_QOS``).
+Answers take at most ``SHARE`` of a processor from the loop. The middleware keeps the last few requests of each
+service (``SERVICE_QOS``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Answer = Callable[[object, object], object]
 
 
 class FewRequests:
-    """Mixin of a node with few queued requests per service, including services of rclpy."""
+    """Mixin for a node with few queued requests per service, including services of rclpy."""
 
     def create_service(self, *arguments: object, **named: object) -> Service:
         return super().create_service(*arguments, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]
@@ -44,7 +44,7 @@ class LoopCalls:
         self.closed = False
 
     def call(self, function: Callable[[], object]) -> object:
-        """Wait until the loop has called ``function``; return its result. Raises CancelledError once closed."""
+        """Wait until the loop has called ``function``; return the result. Raises CancelledError once closed."""
         future: Future[object] = Future()
         self.waiting.append((function, future))
         if self.closed:
@@ -52,7 +52,6 @@ class LoopCalls:
         return future.result()
 
     def carry_out(self) -> bool:
-        """Execute the next call, in the thread of the loop; return False if there is none."""
         if not self.waiting:
             return False
         function, future = self.waiting.popleft()
@@ -126,7 +125,7 @@ class ServiceThread:
                 queue.respond(self._answer(queue, request))
         except CancelledError:  # the loop has ended
             return
-        except Exception as error:  # unreadable, or its client has left
+        except Exception as error:  # the request is unreadable, or its client has left
             self._warn(str(error))
         self._leaving.wait(max(PAUSE_S, (time.thread_time() - began) / SHARE))
 

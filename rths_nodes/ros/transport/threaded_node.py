@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node outside of runs, served by its own threads."""
+"""Node outside of runs that is spun by its own threads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rths_nodes.ros.transport import middleware
 
 
 class ThreadedNode:
-    """Node ``name`` in ``namespace``, in a private context, served by ``threads`` from start to close.
+    """Node ``name`` in ``namespace``, in a private context; ``threads`` threads spin it from start to close.
 
-    It has no services of rclpy. Raises ConfigError if ROS 2 does not start.
+    It has none of the default services of rclpy. Raises ConfigError if ROS 2 does not start.
     """
 
     def __init__(self, name: str, namespace: str, threads: int) -> None:
@@ -33,7 +33,7 @@ class ThreadedNode:
                 start_parameter_services=False,
                 parameter_overrides=[Parameter("start_type_description_service", value=False)],
             )
-        self._executor: Executor = (  # a multi-threaded executor spins with a single thread
+        self._executor: Executor = (  # with one thread, a multi-threaded executor warns
             SingleThreadedExecutor(context=self._context)
             if threads == 1
             else MultiThreadedExecutor(threads, context=self._context)

@@ -32,7 +32,6 @@ from rths_nodes.ros.transport.qos_overrides import overridable
 from rths_nodes.ros.transport.wiring import Endpoint
 
 BURST = 32
-"""Messages per burst."""
 
 Pack = Callable[..., bytes]
 Sample = Callable[[], object]
@@ -43,11 +42,11 @@ FLUSH_S = 0.5
 T = TypeVar("T")
 Send = Callable[[bytes], None]
 OnHeard = Callable[[str, bytes, Data], None]
-"""Function that receives topic, bytes and plain values of each message published at a low rate."""
+"""Function that receives topic, bytes and plain values of each message at a low rate."""
 
 
 class Interposer:
-    """Layer of a host between a node and its parts, here without effect; ``holds_up``: it may deny turns."""
+    """Layer between a node and its parts, here without effect. ``holds_up``: the layer may deny turns."""
 
     holds_up = False
 
@@ -76,10 +75,9 @@ class _Counted:
 class NodeTopics:
     """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``run`` marks its messages; ``codec`` packs and unpacks messages of streams. Messages are received from
-    ``inboxes``; ``opened`` are the same inboxes without an interposer. ``senders`` publish through ``outlets`` and
-    count messages for the recorder. ``malformed`` counts invalid messages. ``on_heard`` receives each message at a
-    low rate.
+    ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. ``opened`` are the
+    ``inboxes`` without an interposer. ``senders`` publish through ``outlets`` and count messages for the recorder.
+    ``on_heard`` receives each message at a low rate.
     """
 
     codec: Codec
@@ -170,7 +168,6 @@ class NodeTopics:
         self._streams.clear()
 
     def flush(self) -> None:
-        """Give sent messages time to arrive before the node leaves."""
         self.publish_held()
         end = self._clock.monotonic_ns() + round(FLUSH_S * 1e9)
         while self.lines.behind and self._clock.monotonic_ns() < end:
@@ -181,7 +178,7 @@ class NodeTopics:
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
 
     def tell(self, topic: str, values: Data) -> None:
-        """Publish a message at a low rate; before the run is known, only on handshake topics."""
+        """Publish a message at a low rate. Before the run is known, only handshake topics are published."""
         row = names.TOPICS[topic]
         if self.run.mark or row.handshake:
             header = {"stamp": self._clock.time_ns(), "run": self.run.mark}
@@ -228,7 +225,7 @@ class NodeTopics:
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
         """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
 
-        With ``holds``, other subscribers receive them on request, see :meth:`publish_held`.
+        With ``holds``, other subscribers receive them on request (:meth:`publish_held`).
         """
         me = self._node.get_fully_qualified_name()
         listening = [
@@ -328,15 +325,14 @@ class NodeTopics:
 
 
 def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
-    there = f" ({nameless} there without a name)" if nameless else ""
+    there = f" ({nameless} publishers have no name yet)" if nameless else ""
     return f"{', '.join(sorted(absent)) or 'the middleware'} on {topic}{there}"
 
 
 class DeferredSends:
     """Deferred messages on ``topics``, at most ``BURST``.
 
-    In lockstep a burst wakes the recorder once instead of thirty times. In real time the executor sends the burst
-    as soon as the loop has its Command.
+    In lockstep a burst wakes the recorder once. In real time the executor sends the burst after the Command.
     """
 
     def __init__(self, topics: NodeTopics) -> None:
@@ -345,10 +341,9 @@ class DeferredSends:
         self._burst: list[tuple[str, Pack, tuple[object, ...]]] = []
 
     def put(self, topic: str, pack: Pack, sample: Sample, *rest: object) -> None:
-        """Queue the message ``pack(sample(), *rest)``.
+        """Queue the message ``pack(sample(), *rest)``; no message if ``sample()`` is None.
 
-        ``sample()`` is evaluated when the message is sent, or before its value changes (:meth:`collect`); None: no
-        message.
+        ``sample()`` is evaluated when the message is sent, or before its value changes (:meth:`collect`).
         """
         if self._newest is not None:
             self.collect()
@@ -357,7 +352,6 @@ class DeferredSends:
         self._newest = (topic, pack, sample, rest)
 
     def collect(self) -> None:
-        """Evaluate the sample of the newest message before it changes."""
         if self._newest is not None:
             topic, pack, sample, rest = self._newest
             self._newest = None

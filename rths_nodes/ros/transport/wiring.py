@@ -11,7 +11,7 @@ from rths_nodes.ros import names
 
 @dataclass(frozen=True)
 class NodeLocation:
-    """Role of a node, and full name of its initial namespace."""
+    """Role of a node, and its initial namespace."""
 
     role: str
     namespace: str
@@ -37,7 +37,9 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription ``key`` on topic ``name``; ``partners``: full names; ``awaited`` before a test."""
+    """Publisher or subscription ``key`` on topic ``name``. ``partners`` (full names) must be discovered before a
+    test if ``awaited``.
+    """
 
     key: str
     row: names.Topic
@@ -54,7 +56,8 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[names.Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of the node at ``location`` among ``peers``; ``clock``: it may publish the time.
+    """Return the endpoints of the node at ``location`` among ``peers``; with ``clock`` the node publishes the
+    time.
 
     ``wanted`` selects the topics of a test. ``here`` are the peers on this machine, empty if all are.
     """
