@@ -11,7 +11,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 GROUND = "ground"
 THICK, WIDE, APART = 0.5, 6.0, 5.0
-"""Height, width and distance of the slabs, relative to the stroke of their axis."""
+"""Height, width and distance of the slabs, divided by the stroke of the axis."""
 
 
 def below(above: ElementTree.Element, tag: str, **attributes: str) -> ElementTree.Element:

@@ -509,11 +509,8 @@ class Ros2ControlPort(OfPort, Readback):
     def numbers(self) -> dict[str, float]:
         """Return transport (samples), counts of lost states, and times.
 
-        ``transport_median`` and ``transport_largest`` need a counter. The age of a state on arrival, s, is as
-        accurate as the clocks of both machines. %% rths_nodes/ros/ports/ros2_control.py @(LOOK_S, LOOK_EVERY_S)
-        Timeout for a joint state per turn, and polling period for other publishers, s. %%
-        rths_nodes/ros/rig_model.py @(THICK, WIDE, APART) Height, width and distance of the slabs, divided by the
-        stroke of the axis.
+        ``transport_median`` and ``transport_largest`` need a counter. The accuracy of the age of a state on
+        arrival, s, depends on the clocks of both machines.
         """
         counts: dict[str, float] = {"transport_declared": self.transport_samples}
         if self._stream is None:
