@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -138,7 +137,9 @@ class Prescribed(Stepped):
         def fits(self, test: TestContext) -> None:
             _check_limits(test, "displacement", self.targets(_samples(test), test.step))
 
-    def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None:
+    def __init__(
+        self, params: Params | Predefined.Params, structure: Structure | None, external_force: Array, dt: float
+    ) -> None:
         if structure is not None:
             raise ConfigError(f"structure: must be left out with the integrator {type_of(params)!r}")
         samples, n_dof = external_force.shape
@@ -162,7 +163,7 @@ class Prescribed(Stepped):
         self.acceleration = self.exact_acceleration = a + zeros
 
     @classmethod
-    def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
+    def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
         return Kernel(lambda nothing: nothing, no_state, step_alike)
 
 
@@ -266,7 +267,8 @@ class Predefined(Prescribed):
             return [str(measured), *measured.notes]
 
     @classmethod
-    def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
+    def kernel_of(cls, params: object, structure: Structure | None = None) -> Kernel:
+        assert isinstance(params, cls.Params)
         if params.displacement is not None:
             return Prescribed.kernel_of(params)
         return Kernel(lambda nothing: nothing, no_state, step)
