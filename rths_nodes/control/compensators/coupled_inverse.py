@@ -52,6 +52,7 @@ def blocks(s: Watched) -> int:
 
 
 def renewed(s: State) -> bool:
+    """Return whether the last step ended a block; only then do the recorded numbers change."""
     _, _, _, _, watched = s
     row: int = watched[0]
     return row == -1
@@ -184,6 +185,7 @@ def rest(k: Constants) -> State:
 def of_series(
     lead: float, slope: Array, rows: Rows, past: Array, x: Numbers, v: Numbers, a: Numbers
 ) -> tuple[Array, Numbers, Numbers]:
+    """Return the past accelerations, the target at the lead time, and the commands."""
     past[:-1] = past[1:]
     past[-1] = np.array(a)
     jerk = first(x, numbers(matvec(past.T, slope)))
