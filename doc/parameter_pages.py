@@ -74,7 +74,7 @@ def pages() -> dict[str, str]:
     head = [
         "# Parameters",
         "",
-        f"{MADE} {HEAD} `rths params NAME` prints one of them.",
+        f"{MADE} {HEAD} `rths params NAME` prints the parameters of a component.",
         "",
         "| page | of |",
         "|---|---|",

@@ -194,7 +194,7 @@ def pages() -> dict[str, str]:
     files = {f"reference/{name}.md": "\n".join([*lines(), ""]) for name, (_, lines) in PAGES.items()}
     rows = [(f"[{name}](reference/{name}.md)", contents) for name, (contents, _) in PAGES.items()]
     tree = ["", "```{toctree}", ":hidden:", *(f"reference/{name}" for name in PAGES), "```", ""]
-    head = ["# Tables made from the code", "", f"{MADE} [Parameters](parameters.md) are on pages of their own."]
+    head = ["# Tables made from the code", "", f"{MADE} [Parameters](parameters.md) are listed on other pages."]
     return {"reference.md": "\n".join([*head, *_table(("page", "contents"), rows), *tree]), **files}
 
 
