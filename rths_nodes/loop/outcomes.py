@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
-Launch prints "process has died" for every non-zero exit code. A process of nodes that leaves a final report
-therefore exits with 0; the report contains the outcome (``ros/hosting/launch_end.py``). Fast to import, for
-processes that are still loading modules.
+Launch prints "process has died" for every non-zero exit code. A process of nodes that writes a final report
+therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_end.py``). This module is fast to
+import, for processes that are still loading modules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit code by outcome. ``ending``: text for the operator; ``meaning``: condition of the code."""
+    """Exit code by outcome. ``ending`` is a text for the operator, ``meaning`` the condition of the code."""
 
     ending: str
     meaning: str
@@ -38,7 +38,7 @@ class ExitCode(IntEnum):
         "the test was held",
         "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
     )
-    """Shells use this exit code after SIGINT."""
+    """Shells also use this exit code after SIGINT."""
 
     def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
         row = int.__new__(cls, code)
@@ -56,7 +56,7 @@ class ExitCode(IntEnum):
 
 
 IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)
-"""Exit codes of a node after which the other nodes exit by themselves, because they know the outcome."""
+"""Exit codes of a node after which the other nodes exit by themselves, because they also know the outcome."""
 
 WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD, ExitCode.NOT_VALID)
 
@@ -70,10 +70,10 @@ def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
 
 
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
-    """Return the exit code of a test from the exit codes of its nodes and its last ``state``.
+    """Return the exit code of a test from the exit codes of its nodes and the last ``state`` of the test.
 
-    The worst code decides; a signal (a negative code) counts as a failure. Without such a code, the state decides.
-    An interrupted test that never began counts as held, because nothing has moved.
+    The worst code decides, and a signal (a negative code) counts as a failure. If no node has such a code, the
+    state decides. An interrupted test that never began counts as held, because nothing has moved.
     """
     exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:
@@ -83,17 +83,18 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 
 
 REPORT_FILE = "RTHS_LAST_WORDS"
-"""Environment variable with the path of the report."""
+"""Environment variable that contains the path of the report."""
 DIED = "died"
-"""File next to the report. In this file, launch names a process that died without a report."""
+"""File next to the report, in which launch writes the name of a process that died without a report."""
 
 
 @dataclass(frozen=True)
 class LastWords:
-    """Report at the end of a process, with its exit code and its problem (or an empty string).
+    """Report at the end of a process: its exit code, and its ``problem``, which may be an empty string.
 
-    ``test`` is the exit code of the test, if known, and ``ending`` its text. ``indices`` are the indices of the
-    monitor by flat names, in SI units. ``late`` is a text on missed and bridged periods, or an empty string.
+    ``test`` is the exit code of the test, if known, and ``ending`` is the text of this code. ``indices`` are the
+    indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods; it is an
+    empty string if there were none.
     """
 
     exit_code: int

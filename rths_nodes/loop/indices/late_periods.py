@@ -16,9 +16,9 @@ MOST_LATE = 0.02
 
 @dataclass(frozen=True)
 class LateData:
-    """Late periods: samples ``bridged``, and periods ``missed`` by the host's clock.
+    """Number of late periods: samples ``bridged``, and periods ``missed`` by the host's clock.
 
-    ``gap`` is the longest time of consecutive late periods (s), ``max_bridge`` the bound of ``gap`` (s).
+    ``gap`` is the longest time of consecutive late periods, s. ``max_bridge`` is the largest valid ``gap``, s.
     """
 
     bridged: int = 0
@@ -32,7 +32,9 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return the late periods from the bridged ``samples`` (period ``dt`` s). Missed periods are unknown."""
+        """Return the late periods of a test whose ``samples`` (period ``dt`` s) were bridged. Missed periods are
+        unknown.
+        """
         count = longest = length = 0
         previous = -1
         for sample in samples:
@@ -45,7 +47,7 @@ class LateData:
         return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
 
     def not_valid(self, samples: float) -> str:
-        """Return the reason why a test of ``samples`` is not valid, or an empty string.
+        """Return the reason why a test of ``samples`` is not valid; an empty string if it is valid.
 
         The reason contains the bounds: ``not valid: 55 % bridged (at most 2 %)``.
         """
@@ -60,6 +62,6 @@ class LateData:
         return f"not valid: {'; '.join(reasons)}" if reasons else ""
 
     def ending(self, outcome: str, samples: float) -> str:
-        """Return ``outcome``, or the reason why the test is not valid (see :meth:`not_valid`)."""
+        """Return the reason why the test is not valid (:meth:`not_valid`), otherwise ``outcome``."""
         reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
         return reason or outcome
