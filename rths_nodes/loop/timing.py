@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing of a run for reports, and the offset of another machine's clock, from the fastest of many requests.
 
-A request sent at t0 arrives at t1 of the other clock; the answer leaves at t2 of the other clock and arrives at
-t3:
+A request is sent at t0 and arrives at t1 of the other clock. The answer is sent at t2 of the other clock and
+arrives at t3:
 
     round trip  d = (t3 - t0) - (t2 - t1)          offset  o = ((t1 - t0) + (t2 - t3)) / 2 = (t1 - t0) - d / 2
 
@@ -65,7 +65,7 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
 
     ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
     receiving, waiting. Only its mean is known, because means can be added and percentiles cannot. It is omitted if
-    the integrator works during the loop, like an OpenSees model, because the times overlap.
+    the integrator works in parallel to the loop, like an OpenSees model, because the times then overlap.
     """
     report = unflatten(numbers, "timing")
     if not (hops := report.pop("hops", {})):
@@ -104,8 +104,8 @@ def timing(
 ) -> Data:
     """Return the timing of a run for reports: ``loop``, ``lateness`` and the times between ticks, in s.
 
-    ``running_s`` is the time from the first to the last sample. ``period`` (s) is None without pacing. ``gap`` is
-    the longest time of consecutive missed and bridged periods, s.
+    ``running_s`` is the time from the first to the last sample. ``period`` is the sample period (s), or None
+    without a clock. ``gap`` is the longest time of consecutive missed and bridged periods, s.
     """
     report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
     clocks = {"loop": loop, "lateness": lateness}
@@ -132,11 +132,11 @@ class Exchange:
 
 
 def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict[str, float]:
-    """Return offset and drift (s) of a machine's clock, from exchanges ``before`` and ``after`` a test.
+    """Return offset and drift (s) of another machine's clock, from exchanges ``before`` and ``after`` a test.
 
-    ``offset_s`` is the offset before the test, ``bound_s`` its bound, ``drift_s`` its change during the test, and
-    ``drift_bound_s`` the bound of this change. Median and largest round trip are from all exchanges. Unknown
-    values are NaN.
+    ``offset_s`` is the offset before the test, ``bound_s`` its largest error, ``drift_s`` its change during the
+    test, and ``drift_bound_s`` the largest error of this change. Median and largest round trip are computed from
+    all exchanges. Unknown values are NaN.
     """
     numbers = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
     first, last = (min(exchanges, key=lambda one: one.round_trip, default=None) for exchanges in (before, after))
@@ -150,8 +150,9 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return why ``peer`` is too slow for real time with samples of ``dt`` s and ``depth`` hops, or an empty
-    string.
+    """Return why ``peer`` is too slow for real time with samples of ``dt`` s; an empty string if it is not.
+
+    The round trip may take 1 + ``depth`` samples, where ``depth`` is the depth of the hops.
     """
     within = (1 + depth) * dt
     if not exchanges:
