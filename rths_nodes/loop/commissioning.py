@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commissioning of a rig: its result, the validity of the result, and the reasons that forbid motion.
 
-``rths commission`` measures a rig before a specimen is mounted. The result is valid for one year, while port,
-channels, limits (:func:`rig_hash`) and the build of the receiver are unchanged. Without a valid result, no rung
-with motion can be armed on a real rig (:func:`barred`).
+``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, while port,
+channels, limits (:func:`rig_hash`) and receiver build are unchanged. Without a valid result, no rung with motion
+can be armed on a real rig (:func:`barred`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rths_nodes.loop.procedure_record import RUNGS
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 HOLDS_FOR = timedelta(days=365)
-"""Period of validity of a result. Laboratories calibrate sensors and inspect emergency stops once a year."""
+"""Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
 CLOCKS = timedelta(days=1)
 """Largest time by which a date may be in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
@@ -39,7 +39,7 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
     "interlock",
     "pressure",
 )
-"""Causes of a stop, and the check of signs and cables. Every commissioning must try all of them."""
+"""Causes of a stop (and a sign check) that every commissioning must try."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
 """Limits of a test that change the hash only if they are wider than the limits of the rig file."""
 UNTRIED = ("limit of force", "limit of error")
@@ -50,7 +50,7 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
-"""Causes whose result two persons witness. They exist since version 0.10."""
+"""Causes for which two persons witness the result, since version 0.10."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
@@ -132,8 +132,7 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``: port, servo rate, channels, limits and, unless automatic,
-    engine.
+    """Return the hash of the rig of ``scenario``: port, servo rate, channels, limits, and engine if not ``auto``.
 
     Scenarios with the same rig file have the same hash, whatever names they give to the axes.
     """
@@ -154,7 +153,7 @@ def _axis(axis: Axis) -> dict[str, object]:
 
 
 LATER = ("force_command", "press", "valve", "accuracy", "expires")
-"""Rig file keys that exist only in later versions. If such a key is missing or empty, the hash is unchanged."""
+"""Keys that later versions added to rig files. If such a key is missing or empty, it does not change the hash."""
 
 
 def _as_before(data: object) -> object:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stop requests of the operator: Ctrl-C, SIGTERM, a closed terminal, a limit of CPU time.
 
-This module is fast to import, for processes that are still loading modules.
+This module is fast to import.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late signal does not change the exit code.
 
-    Call this function shortly before the exit. Otherwise the interpreter restores the default handlers during the
-    exit, and a signal ends the process.
+    Call it shortly before the exit: the interpreter then restores the default handlers, and a signal would end the
+    process.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

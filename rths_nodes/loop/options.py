@@ -2,7 +2,7 @@
 """Options of a run, declared once for all interfaces.
 
 :class:`RunOptions` defines the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes
-and the keywords of ``rths_nodes.run``. Only this module checks conditions between options.
+and the keywords of ``rths_nodes.run``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 
 AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
 EXECUTIVE = "executive"
-"""Engine that runs the loop over kernels in a native process. It is never chosen automatically."""
+"""Loop over kernels in a native process, never chosen automatically."""
 ENGINES = (*STUDY_ENGINES, EXECUTIVE)
 
 OVER_KERNELS = KERNELS, COMPILED
@@ -57,15 +57,15 @@ DEFAULTS: dict[str, dict[str, object]] = {
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
     """Return the names of an option by interface: the name ``everywhere``, or separate names in ``places``.
 
-    Further keys are ``metavar`` for the command line help, and ``roles`` with the nodes that have this parameter,
-    separated by spaces. Without ``roles``, all nodes have it.
+    Further keys are ``metavar`` for the command line help, and ``roles``: names of the nodes with this parameter,
+    separated by spaces (default: all nodes).
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
 
 @params
 class RunOptions:
-    """Options of a run. Raises ConfigError if an option is invalid or does not fit another option."""
+    """Options of a run. Raises ConfigError if an option is invalid."""
 
     scenario: str = text(
         "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")

@@ -2,8 +2,7 @@
 """Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
 Launch prints "process has died" for every non-zero exit code. A process of nodes that writes a final report
-therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_end.py``). This module is fast to
-import, for processes that are still loading modules.
+therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_end.py``).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class ExitCode(IntEnum):
 
 
 IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)
-"""Exit codes of a node after which the other nodes exit by themselves, because they also know the outcome."""
+"""Exit codes of a node after which the other nodes exit by themselves, because they know the outcome."""
 
 WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD, ExitCode.NOT_VALID)
 
@@ -70,10 +69,10 @@ def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
 
 
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
-    """Return the exit code of a test from the exit codes of its nodes and the last ``state`` of the test.
+    """Return the exit code of a test from the exit codes of its nodes and its last ``state``.
 
-    The worst code decides, and a signal (a negative code) counts as a failure. If no node has such a code, the
-    state decides. An interrupted test that never began counts as held, because nothing has moved.
+    The worst code decides; a signal (a negative code) counts as a failure. If no node failed, the state decides.
+    An interrupted test that never began counts as held.
     """
     exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:
@@ -90,11 +89,11 @@ DIED = "died"
 
 @dataclass(frozen=True)
 class LastWords:
-    """Report at the end of a process: its exit code, and its ``problem``, which may be an empty string.
+    """Report at the end of a process: its exit code, and its ``problem``, which may be empty.
 
-    ``test`` is the exit code of the test, if known, and ``ending`` is the text of this code. ``indices`` are the
-    indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods; it is an
-    empty string if there were none.
+    ``test`` is the exit code of the test, if known, and ``ending`` its text. ``indices`` are the indices of the
+    monitor by flat names, in SI units. ``late`` describes missed and bridged periods; it is empty if there were
+    none.
     """
 
     exit_code: int

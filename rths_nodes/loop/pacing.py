@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 SYSTEM_CLOCK: Clock = time
-"""Clock of this machine: the module ``time`` itself, so that calls have no overhead."""
+"""Clock of this machine: the module ``time`` itself."""
 
 ANSWERED = 0.8
 """Fraction of a sample in which the loop can always send a Command, even after a late Measurement. It is below 1,
@@ -30,17 +30,16 @@ BUSY_WAIT_NS = 150_000
 
 REST_PERCENT = 8
 """Percentage of the time for which a loop sleeps. The kernel suspends a real-time process that uses more than 95 %
-of a second, and other processes also need the processor."""
+of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
 """Largest credit of sleep, and debt of sleep from which the loop sleeps even if it is late, ns."""
 
 
 class Pacer:
-    """Ticks at absolute times of the monotonic clock. After a missed tick the schedule is later by complete
-    periods.
+    """Ticks at absolute times of the monotonic clock. A missed tick delays the schedule by complete periods.
 
-    ``missed`` is the number of missed periods, ``slips`` the number of ticks with missed periods, ``began`` the
-    time of the last tick (ns), ``period`` the sample period (ns).
+    ``missed`` is the number of missed periods, ``slips`` the number of ticks after them. ``began`` is the time of
+    the last tick (ns), ``period`` the sample period (ns).
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -86,15 +85,14 @@ class Pacer:
 
 
 SETTLING = 16
-"""Filter constant. The lateness of each tick changes the expected time by 1/SETTLING of the lateness, because most
-of it is transport delay."""
+"""Filter constant. The expected time changes by 1/SETTLING of each tick's lateness, because most of the lateness
+is transport delay."""
 
 
 class FollowedTicks(Pacer):
     """Ticks that a rig gives. A call after each received Measurement records the tick and never waits.
 
-    ``due`` is the deadline of the Command that answers this Measurement. It takes effect ``transport`` samples
-    later.
+    ``due`` is the deadline of the Command for this Measurement. This Command acts ``transport`` samples later.
     """
 
     def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:

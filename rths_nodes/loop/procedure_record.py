@@ -58,7 +58,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Mean values and rms scatter (m, N) of an axis at rest, and its active command (NaN if unknown)."""
+    """Means and rms scatter (m, N) of an axis at rest; active command (NaN if unknown)."""
 
     displacement: float
     displacement_scatter: float
@@ -66,8 +66,7 @@ class AxisOffsets:
     force_scatter: float
     command: float
     force_tared: bool = False
-    """True if the operator stated that the specimen is unloaded. Forces are then relative to the mean ``force``.
-    """
+    """True if the operator stated that the specimen is unloaded. Forces are then relative to ``force``."""
 
 
 @dataclass
@@ -83,10 +82,10 @@ class OffsetsRecord:
 class AxisChecks:
     """Results of the small move for one axis. Each check is VERIFIED, NOT_VERIFIED, WRONG or SIGNED.
 
-    ``stiffness`` (N/m) is measured; ``expected`` and the bounds ``low`` and ``high`` (N/m) come from the rig file.
-    ``static_error`` (m) is the command minus the displacement at the end of the move, and ``static_error_force``
-    (N) is the change of the force up to then. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m)
-    is the travel of the command that does not change the displacement. A value is None if it was not determined.
+    ``stiffness`` (N/m) is measured; ``expected``, ``low`` and ``high`` (N/m) come from the rig file. At the end of
+    the move, ``static_error`` (m) is the command minus the displacement, and ``static_error_force`` (N) the change
+    of the force. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is the travel of the command
+    that does not change the displacement. A value is None if it was not determined.
     """
 
     displacement_sign: str = NOT_VERIFIED
@@ -105,12 +104,11 @@ class AxisChecks:
     late: float | None = None
     lost_motion: float | None = None
     force_loop: str = ""
-    """Result of the small force, which checks the force loop of the controller; empty without a force loop."""
+    """Result of the small force, a check of the controller's force loop; empty without a force loop."""
     ratios: dict[str, float] = field(default_factory=dict)
-    """Measured stiffness divided by expected stiffness, by source of the expected stiffness: specimen or
-    integrator of the scenario."""
+    """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of this axis' force per displacement of another axis of a coupled specimen, N/m, by that axis."""
+    """Change of force per displacement of another axis of a coupled specimen, N/m, by that axis."""
     damping: float | None = None
     """Part of the force that depends on the velocity, divided by the velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
@@ -186,7 +184,7 @@ class RungRecord:
     max_bridge: float | None = None
     """Largest valid ``longest_gap``, s; None in older records."""
     counts: str = ""
-    """Person who decided that this rung counts although it is not valid; empty without such a decision."""
+    """Person who decided that the rung counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Hashes, by path, of the files that the scenario names."""
     code: str = ""
@@ -198,7 +196,7 @@ class RungRecord:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a finished rung is not valid; an empty string if it is valid or did not finish."""
+        """Reason why a finished rung is not valid; empty for other rungs."""
         return self._late.not_valid(self.samples) if self.outcome == "finished" else ""
 
     @property
@@ -289,13 +287,13 @@ class ProcedureRecord:
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     """Code of the test: version and commit of the package, hashes of its files and of components from other
-    packages, and the build of the receiver."""
+    packages, receiver build."""
     simulated: str = ""
     """``simulated`` or ``emulated`` if the port has no real actuators; empty for a real rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED; empty in records of version 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """Display names of the axes whose names in rig file and scenario differ."""
+    """Display names of axes whose names in rig file and scenario differ."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""

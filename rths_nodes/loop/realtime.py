@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real-time settings of a process: scheduling, locked memory, processors that stay awake, and a CPU time limit."""
+"""Real-time settings of a process: scheduling, locked memory, awake processors, and a CPU time limit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ PRIORITY = 60
 ABOVE = PRIORITY + 10
 """SCHED_FIFO priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""SCHED_FIFO priority of a thread that belongs to a process in the loop but can wait for the loop."""
+"""SCHED_FIFO priority of a thread that shares the loop's process and can wait for the loop."""
 SWITCH_S = 1e-4
 """Time after which another Python thread must yield to the loop, s."""
 
 STARVING_S, KILLED_S = 1, 3
-"""Longest CPU time without sleep under SCHED_FIFO: then the loop aborts, or the kernel kills the process, s."""
+"""CPU time without sleep under SCHED_FIFO after which the loop aborts, and after which the kernel kills it, s."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
@@ -33,7 +33,7 @@ IDLE_LATENCY = "/dev/cpu_dma_latency"
 
 
 class Starving(RuntimeError):
-    """Raised in a process that has used the processor for too long without sleep."""
+    """The process has used the processor for too long without sleep."""
 
 
 def not_locked(problem: str) -> str:
@@ -48,10 +48,10 @@ def not_scheduled(problem: str) -> str:
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     """Set real-time scheduling of this process at ``priority``; yield a text for each setting that was refused.
 
-    Every setting is optional, but without it long latencies are more frequent. The scheduling of all threads is
-    changed, because threads of the middleware do not inherit it. Do not use real-time scheduling in lockstep:
-    under SCHED_FIFO the kernel throttles a process that never sleeps. A process that hangs would block its
-    processor. Therefore ``Starving`` is raised in this process; if it still hangs, the kernel kills it.
+    Every setting is optional, but shortens latencies. All threads are changed, because threads of the middleware
+    do not inherit the scheduling. Do not use it in lockstep: under SCHED_FIFO the kernel throttles a process that
+    never sleeps. A process that hangs would block its processor. ``Starving`` is raised in it and, if it still
+    hangs, the kernel kills it.
     """
     refused: list[str] = []
     if not wanted:
@@ -156,7 +156,7 @@ def share_processors(at_every_sample: bool) -> Iterator[None]:
     """Pin a process to one processor if it is needed ``at_every_sample``, otherwise to the remaining processors.
 
     Only one node of the loop works at a time. Waking a process on the same processor takes 6 us, on another
-    processor 26 to 57 us. An integrator step on another processor does not evict the caches of the loop.
+    processor 26 to 57 us.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:

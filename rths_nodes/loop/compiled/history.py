@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs and results of a loop over kernels, in chunks of ``CHUNK`` samples.
-
-Unless complete histories are kept, the memory does not grow with the duration.
+"""Inputs and results of a loop over kernels, in chunks of ``CHUNK`` samples. The memory is bounded, unless
+complete histories are kept.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
-"""Samples per chunk. Chunks twice as long as the chunks for the monitor's delay shorten a run by 5 %."""
+"""Samples per chunk. Longer chunks than for the monitor's delay shorten a run by 5 %."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
@@ -32,7 +31,7 @@ def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool
     """Return the known inputs of the next ``samples``, in the order in which the generated text takes them.
 
     ``forces`` are the excitation and, unless the loop is live, the external forces. With ``in_lists``, noise is a
-    list, because plain Python reads lists twice as fast as arrays. Otherwise noise is an array, for compiled code.
+    list, which plain Python reads twice as fast as an array.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
@@ -45,8 +44,8 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
     """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
     Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement. If a law reports its values only on changes, the marks also contain, for this law, the
-    row of these values.
+    Command and Measurement. For a law that reports its values only on changes, they also contain the row of these
+    values.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -75,8 +74,7 @@ class Histories:
         self._bounds = bounds_of(assembly.compensator)
         rows, _, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
         self._samples = rows.reshape(width(self._columns), -1)
-        """Sample values by columns: of one chunk or, if histories are kept, of the complete test from sample 0 on.
-        """
+        """Sample values by columns, of one chunk or, if kept, of the test from sample 0 on."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
         if kept:
@@ -122,7 +120,7 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk from ``begin`` to ``end``. Return False if it exceeds a limit of the monitor."""
+        """Store the chunk from ``begin`` to ``end``. Return False if the chunk exceeds a limit of the monitor."""
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
         every = self._kept and not self.brief
@@ -233,9 +231,7 @@ class Histories:
         return histories
 
     def messages(self, last: int) -> Iterator[tuple[str, Any]]:
-        """Yield name and values of every message up to Measurement ``last``, in order. The name is a method of a
-        sink.
-        """
+        """Yield name and values of every message up to Measurement ``last``, in order, as a sink takes them."""
         p, rows = self._parts, self.rows(last)
         target, command, measured, true = (
             rows[name] for name in ("target", "command", "measurement", "true_state")

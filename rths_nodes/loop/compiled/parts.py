@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the loop over kernels for a scenario: kernels, constants and first states.
-
-If the scenario cannot run over kernels, the result is the reason instead.
-"""
+"""Parts of the loop over kernels for a scenario: kernels, constants and first states."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ from rths_nodes.numerical.observation import Observation
 
 
 class Parts(NamedTuple):
-    """Parts of a loop over kernels. They are for one run, because the run updates the states in place."""
+    """Parts of a loop over kernels, for one run. The run updates the states in place."""
 
     kind: Kind
     kernels: Mapping[str, Function]

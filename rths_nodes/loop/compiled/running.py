@@ -2,8 +2,8 @@
 """A run of the loop over kernels, and the return to the embedded loop.
 
 If a limit is violated, a number is not finite or a part raises an exception, the embedded loop repeats the test
-from the start, or continues from shortly before that sample (a handover). The reason, the safe stop and the sample
-of the trip are then results of the embedded loop.
+from the start, or continues from shortly before that sample (a handover). The embedded loop then determines the
+reason, safe stop and sample of the trip.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
 MANY = 12
-"""Largest number of rows of a table in tuples. C may copy a tuple at each access, so longer tables become arrays.
-"""
+"""Largest number of rows of a table in tuples, which C may copy at each access. Longer tables become arrays."""
 
 
 class Way(NamedTuple):
@@ -44,7 +43,7 @@ class Way(NamedTuple):
     notes: tuple[str, ...] = ()
     library: str = ""
     untranslatable: str = ""
-    """Line of a kernel that cannot be translated to C, with the reason; an empty string if all lines can."""
+    """Line of a kernel that cannot be translated to C, with the reason; empty if there is none."""
 
 
 def function_of(parts: Parts) -> Any:
@@ -68,9 +67,9 @@ def is_table(value: tuple[object, ...]) -> bool:
 
 
 def in_arrays(value: object, tables: bool = False) -> Any:
-    """Convert the lists in ``value`` to arrays if they contain numbers only, otherwise to tuples.
+    """Convert the lists in ``value``: lists of numbers to arrays, other lists to tuples.
 
-    With ``tables``, long tables in tuples also become arrays.
+    With ``tables``, also convert long tables of tuples to arrays.
     """
     if isinstance(value, tuple):
         if tables and is_table(value):
@@ -101,7 +100,7 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped, or its first sample if it was complete; states after the chunk.
+        """Sample at which the last chunk stopped (if it completed, its first sample), and states after the chunk.
         """
 
     @property
@@ -143,9 +142,7 @@ class KernelLoop:
         return outcome
 
     def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
-        """Repeat, for ``takers``, the samples before the trip. Return ``begin`` of the embedded loop, or None if
-        impossible.
-        """
+        """Repeat, for ``takers``, the samples before the trip. Return ``begin`` of the embedded loop, or None."""
         loop, last = self._loop, handover_sample(self._loop, self._reached)
         if not (takers and last and can_hand_over(loop, self._parts)):
             return None

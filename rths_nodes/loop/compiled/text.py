@@ -3,15 +3,14 @@
 
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
-runs one chunk, from Measurement ``begin`` to ``end``. The code of each axis is written out, because C cannot index
-tuples of different types with a variable. The loader sets the kernels as globals of the module. Constants, states
-and known inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample
-that the loop cannot complete, or -1 if it completes all samples.
+runs one chunk, from Measurement ``begin`` to ``end``. Axes are written out, because C cannot index tuples of
+different types with a variable. The loader sets the kernels as globals of the module. Constants, states and known
+inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample that the
+loop cannot complete, or -1.
 
-A ``live`` loop is for the executive and also has the safe stop. Its argument ``given`` ends with ``asked`` (1:
-brake after the next Command, 2: brake at once). Its results ``acted`` (true once the rig has moved), ``stopping``
-and ``resting`` precede the states. A live loop checks limits only; a sensor at the end of its range does not stop
-the loop.
+A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
+next Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the
+states in its result. A live loop checks limits only and continues if a sensor is at the end of its range.
 
 A ``remote`` loop is a live loop without a rig. It has two more arguments: ``half``, and ``reading`` with the
 displacements, forces, applied commands and flags of a Measurement. Half 0 uses Measurement 0, half 1 computes
@@ -39,7 +38,7 @@ class Kind(NamedTuple):
     lead: int
     """Number of forces from which the force lead extrapolates; 0 without a lead."""
     in_time: bool
-    """True if the velocity of the integrator is late, so that the loop corrects the velocity."""
+    """True if the velocity of the integrator is late and must be corrected."""
     ratio: bool
     ramp: str
     still: bool
@@ -71,7 +70,7 @@ def laws(kind: Kind) -> int:
 
 
 def told(kind: Kind) -> list[tuple[int, int, int]]:
-    """Return reporting function, law and number of values, each in the order of the compensator's state."""
+    """Return (reporting function, law, number of values) in the order of the compensator's state."""
     return [(which, law, count) for which, count in enumerate(kind.shown) for law in range(laws(kind))]
 
 
@@ -434,7 +433,7 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
 
 
 def _doubted(kind: Kind, condition: str) -> list[str]:
-    """Return lines for a converter or sensor at the end of its range, which stops every loop but a live loop."""
+    """Return lines for a converter or sensor at the end of its range. Only a live loop then continues."""
     return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that the executive shares with Python: control block, arguments of the loop, ring of rows.
 
-The generated Python call of a loop (``codegen/calling.py``) runs once with substitute functions. They record the
-position of each number and array among the arguments and results of the call. All offsets count words of 8 bytes.
+The generated Python call of a loop (``codegen/calling.py``) runs once with substitutes, which record the position
+of each number and array among its arguments and results. All offsets count words of 8 bytes.
 """
 
 from __future__ import annotations
@@ -96,9 +96,7 @@ Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, i
 
 
 def links_of(states: Value, call: Call, results: object) -> Links:
-    """Return the links from the new states, in the ``results`` of a call, to the arguments ``states`` of the next
-    call.
-    """
+    """Return the links from the new states, in the ``results`` of a call, to its arguments ``states``."""
     links: Links = [], [], []
     copies, fixed, moves = links
     for old, new in zip(leaves(states), flat(results), strict=True):

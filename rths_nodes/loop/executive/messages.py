@@ -22,15 +22,12 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 
 Integers = NDArray[np.int64]
 DRIVEN, BROKEN, BRAKED, REFUSED, LAST, FIRST = range(1, 7)
-"""Kinds of rows.
-
-DRIVEN: a Command has driven the rig. BROKEN: a Command has driven the rig, and then a limit was exceeded. BRAKED:
-the safe stop has driven the rig. REFUSED: values of a refused Command. LAST: compensator values after the last
-sample. FIRST: Measurement 0 of a rig over UDP."""
+"""Kinds of rows: sample with a Command; the same, with a limit exceeded; sample of the safe stop; values of a
+refused Command; compensator values after the last sample; Measurement 0 of a rig over UDP."""
 
 
 class RowLayout:
-    """Positions of the numbers in a row, in words of 8 bytes."""
+    """Positions of the numbers in a row, counted by words of 8 bytes."""
 
     def __init__(self, parts: Parts) -> None:
         kind = parts.kind
@@ -50,9 +47,8 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states which limit stopped the rig; it is an empty string if no limit did. ``failed`` is true if a
-    component failed. ``shown`` holds the last values of the compensator. The monitor of ``parts`` is used only if
-    ``judges`` is true.
+    ``reason`` states which limit stopped the rig; it is empty if no limit did. ``failed`` is true if a component
+    failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:
@@ -113,7 +109,6 @@ class Messages:
             sink.state(sample, self.shown)
 
     def _refuse(self, row: Array, target: Target | None) -> None:
-        """Determine the reason why the Command of the row was not sent."""
         self._stopping = True
         aims, commands = row[self._places["target"]].tolist(), row[self._places["command"]].tolist()
         if target is not None and not all(map(math.isfinite, target.displacement.tolist())):

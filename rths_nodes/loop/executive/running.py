@@ -43,7 +43,7 @@ from rths_nodes.loop.timing import timing
 
 SOURCE = Path(__file__).with_name("executive.c")
 OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
-"""Stop words, which state the cause of a stop, as in executive.c."""
+"""Stop words (causes of a stop), as in executive.c."""
 READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
@@ -57,7 +57,7 @@ NEVER = 2**62  # value of the trip's sample while no trip is due
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
 """Intervals of polling the ring while it is empty, in real time and in lockstep, s."""
 START_S, END_S = 10.0, 2.0
-"""Timeouts: for the start of the program, and for its exit in addition to the braking time, s."""
+"""Timeouts for the start of the program, and for its exit after braking, s."""
 REASONS = {
     OPERATOR: "interrupted",
     TRIP: "trip requested",
@@ -108,7 +108,6 @@ class ExecutiveLoop:
         """For each row: lateness of its tick, and time from the tick to the row, ns."""
 
     def _build(self) -> Library:
-        """Lay out the memory and build the program. Raises Unbuilt and Untranslatable."""
         scenario, parts, memory = self.scenario, self._parts, self._memory
         tools = toolchain()
         check_elementary(tools)
@@ -174,7 +173,6 @@ class ExecutiveLoop:
 
     @property
     def _udp(self) -> tuple[UdpPort, UdpPort.Params]:
-        """Port and port parameters of a rig over UDP."""
         port, params = self.assembly.port, self.scenario.port
         assert isinstance(port, UdpPort)
         assert isinstance(params, UdpPort.Params)
@@ -341,7 +339,7 @@ class ExecutiveLoop:
 
 
 def refusals(control: Control) -> Iterator[str]:
-    """Yield a note for each setting that the system refused, and a note if there is only one processor."""
+    """Yield a note for each refused setting, and one if there is only one processor."""
     if control.no_lock:
         yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:

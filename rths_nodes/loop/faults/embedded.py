@@ -62,7 +62,7 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """True: a Command beyond a limit has been refused before, and sinks do not see faults of a stream."""
+        """True: Commands beyond a limit are refused earlier, and sinks see no stream faults."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:

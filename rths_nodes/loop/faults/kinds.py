@@ -60,7 +60,7 @@ class Drop(Repeated):
 
 @params
 class Delay(OfMessages):
-    """Messages are late, and later messages of the stream wait for them."""
+    """Messages are late, and later messages wait for them."""
 
     samples: int = integer("delay of the messages", "samples", at_least=1, at_most=1_000_000)
     count: int = _count()
@@ -85,7 +85,7 @@ class Reorder(Repeated):
 
 @params
 class Corrupt(Repeated):
-    """One bit of a message is flipped. The bit is random, from the seed of the scenario."""
+    """A random bit of a message is flipped, with the scenario's seed."""
 
 
 @params

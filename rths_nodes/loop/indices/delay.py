@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample.
 
-Values are relative to the first sample, so that an offset does not reduce the precision. The cross-spectra of the
+Values are relative to the first sample, because an offset would reduce the precision. The cross-spectra of the
 chunks (overlap-save) are summed; one inverse transform then yields the products at all lags. Means and variances
 of the targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is
-bounded, and the result does not depend on when samples arrive. A drift does reduce the precision: 8 digits are
-left for a motion of 1 mm after a drift of 100 mm.
+bounded, and the result does not depend on when samples arrive. A drift reduces it: 8 digits are left for a motion
+of 1 mm after a drift of 100 mm.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from rths_nodes.core.samples import Array
 CHUNK = 4096
 BATCH = 8
 FAST = 256
-"""Divisor of the length of a chunk's transform. A transform of 5120 values takes 0.8 of the time of 5000 values.
-"""
+"""Divisor of the length of a chunk's transform. Transforms of such lengths are faster."""
 SMOOTH = 2310**40
-"""Common multiple of all useful lengths without a prime factor above 11. Their transforms are fast."""
+"""Common multiple of all useful lengths without a prime factor above 11, which have fast transforms."""
 ROUNDING = 1e-12
-"""Ratio of variance to mean square below which the variance counts as a rounding error."""
+"""Ratio of variance to mean square below which the variance is rounding error."""
 
 
 class Sums(NamedTuple):
@@ -53,8 +52,7 @@ class Sums(NamedTuple):
 
     @np.errstate(all="ignore")
     def peak(self, first: Array, last: Array) -> float:
-        """Return the index of the lag with the largest Pearson coefficient, refined by a parabola; NaN without a
-        peak.
+        """Return the index of the largest Pearson coefficient, refined by a parabola; NaN without a peak.
 
         Index 0 is the largest lag. ``first`` and ``last`` (m) are the first and the last ``n_lags - 1`` targets.
         """
@@ -125,9 +123,7 @@ class Delay:
         return self._kept is not None
 
     def again(self, measured: Array) -> Delay:
-        """Return the delay of other measurements ``(n,)`` m of the same test. All targets must be stored
-        (:meth:`keep`).
-        """
+        """Return the delay of other measurements ``(n,)`` m. All targets must be stored (:meth:`keep`)."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self._kept or ():
@@ -161,7 +157,7 @@ class Delay:
     def total(self) -> Sums | None:
         """Return the sums over all measurements except the first and last ``longest``; None if there are none.
 
-        Values are relative to the first target and to the first measurement. The sums include the first targets.
+        Values are relative to the first target and measurement.
         """
         self._work_off()
         total, ready = self._sums, self._count - self._beside

@@ -21,7 +21,7 @@ FEW = 4
 class State(NamedTuple):
     """Input energy (J), then by degree of freedom: x'', x' (m), F' (N), largest and smallest x (m).
 
-    One dash denotes the last step, two dashes the step before. The lists are updated in place.
+    One dash denotes the last step, two the step before. The lists are updated in place.
     """
 
     energy: float
@@ -99,8 +99,8 @@ class EnergyMonitor:
     def target(self, target: Target, after: int) -> None:
         """Queue Target i, which counts for samples later than ``after``.
 
-        The Target contains the external force of step i - 1 or, if its messages are incomplete, the input energy
-        up to that step. Work is counted from the end of a soft start.
+        The Target contains the external force of step i - 1, or the input energy up to that step. Work is counted
+        from the end of a soft start.
         """
         displacement = target.displacement.tolist()
         if not self._begun or target.flags & FLAG_SOFT_START:
@@ -113,9 +113,7 @@ class EnergyMonitor:
         self._told.append(math.nan if target.energies is NO_ENERGIES else target.energies.item(0))
 
     def start(self, displacement: list[float]) -> None:
-        """Begin the motion at ``displacement`` ``(n_dof,)`` m. Without this call the motion begins at the first
-        Target.
-        """
+        """Begin the motion at ``displacement`` ``(n_dof,)`` m. Otherwise the motion begins at the first Target."""
         self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:
@@ -126,9 +124,7 @@ class EnergyMonitor:
             self.over(*(np.frombuffer(buffer).reshape(count, -1) for buffer in (x, f, elastic)))
 
     def over(self, displacement: Array, external: Array, elastic: Array) -> Array:
-        """Process n Targets: ``(n, n_dof)`` m and N, and energies ``(n, 1)`` J. Return the input energies ``(n,)``
-        J.
-        """
+        """Process n Targets ``(n, n_dof)`` m and N, ``(n, 1)`` J together; return input energies ``(n,)`` J."""
         if len(elastic) > FEW and np.isnan(elastic).all():
             return self._count(displacement, external)
         if len(elastic) and not self._begun:

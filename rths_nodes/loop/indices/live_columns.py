@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for displays. Each column covers 10 ms and has the first, lowest, highest and last value."""
+"""Curves of a test for displays. A column of 10 ms has the first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class LiveColumns:
     ) -> None:
         """Add a sample with values by axis. Commands have the unit of the target.
 
-        ``aimed`` is the measured value to compare with the target: the force of a force axis, the displacement of
-        other axes, NaN if unknown.
+        ``aimed`` is compared with the target: the force of a force axis, otherwise the displacement; NaN if
+        unknown.
         """
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
@@ -127,8 +127,7 @@ def envelopes(samples: Array) -> Array:
 
 
 LONGEST_S, MOST = 60.0, 20
-"""Longest duration of a guided motion in one piece (s), and number of pieces stored for :meth:`MotionCurves.take`.
-"""
+"""Longest duration of a stored motion (s), and number of motions stored until :meth:`MotionCurves.take`."""
 Drawn = tuple[int, int, int, Array]
 """Number of a motion (from 1), samples per column, first sample, and columns ``(columns, curves, 4)``."""
 
@@ -175,7 +174,7 @@ class MotionCurves:
         return last
 
     def take(self) -> list[Drawn]:
-        """Return the columns since the last call. A motion ends if it has had no new samples since that call."""
+        """Return the columns since the last call. A motion without new samples since then has ended."""
         columns = []
         with self._lock:
             for motion in list(self._motions):

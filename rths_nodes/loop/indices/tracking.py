@@ -9,8 +9,8 @@ Fig. 11           W gains (f + f') / 2 ((m - m') - (c - c')), with measured forc
 The equations are from Chen & Ricles 2010; a dash denotes the previous sample. Maxima and sums keep a NaN. The
 largest values are stored as squares, because the root of a square is exactly the absolute value of the number.
 
-A test computes the indices sample by sample in plain floats, so that results do not depend on arrival times or on
-the host, and memory does not grow. The analysis computes the same indices in arrays; they differ by rounding.
+A test computes the indices sample by sample in plain floats, so that results do not depend on arrival times or
+host, and memory does not grow. The analysis computes the indices in arrays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_perce
 MOST = 10.0
 """Ratio of error to target above which a relative error has no meaning, because the target has hardly moved."""
 FEI_POWER = 2.0
-"""Exponent l of the frequency evaluation index. With 2, the power of the target weights the frequencies."""
+"""Exponent l of the frequency evaluation index. With 2, the target's power weights frequencies."""
 
 
 class FrequencyEvaluation(NamedTuple):
@@ -52,9 +52,9 @@ def frequency_evaluation(
         A = |FEI|,    d = -arg(FEI) / (2 pi f_eq)
 
     X and Y are the one-sided spectra of target and measurement without their means, because an offset is neither
-    amplitude nor delay. The histories are cut to a :func:`fast_length`, for example by 0.4 % of 168675 samples.
-    The result is NaN if the target does not move. A constant delay over a wide band rotates the terms of the sum,
-    so that A is slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
+    amplitude nor delay. The histories are cut to a :func:`fast_length`. The result is NaN if the target does not
+    move. A constant delay over a wide band rotates the terms of the sum, so that A is slightly below the gain (0.4
+    % for 10 ms on 0.1 to 5 Hz).
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
@@ -77,9 +77,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Squares of largest error and target (m^2), sums of squares (m^2), TI (m^2), W (J), previous c, m (m) and f
-    (N).
-    """
+    """Squares of largest error and target, sums of squares, TI (m^2), W (J); previous c, m (m) and f (N)."""
 
     largest_error: float
     largest_target: float
@@ -122,10 +120,9 @@ def step(
 class Watch(NamedTuple):
     """Callbacks of a monitor.
 
-    ``judge(measured, force, total)`` is called for each sample whose energy error exceeds ``within`` (J) or at
-    which the energy error or ``total`` is not finite. ``measured`` (m) and ``force`` (N) are lists by axis,
-    ``total`` (m^2) is the sum of the tracking indicators. ``on_chunk`` is called after the last sample of each
-    chunk.
+    ``judge(measured, force, total)`` is called if the energy error exceeds ``within`` (J), or if the energy error
+    or ``total`` is not finite. ``measured`` (m) and ``force`` (N) are lists by axis, ``total`` (m^2) is the sum of
+    the tracking indicators. ``on_chunk`` is called after the last sample of each chunk.
     """
 
     within: float
@@ -142,7 +139,7 @@ class Tracking:
     J3 is the largest error relative to the largest target, J2 the relative RMS error (Wang et al., TADC; Chen &
     Ricles 2010, Eq. 15). TI = (A - TA) / 2 (m^2) is derived from the synchronisation plot (Mercan 2007; Chen &
     Ricles 2010, Eqs. 8-9b). If the actuator lags, TI rises: by pi X^2 sin(phi) per period for a sine of amplitude
-    X and lag phi. ``longest`` and ``spread`` are arguments of :class:`Delay`.
+    X and lag phi. See :class:`Delay` for ``longest`` and ``spread``.
 
     ``scale`` ``(n_axes,)``, by default 1, is the energy of the structure divided by the energy of a scale
     specimen.
@@ -228,8 +225,8 @@ class Tracking:
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Advance all indices except the delays by samples ``(n, n_axes)`` m and N.
 
-        Return the changes of indicators and energy error at each sample. The formulas of :func:`step` are applied
-        to arrays. The results differ from :meth:`step` by rounding, because :meth:`step` sums in order.
+        Return the changes of indicators and energy error at each sample. They differ from :meth:`step` by
+        rounding.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly of a scenario. Every component is built once, on first use."""
+"""Assembly of a scenario from its components."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 MOST = 4 << 30
-"""Largest memory that a test may use, bytes. A day at 1024 Hz in steps of ten samples takes 3 GiB."""
+"""Largest memory that a test may use, bytes."""
 PER_SAMPLE = 3
 """Number of values stored per sample: timed durations and their evaluation."""
 PER_STEP = 8
@@ -46,11 +46,10 @@ PER_STEP = 8
 PER_DEGREE = 2
 """Number of values stored per step and degree of freedom: external force and a copy."""
 PER_REMEMBERED = 8
-"""Memory for one sample that a component remembers, in multiples of a number. Python objects are large."""
+"""Memory of a sample that a component remembers, in numbers. Python objects are large."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom for which the external force is computed by columns, seven times as fast.
-"""
+"""Largest number of degrees of freedom for computing the external force by columns, seven times as fast."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
@@ -128,15 +127,15 @@ class Assembly:
     def twin(self, loaded: bool = True) -> Assembly:
         """Return an assembly of independent instances. Its ground acceleration is zero unless ``loaded``.
 
-        Names, ground motion and a linear structure do not change and are shared. Raises ConfigError for a
-        component with ``external = True`` (a socket, a process, a rig), because only one instance can exist.
+        Names, ground motion and a linear structure are immutable and shared. Raises ConfigError for a component
+        with ``external = True`` (a socket, a process, a rig), which exists only once.
         """
         twin = Assembly(self.scenario)
         twin._first, twin._loaded = self, loaded
         return twin
 
     def fresh(self, name: str) -> Any:
-        """Build an independent ``name`` with all its parts, e.g. ``fresh("setup")``. Raises like :meth:`twin`."""
+        """Build a new ``name`` with its parts, e.g. ``fresh("setup")``. Raises ConfigError like :meth:`twin`."""
         return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
@@ -190,7 +189,7 @@ class Assembly:
         """Force -M 1 a_g of the ground motion on the numerical substructure, ``(steps + 1, n_dof)`` N.
 
         M is the mass of both substructures, unless the structure defines another load. Without a structure the
-        force is zero. For a sparse structure it is a :class:`GroundForce`, which is computed step by step.
+        force is zero. For a sparse structure it is a :class:`GroundForce`.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)
 
@@ -247,8 +246,8 @@ class Assembly:
 
     @cached_property
     def setup(self) -> Setup:
-        """Transformation from degrees of freedom to axes. Each stage has its own, which may keep its last
-        solution.
+        """Transformation from degrees of freedom to axes. Each stage has its own setup, because a setup may start
+        from its last solution.
         """
         scenario = self.scenario
         n_dof = self.observation.n_interface
@@ -286,7 +285,7 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """Port to the rig or to a simulator. Errors of a port from another package contain its name."""
+        """Port to the rig or to a simulator. Errors of ports from other packages contain the port's name."""
         if self._handed is not None:
             return self._handed
         scenario, rig = self.scenario, None
@@ -374,8 +373,8 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
     """Return the observation of ``model``: the structure ``full``, its reduction, or None if there is no
     structure.
 
-    Raises ConfigError if a name is unknown, if a tested degree of freedom is outside the interface, or if the
-    model is too large for a Target.
+    Raises ConfigError for unknown names, tested degrees of freedom outside the interface, and a model that is too
+    large for a Target.
     """
     most = bound_of("Target", "displacement")
     if full is None and not scenario.interface:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario files, rig files and settings of compensators: shipped with the package, or given by path."""
+"""Scenario files, rig files and compensator settings, shipped or given by path."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read compensator settings by the names of their rows. A name is also the default type. Raises ConfigError.
+    """Read compensator settings by row name. The name is also the default type. Raises ConfigError.
 
-    Relative paths in the file start at the folder of the file.
+    Relative paths start at the folder of the file.
     """
     path = locate(file, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
@@ -147,8 +147,7 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 
 
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
-    """Return the scenario with copies of its files in ``inputs/<hash>`` below ``folder``, the folder of a test or
-    run.
+    """Return the scenario with copies of its files, in ``inputs/<hash>`` of the ``folder`` of a test or run.
 
     With ``columns_only``, copy only column files that have no copy in a parent folder. Raises ConfigError if a
     file cannot be read or copied, or if an earlier copy has changed.

@@ -23,7 +23,7 @@ OF_FORCE = ("force_rate", "force_error")
 
 
 class AxesByMode:
-    """Axes of a scenario by mode, and their scales. ``axes`` maps the name of an axis to its parameters."""
+    """Axes of a scenario by mode, and their scales. ``axes`` maps names to parameters of axes."""
 
     axes: Any
     rig: object
@@ -47,7 +47,7 @@ class AxesByMode:
 
     @property
     def energy_scale(self) -> Array | None:
-        """Energy of the structure divided by energy of the specimen, by moved axis; None without scale models."""
+        """Ratio of structure energy to specimen energy, by moved axis; None without scale models."""
         scales = self.similitude[: len(self.moved_axes)]
         return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
@@ -55,8 +55,7 @@ class AxesByMode:
     def stop_groups(self) -> tuple[int, ...]:
         """Group number of each axis, in order. Axes of one group move one specimen and stop together.
 
-        All axes of a coupled rig form one group. For other rigs the setup declares the groups; by default all axes
-        form one group.
+        Axes of a coupled rig form one group. For other rigs the setup declares groups; its default is one group.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)

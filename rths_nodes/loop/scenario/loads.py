@@ -9,8 +9,8 @@ tau is the time since the change of mode, F_0 the force measured at the change:
 For a vertical load V, an actuator inclined by an angle b needs the axial force V / cos b. The drift u of its head
 determines b: cos b = L / sqrt(L^2 + u^2), where L is the length of the actuator.
 
-The rate of both targets is limited to a fraction of the force rate limit, for example on the way from F_0 to the
-first row of a table.
+The rate of both targets is limited to a fraction of the force rate limit, e.g. between F_0 and the first row of a
+table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import evolved, flag, matrix, number, params
 
 SHARE = 0.9
-"""Largest rate of a target, as a fraction of the force rate limit. The rest is for rounding and for catching up.
-"""
+"""Largest rate of a target, as a fraction of the force rate limit."""
 
 STEEPEST = 1.875
 """Largest slope of s(x)."""
@@ -32,7 +31,7 @@ STEEPEST = 1.875
 
 @params
 class Load:
-    """Force target of an axis. It has the sign of the measured forces of this axis."""
+    """Force target of an axis, with the sign of the measured forces of this axis."""
 
     value: float | None = number(
         "target force, in the scale of the structure; left out: see table",

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of a scenario before it is built: overrides (``--set``) and named cases.
 
-They modify the data of the scenario, which may contain built parts. Only changed parts are converted to data and
-checked again.
+They modify the data of the scenario, which may contain built parts. Only changed parts are checked again.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ FILE = ["ground_motion", "file"]
 def override(scenario: Scenario, overrides: Overrides) -> Scenario:
     """Return the scenario with ``overrides`` applied. Their order matters only if a key occurs more than once.
 
-    ``section.type=X`` replaces the section by the defaults of X, unless its type is X already.
-    ``ground_motion.file=PATH`` removes the present record with its settings and resets the scale to 1. Paths are
-    relative to the working directory. Raises ConfigError.
+    ``section.type=X`` replaces a section of another type by the defaults of X. ``ground_motion.file=PATH`` removes
+    the present record with its settings and resets the scale to 1. Paths are relative to the working directory.
+    Raises ConfigError.
     """
     return changed(scenario, setting(overrides))
 

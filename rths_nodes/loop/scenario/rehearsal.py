@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is an ordinary scenario with its own hash. An operator arms it like the test.
+Each rehearsal is a scenario with its own hash, which an operator arms.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicat
 """Monitor settings that switch the corridor off, because its bands are valid only at full level in real time."""
 
 SHARE_OF_STROKE = 0.05
-"""Amplitude of the cycle that shows rate dependence, as a fraction of the stroke, without an elastic limit."""
+"""Amplitude of the cycle that shows rate dependence, as a fraction of the stroke, if no elastic limit is set."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
 SAME_FORCE = 0.01
@@ -177,7 +177,7 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
 
 
 def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
-    """Return the relative rms change of a specimen's force if its motion is slower by the factor ``ratio``.
+    """Return the relative rms change of a specimen's force if its motion is ``ratio`` times slower.
 
     The force is compared over the second cycle of a sine of ``amplitude`` (m) and frequency ``CYCLE_HZ``. The
     result is NaN if the force cannot be computed.

@@ -2,8 +2,7 @@
 """Rig file: the rig on which a scenario is tested.
 
 A rig file contains the port and, for each axis, channels, limits and specimen scale. These values replace the
-values of the scenario (:func:`on_rig`). The result is an ordinary scenario; its recording does not need the rig
-file.
+values of the scenario (:func:`on_rig`). The result is an ordinary scenario.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class WarningOutput:
 
 @params
 class RigHead:
-    """Head of a rig file, which a scenario stores. The scenario's own sections store the other contents."""
+    """Head of a rig file, as stored in a scenario; its other contents are in the sections of the scenario."""
 
     name: str = text("name of the rig")
     description: str = text("location and description", "")
@@ -213,10 +212,7 @@ def check_engine(engine: str, port: OfPortParams) -> None:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return the scenario ``data`` on ``rig``. Raises ConfigError if axes or servo rate do not fit.
-
-    Other invalid parts of ``data`` are refused when the scenario is built.
-    """
+    """Return the scenario ``data`` on ``rig``. Raises ConfigError if axes or servo rate do not fit."""
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)

@@ -50,7 +50,7 @@ from rths_nodes.numerical.observation import check_names
 
 @params
 class SoftStart:
-    """A sine on all axes, whose amplitude rises, stays constant and falls. Its times are in the rig's time."""
+    """A sine with the same amplitude on all axes, which rises, stays constant and falls, in the rig's time."""
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
@@ -130,7 +130,7 @@ _LONGEST_NAME = 180
 
 @params
 class Recording:
-    """Data that the recording contains in addition to the messages."""
+    """Contents of the recording in addition to the messages."""
 
     note: str = text("remark of the operator about this run", "")
     client: str = text("client of the test, for the report", "")
@@ -440,7 +440,7 @@ class Scenario(AxesByMode):
         return complete
 
     def shared_hash(self, run_id: str = "") -> str:
-        """Return the hash of the run id and of all settings that must be the same in all nodes."""
+        """Return the hash of the run id and of all settings that nodes must share."""
         data = self.data()
         shared: dict[str, object] = {key: data[key] for key in SHARED}
         shared |= {"port": data["port"], "run": run_id}

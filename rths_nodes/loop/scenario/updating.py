@@ -55,7 +55,7 @@ class Updated:
 
 @params
 class Leaves:
-    """Level for leaving the prior: the largest deviation of an estimate from its initial value."""
+    """Level for leaving the prior: largest deviation of an estimate from its initial value."""
 
     deviations: float = number(
         "number of standard deviations from the initial value at which an estimate leaves the prior", more_than=0.0
@@ -65,7 +65,7 @@ class Leaves:
 
 @params
 class Updating:
-    """Model updating: estimates the parameters of copies of the specimen during the test."""
+    """Model updating: estimation, during the test, of the parameters of copies of the specimen."""
 
     of: tuple[str, ...] = texts(
         "restoring forces of the structure that are copies of the specimen, by name: stories of a shear_frame, x "
@@ -82,7 +82,7 @@ class Updating:
 class Copies:
     """Copies of the specimen in a scenario. ``learns`` is the learning copy. Raises ConfigError.
 
-    ``laws`` are the parameters of the restoring forces that are copies, by name.
+    ``laws`` are the parameters of the copied restoring forces, by name.
     """
 
     def __init__(self, scenario: AnyParams) -> None:
@@ -209,7 +209,7 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError if the section is impossible. A scenario with a part that cannot be built here passes."""
+    """Raise ConfigError for an impossible section, unless the structure cannot be built here."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

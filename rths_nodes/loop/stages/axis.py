@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rigs with one node per axis: their conditions, and scenario, port, limits and safe stop of one axis."""
+"""Rigs with one node per axis: conditions, and scenario, port, limits and safe stop of an axis."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ class AxisStage:
     """One ``axis`` of a rig with its own port (after ``wrap``), limits and safe stop. Arrays are ``(1,)``.
 
     The state of the test belongs to the rig. This stage follows the Commands of the rig, and stops by itself if
-    necessary. Coupled axes then stop when the rig stops, one or more samples later. ``trip`` is the reason why the
-    axis no longer follows; it is empty while the axis follows.
+    necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is empty, or the
+    reason why the axis no longer follows.
 
-    Commands count all ticks of the rig, including pauses. Some Commands are in N if the controller of the axis
-    closes a force loop. A force axis that stops by itself holds its position. In other stops the rig decides
-    whether the axis keeps its force until rest.
+    Commands count all ticks of the rig, including pauses. Some are in N if the controller of the axis closes a
+    force loop. A force axis that stops by itself holds its position. In other stops the rig decides whether the
+    axis keeps its force until rest.
     """
 
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
@@ -91,8 +91,7 @@ class AxisStage:
         self.port = wrap(Assembly(mine).port)
         self.trip = ""
         self.out_of_sequence = False
-        """True if a Command was missing. The rig has then continued without this axis and can no longer control
-        it."""
+        """True if a Command was missing. The rig has then continued without this axis and cannot control it."""
         self._loaded = any(limit.of_force for limit in limits.values())
         self._check = LimitCheck(limits, dt)
         self._stop = SafeStop(limits, dt)

@@ -3,8 +3,8 @@
 
 A force axis is held at the start of the test, then controlled by force, and possibly held again. The scenario
 defines the target of the axis (``loop/scenario/loads.py``). The command of a force axis equals its target, because
-only the force controller knows the delay and compliance of the actuator. Exception: an actuator with a vertical
-load inclines with the drift of the coupled axis, which is in the Target.
+only the force controller knows the delay and compliance of the actuator. Exception: under a vertical load, the
+actuator inclines with the drift of the coupled axis, which is in the Target.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ from rths_nodes.mechanics.axial_load import vertical_share
 
 
 def in_time(step: float, half: float, x: float, before: float, a: float) -> float:
-    """Return the velocity (m/s) at ``x`` (m). ``step`` (s) is the time since ``before`` (m); ``half`` is half a
-    step.
-    """
+    """Return the velocity (m/s) at ``x`` (m), a ``step`` (s) after ``before`` (m); ``half`` is half a step (s)."""
     return (x - before) / step + half * a
 
 
@@ -61,8 +59,8 @@ class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
     The quotient is the velocity in the middle of the step (exact for ``cr``). The second term extrapolates to its
-    end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` belong to
-    a soft start or are at rest; they are not changed.
+    end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` (soft
+    start, or at rest) are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -104,9 +102,9 @@ is for the Command and its transport."""
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host calls :meth:`assume_realtime`. In each sample it calls :meth:`next` if :meth:`ready`,
-    otherwise :meth:`bridge`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of
-    repeated Targets.
+    A real-time host calls :meth:`assume_realtime`; it calls :meth:`bridge` instead of :meth:`next` unless
+    :meth:`ready`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of repeated
+    Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -216,8 +214,8 @@ class CommandStage:
     def bridge(self, measured: Measurement) -> Command | None:
         """Return a flagged Command that continues the motion of the last Target, because the next Target is late.
 
-        Return None after ``bridge.max_bridge``, or if :meth:`next` would return None. The rig counts bridged
-        samples itself, and then trips or pauses.
+        Return None after ``bridge.max_bridge``, or if :meth:`next` would return None. The rig then trips or
+        pauses.
         """
         sample = measured.sample + 1
         if measured.flags & FLAG_TRIPPED or sample > self.samples:
@@ -347,7 +345,7 @@ class _Row:
         return vertical_share(aimed[axis], length)
 
     def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
-        """Return the target at ``time`` (s); arguments are command (m, N), displacement (m) and force (N).
+        """Return the target at ``time`` (s), from command (m or N), displacement (m) and force (N).
 
         ``share`` is the vertical load divided by the force of the axis.
         """
@@ -382,7 +380,7 @@ class DueCommands:
     def kept(self) -> Command | None:
         """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start.
 
-        In a pause, once the next Command is known, no further Command is used until its sample has ended.
+        During a pause no further Command is used until the sample of the next Command has ended.
         """
         if not self._depth or self._rig.pause.coming is not None:
             return None
@@ -398,7 +396,7 @@ class DueCommands:
         return None
 
     def arrived(self, command: Command) -> Command | None:
-        """Return ``command`` if the next tick needs it. Count a late one; trip the rig if it is impossible."""
+        """Return ``command`` if the next tick needs it. Count it if it is late; trip the rig if impossible."""
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
         if early == 0 and not (self._depth and waits):
@@ -414,7 +412,7 @@ class DueCommands:
         return None
 
     def of(self, command: Command | None) -> Command | None:
-        """Receive ``command`` and return the next tick's Command, in a host whose Commands are never late."""
+        """Receive ``command``, which is never late, and return the next tick's Command."""
         if not self._depth:
             return command
         if command is not None:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensors that do not follow the motion: a frozen displacement trips the test, a frozen force is reported.
 
-While its target travels by D in one direction, a displacement has to change by a tenth of D. This change may have
+While its target travels by D in one direction, a displacement has to change by a tenth of D. The change may have
 either direction, because a compensator with too much lead moves an axis against its target. Over longer windows
 neither this lead nor a delay matters, and the displacement has to change in the direction of its target. A force
 is frozen if its change is within noise and resolution, although the displacement travels far enough in both
 directions for a change ten times larger. D is derived from resolution, noise, lost motion and stroke.
 
-In each window of LATE_S the command stays between its minimum l and its maximum h. If l exceeds the h of an
-earlier window by D, an actuator with a delay below LATE_S has risen since then. The sensor has to show the
-fraction STUCK of this rise. Falls are judged likewise. Identical readings alone are no evidence. :class:`OneWay`
-judges one measurement, also in guided motions.
+In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, an actuator
+with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of this rise. Falls are judged
+likewise. :class:`OneWay` judges one measurement, also in guided motions.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 LATE_S = 0.1
-"""Longest delay of an actuator, without the transport and the delay found in the small move, s."""
+"""Longest delay of an actuator, in addition to transport and to the delay in the small move, s."""
 FINE_BLOCKS = 8
 """Number of blocks in LATE_S when guided motions are judged."""
 STUCK = 0.1
-"""Fraction of the expected change of a sensor below which the sensor does not follow the rig."""
+"""Fraction of its expected change below which a sensor does not follow the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Smallest visible change, in steps of the resolution and in multiples of the rms noise. A load cell that shows
-less is frozen if more than the visible change / STUCK was expected."""
+"""Smallest visible change, in steps of the resolution and in multiples of the rms noise. A load cell is frozen if
+its change is smaller although the visible change / STUCK was expected."""
 TWICE = 2.0
 """Smallest D, in multiples of the lost motion."""
 LEAST_TRAVEL = 5e-4
@@ -45,10 +44,9 @@ LEAST_TRAVEL = 5e-4
 BLOCKS, ROWS = 4, 8
 """Number of blocks in LATE_S, and largest number of samples that are judged in a block."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Smallest slope of displacement versus target without doubt, and length of its window in multiples of LATE_S."""
+"""Smallest slope of displacement versus target that is not doubtful, and its window in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""To detect a wrong sign: number of blocks in a coarse block; coarse blocks by which an axis may be late, and
-early."""
+"""For the check of signs: blocks per coarse block; coarse blocks by which an axis may be late, and early."""
 
 
 def least_travel(
@@ -69,9 +67,8 @@ class Travel(NamedTuple):
 class OneWay:
     """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
 
-    The measurement has to show the fraction STUCK in the same direction or, if ``least`` is given, a change of
-    more than ``least`` in any direction. ``late`` and ``early`` are the numbers of blocks by which it may be late
-    or early. It is judged ``early`` blocks later.
+    The measurement has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in
+    any direction. It may be ``late`` or ``early`` by these numbers of blocks. It is judged ``early`` blocks later.
     """
 
     def __init__(
@@ -81,8 +78,8 @@ class OneWay:
         self._lows, self._highs = deque[float](maxlen=late + early), deque[float](maxlen=late + early)
         self._shown: deque[float] = deque(maxlen=1 + early)
         self._marks: list[list[float]] = [[], []]
-        """State since the end of an earlier window, for upward and downward travel, with the sign of the
-        direction: highest command of the window, reading at its end, and lowest and highest reading since then."""
+        """For upward and downward travel, with the sign of the direction: highest command of an earlier window,
+        reading at its end, and lowest and highest reading since then."""
         self._silent = [False, False]
         self._span = [0.0, 0.0]
         self._empty()
@@ -97,7 +94,7 @@ class OneWay:
 
     @property
     def both_ways(self) -> bool:
-        """True if an upward and a downward travel were missing after the last travel that the sensor showed."""
+        """True if an upward and a downward travel have been missing since the sensor last showed a travel."""
         return all(self._silent)
 
     @property
@@ -197,8 +194,8 @@ class _Axis:
 class FrozenSensors:
     """Checks the sensors of ``axes`` that follow displacements; force axes are excluded.
 
-    ``breach`` is the reason why the test must end. ``forces`` maps an axis with a frozen force to the sample of
-    its report. ``way`` (m) and ``force`` (N) replace the derived smallest travels.
+    ``breach`` is the reason why the test must end. ``forces`` maps an axis to the sample at which its force was
+    reported. ``way`` (m) and ``force`` (N) replace the derived travels.
     """
 
     def __init__(
@@ -211,7 +208,6 @@ class FrozenSensors:
         self._size = round(size / self.stride) * self._row
         self._axes = [_Axis(name, axis, size, way, force) for name, axis in axes.items()]
         self._values: list[float] = []
-        """Values of each sample, in order: targets (m), measured displacements (m) and forces (N)."""
         self.breach = ""
         self.forces: dict[str, int] = {}
 
@@ -235,8 +231,8 @@ class FrozenSensors:
     def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
         """Return whether samples ``(n, n_axes)`` m, N of a simulator must be judged one by one.
 
-        Sensors of a simulator do not freeze. But a sensor can have the wrong sign, an actuator can be too slow,
-        and a specimen can yield no force.
+        Sensors of a simulator do not freeze, but a sensor can have the wrong sign, an actuator can be too slow,
+        and a specimen can lack a force.
         """
         if len(target) < self._fewest:
             return False
@@ -260,7 +256,7 @@ class FrozenSensors:
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness (N/m) of a specimen for small motion; 0 if unknown. Its force is then not checked."""
+    """Return the stiffness (N/m) of a specimen for small motion; 0 if unknown. The force is then not checked."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:

@@ -110,10 +110,10 @@ class MonitorStage:
         self.monitor.energy.target(target, sample - self.substeps)
 
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
-        """Continue after ``sample``. The monitor has already processed the samples up to ``sample``.
+        """Continue after ``sample``. The monitor has processed the test up to ``sample``.
 
-        ``target`` (m), ``moved`` (m) and ``force`` (N) of these samples are ``(sample + 1, n_axes)``. Return False
-        if a sensor was frozen.
+        ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a sensor was
+        frozen.
         """
         self._known = self._last_command = sample
         columns = (values[:: self._stride].tolist() for values in (target, moved, force))
@@ -172,8 +172,7 @@ class MonitorStage:
     def _feed_undriven(self, measured: Measurement) -> bool:
         """Feed a sample without a Command (sample 0 or safe stop). Return False if a message is still missing.
 
-        The target of sample 0 is the applied command. The last Target before a safe stop belongs to the last
-        sample with a Command.
+        The target of sample 0 is the applied command.
         """
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
@@ -212,10 +211,7 @@ class MonitorStage:
         self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """Return a substitute for the lost Command of this sample. It has the ``flags`` of a later Command.
-
-        Its target continues along a straight line; the target of a force axis is held.
-        """
+        """Return a substitute for a lost Command: each target continues along a straight line, a load is held."""
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
         target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])
@@ -229,7 +225,7 @@ class MonitorStage:
 
     @property
     def late(self) -> LateData:
-        """Late periods known from the messages. Ticks that the clock of the rig missed are unknown here."""
+        """Late periods known from the messages. The rig's clock may have missed further ticks."""
         return self._late(self._bridged)
 
     @property

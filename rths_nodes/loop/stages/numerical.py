@@ -5,9 +5,9 @@ Extrapolation of the measured force over its delay (``force_lead``):
 
     f^ = f_k + p b_k,     b_k the slope of a straight line fitted to the last n + 1 forces
 
-p is the delay of the force in samples, n the number of samples in an integration step. A difference of only two
-samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2), e.g. 2.9 for p = 1.5. If an integrator
-holds the force during its step, the force is half a step late on average, and p includes this delay.
+p is the delay of the force in samples, n the number of samples in an integration step. A difference of two samples
+would multiply the noise of the force by sqrt((1 + p)^2 + p^2). If an integrator holds the force during its step,
+the force is half a step late on average, and p includes this delay.
 """
 
 from __future__ import annotations
@@ -108,8 +108,7 @@ class NumericalStage:
     freedom and, if the model has further ones, the energies of the model. Raises ConfigError if a part cannot be
     built, or if the setup cannot reach the soft start.
 
-    The stage never waits for an external integrator. While the integrator computes the next Target, ``pending`` is
-    true and the host polls :meth:`answer`.
+    While an external integrator computes the next Target, ``pending`` is true and the host polls :meth:`answer`.
     """
 
     def __init__(self, assembly: Assembly, controlled: bool = True) -> None:
@@ -173,7 +172,7 @@ class NumericalStage:
         return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample after its Target is published. Return its number and values, or None."""
+        """Learn from the due sample, once its Target is published. Return sample number and values, or None."""
         return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
@@ -287,8 +286,8 @@ class Learning:
     """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
 
     Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes through the same filter as the force. The velocity is a central difference, so that each
-    pair of displacement and force is used one period later.
+    displacement passes through the filter of the force. The velocity is a central difference, so that each pair is
+    used one period later.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -302,8 +301,7 @@ class Learning:
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
         self._pairs: deque[tuple[float, float, bool]] = deque(maxlen=3)
-        """Pairs of displacement (m) and simultaneous force (N), each with a flag that is true if the pair is
-        unusable."""
+        """Displacement (m) and simultaneous force (N) of each pair, and true if the pair is unusable."""
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
         self._followers = copies.followers() if copies.section.mode == USED else {}
@@ -343,7 +341,7 @@ class Learning:
             self._due = measured.sample, Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Learn from the pair that is due; return number and values of its sample, or None if no pair is due."""
+        """Learn from the complete pair; return number and values of its sample, or None without a pair."""
         if self._due is None:
             return None
         (number, sample), self._due = self._due, None

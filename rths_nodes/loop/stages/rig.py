@@ -38,16 +38,16 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 class RigStage:
     """The rig at its ``port``. Sends Commands that are within the limits, otherwise commands of the safe stop.
 
-    ``bridged`` counts samples without their Target or Command, ``slowed`` counts samples while the rig leaves a
-    ``pause``, ``ticks`` counts all ticks. ``stopping`` is true from the first sample of the safe stop on.
-    ``refused`` is true if the last Command exceeded a limit.
+    ``bridged`` counts samples without their Target or Command, ``slowed`` samples while the rig leaves a
+    ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on. ``refused`` is
+    true if the last Command exceeded a limit.
 
-    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; all other users
-    get tared values. Raises ConfigError if a real rig is not armed, or if a number is impossible.
+    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts get
+    tared values. Raises ConfigError if a real rig is not armed, or if a number is impossible.
     """
 
     ahead = 0
-    """Number of samples by which a rig with its own loop may be ahead of the nodes in lockstep."""
+    """Samples by which a rig with its own loop may be ahead of the nodes in lockstep."""
 
     def __init__(self, scenario: Scenario, port: Port) -> None:
         check_armed(port)
@@ -134,9 +134,9 @@ class RigStage:
         set_trigger(self.port, True)
 
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
-        """Start the test and return Measurement 0, which the port must provide at once.
+        """Start the test and return Measurement 0, which the port must have at once.
 
-        If the commands ``sent`` (m) at ``sample`` are given, the test continues after this sample.
+        With the commands ``sent`` (m) of ``sample``, the test continues after this sample.
         """
         self.begin()
         measured = self.complete()

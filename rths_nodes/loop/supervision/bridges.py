@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bridges over late messages: continued motion, and return without a jump.
 
-If the last value were held, the motion would stop, and the compensator would turn this stop into a kick (Phillips
-& Spencer 2012, case (d): floor accelerations wrong by 150 %). So the motion continues:
+Holding the last value would stop the motion, and the compensator would turn this stop into a kick (Phillips &
+Spencer 2012, case (d): floor accelerations wrong by 150 %). So the motion continues:
 
     late Target    Taylor series of the last Target,       x(t) = x + v t + a t^2 / 2          MotionBridge
     late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
@@ -32,7 +32,7 @@ from rths_nodes.loop.indices.late_periods import LateData
 
 @params
 class OverrunParams:
-    """Limits on the number of late periods. The rig trips at the first late period beyond a limit."""
+    """Limits on late periods. The rig trips at the first late period that exceeds a limit."""
 
     in_a_row: int = integer("allowed number of consecutive late periods", at_least=0, at_most=1_000_000)
     in_window: int = integer("allowed number of late periods within the window", at_least=0, at_most=1_000_000)
@@ -49,7 +49,7 @@ class OverrunParams:
 
 
 class Overruns:
-    """Counts late periods in a test with samples of ``dt`` s. ``breach`` is the reason to end the test, if any.
+    """Counts late periods in a test with samples of ``dt`` s. ``breach`` is empty, or the reason to end the test.
 
     A period is late if its tick was missed, or if it was bridged because a Target or Command was late. Ticks that
     a rig gives are never missed. In lockstep no period is late. A breach is permanent.
@@ -88,7 +88,7 @@ class Overruns:
 
 @params
 class BridgeParams:
-    """Parameters of bridging for a rig that cannot wait. In lockstep no message is late."""
+    """Parameters for bridging with a rig that cannot wait; in lockstep no message is late."""
 
     max_bridge: float = number("longest time to bridge", "s", 0.010, at_least=0.0, at_most=1.0)
     rejoin_samples: int = integer(
@@ -152,10 +152,10 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference between two motions, which fades out along a polynomial of degree 5. ``active`` until it is zero.
+    """Difference between two motions, which fades out along a polynomial of degree 5; ``active`` until then.
 
-    The difference fades over ``samples`` of ``dt`` s, or over more samples if its velocity would otherwise exceed
-    SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
+    The difference fades over ``samples`` of ``dt`` s, or over more samples if its velocity would exceed SHARE of
+    the velocity limits ``fastest`` ``(n,)`` m/s.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -192,13 +192,13 @@ class Fading:
 
 
 _Followed = tuple[int, Rows]
-"""Sample of a Target, and its displacement, velocity and acceleration as floats, which are faster than arrays."""
+"""Sample of a Target; its displacement, velocity and acceleration as floats, for speed."""
 
 
 class MotionBridge:
-    """Motion of the axes while a Target is late: displacement, velocity and acceleration, ``(n_axes,)`` each.
+    """Motion of the axes ``(n_axes,)`` while a Target is late.
 
-    Call ``follow`` with every Target when it is used, and ``motion`` for each sample with a late Target. While the
+    Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target. While the
     motion is ``apart`` from the real motion, ``rejoin`` returns the real motion plus the remaining difference.
     """
 
@@ -346,9 +346,7 @@ class BridgeCount:
 
     @property
     def breach(self) -> str:
-        """Reason why the rig must stop (bridge too long, too many late periods), or an empty string if it need
-        not.
-        """
+        """Reason to stop: the bridge is too long, or too many periods were late. Otherwise an empty string."""
         if self.in_a_row <= self._longest:
             return self.overruns.breach if self.overruns else ""
         late = self.in_a_row * self._dt

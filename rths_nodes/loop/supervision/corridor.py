@@ -2,8 +2,8 @@
 """Corridor in which a test should stay: predicted before the test, checked during the test, shown after the test.
 
 The corridor is the envelope of many runs on different plants (``rths corridor``), widened by a margin. It bounds
-displacement, force and absorbed energy of every axis. It shows unexpected behaviour long before a limit is
-exceeded: a bolt that slips, a specimen that degrades, a sensor that drifts.
+displacement, force and absorbed energy of every axis. Long before a limit is exceeded, the corridor shows a bolt
+that slips, a specimen that degrades or a sensor that drifts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
 """Quantities with a band, and their units. The energy is the energy that the specimen of the axis absorbs."""
 LEFT = ": {0} = {{0:.6g}} {1}: was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
-"""Suffix of the name of a percentage: samples at which the quantity is outside its band."""
+"""Suffix for the percentage of samples outside the band of a quantity."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
 def quantities(displacement: Array, force: Array) -> Array:
     """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; the energy is 0 at sample 0.
 
-    ``displacement`` (m) and ``force`` (N) are ``(n, n_axes)``. Energies are summed by trapezoids, as in
+    ``displacement`` (m) and ``force`` (N) are ``(n, n_axes)``. Energies are summed as in
     :meth:`CorridorWatch.step`.
     """
     work = 0.5 * (force[1:] + force[:-1]) * np.diff(displacement, axis=0)
@@ -93,9 +93,9 @@ def quantities(displacement: Array, force: Array) -> Array:
 class CorridorWatch:
     """Follows a test sample by sample, and detects when the test leaves its corridor.
 
-    Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` is None, or the first
-    sample at which a quantity had been outside for ``persistence`` samples, with a text. ``energies`` are the
-    absorbed energies, J.
+    Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` is the first sample
+    at which a quantity had been outside for ``persistence`` samples, with a text. ``energies`` are the absorbed
+    energies, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
@@ -117,9 +117,7 @@ class CorridorWatch:
         self._outside = [0] * len(self._rows)
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Set position (m) and force (N) at the start, ``(n_axes,)``. Without this call, the first sample is the
-        start.
-        """
+        """Set position (m) and force (N) at the start, ``(n_axes,)``; by default from the first sample."""
         self._before = displacement, force
         self._reset()
 
@@ -144,7 +142,7 @@ class CorridorWatch:
             self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
-        """Return, for each quantity, the largest percentage of samples outside of all axes, and the sample of
+        """Return, by quantity, the largest percentage of samples outside the band of an axis; and the sample of
         ``left``.
         """
         samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}

@@ -15,12 +15,12 @@ from rths_nodes.core.parameters import number, params, text
 BEATS = 4
 """Number of consecutive heartbeats that may be missing before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""Time without a check above which this process counts as suspended and its peers do not count as silent, ns."""
+"""Shortest time of suspension of this process that does not count as silence of the peers, ns."""
 
 
 @params
 class HeartbeatParams:
-    """Largest times without heartbeats in real time. In lockstep the rig waits for monitor and recorder."""
+    """Tolerated silence of monitor and recorder in real time; in lockstep the rig waits for both."""
 
     monitor: float = number(
         "time without a heartbeat of the monitor, or without samples at the monitor, after which the rig trips "
@@ -59,9 +59,9 @@ class HeartbeatParams:
 class Heartbeat:
     """Times of the last heartbeats of ``peers``, in ns of one clock.
 
-    The time of a heartbeat is the time of the newest sample that its sender has received. A peer that no longer
-    receives samples of the rig is therefore lost like a silent peer. ``period`` is the sample period of the rig,
-    s. A lag of up to ``missing`` s is ignored.
+    A heartbeat has the time of the newest sample that its sender has received, so that a peer without samples is
+    lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s is
+    ignored.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Heartbeat:
         self._looked = 0
 
     def begin(self, now: int) -> None:
-        """Count a heartbeat of each peer as received now, because all peers are ready."""
+        """Record a heartbeat of every peer now, because all are ready."""
         self._heard = dict.fromkeys(self._limits, now)
         self._spoken = dict(self._heard)
         self._behind = dict.fromkeys(self._limits, 0)

@@ -22,9 +22,9 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, M
 MOST_UNDER_WAY = 63
 """Largest transport, in hops and after the port together, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""Criterion for Commands that are applied at once: in IN_A_ROW consecutive samples, the applied command deviates
-from the newest Command by at most the fraction NEARER of the travel during the hops. Deviations from their
-means must also meet the criterion, which excludes a readback with an offset."""
+"""Criterion for Commands that are applied at once: in IN_A_ROW samples, the applied command deviates from the
+newest Command by at most the fraction NEARER of the travel during the hops. The variances must meet the same
+criterion, which excludes a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts, m."""
 
@@ -68,11 +68,10 @@ class UnderWay:
         return replace(command, sample=command.sample + self.depth) if self.depth else command
 
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
-        """Return the targets ``(n_axes,)`` m with which the measured displacements ``moved`` agree in a perfect
-        test.
+        """Return the targets ``(n_axes,)`` m with which the measured displacements ``moved`` are compared.
 
-        Each Command in transit is compared with the Target of its own sample. During a pause the rig stage
-        generates the Commands, so that the ``targets`` are unchanged.
+        The error of a Command refers to the displacement at its own sample. During a pause the rig stage generates
+        the Commands.
         """
         if not self.depth:
             return targets
@@ -86,8 +85,7 @@ class UnderWay:
 class TakenAtOnce:
     """Detects a driver that ignores hops of a ``depth`` and applies each Command at once.
 
-    The driver would be ``depth`` samples too early. Call ``made`` with every Command, and ``reason`` with the next
-    Measurement.
+    Call ``made`` with every Command, and ``reason`` with the next Measurement.
     """
 
     def __init__(self, depth: int) -> None:
@@ -96,7 +94,7 @@ class TakenAtOnce:
         self._off: deque[tuple[Array, Array]] = deque(maxlen=IN_A_ROW)
         """Applied command minus newest Command, and applied command minus due Command, of the last samples."""
         self._in_a_row: Array = np.zeros(0)
-        """Number of consecutive samples, by axis, at which the applied command is closer to the newest Command."""
+        """Number of consecutive samples, by axis, with an applied command close to the newest Command."""
 
     def start(self, measured: Measurement) -> None:
         """Store Measurement 0. Its command applies until Command 1 is due."""

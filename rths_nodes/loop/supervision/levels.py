@@ -41,11 +41,11 @@ CHANNEL, QUANTITY = "channel", "quantity"
 OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Disagreement)
 """Names of quantities that need the name of an axis in an expression."""
 WHOLE_RIG = "whole rig"
-"""Name that replaces the name of an axis if a level is for all axes."""
+"""Name that replaces the name of an axis for levels of the complete rig."""
 
 
 def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
-    """Return a function that computes a quantity of the complete rig from the flags of Command and Measurement.
+    """Return a function from the flags of Command and Measurement to a quantity of the complete rig.
 
     Its value is a number of consecutive samples, or a fraction of the last second. ``dt`` is in s.
     """
@@ -78,7 +78,7 @@ class Values:
         self._of_rig = len(QUANTITIES) * self._n
         self._of_channels = self._of_rig + len(WHOLE)
         self._count = self._of_channels + len(channels)
-        """Number of values of axes, rig and channels, which precede the values computed from them."""
+        """Number of values before the values of ``_made``."""
         self.names: dict[str, dict[str, tuple[int, Unit]]] = {
             noun: {axis: (self.index(noun, i), unit_of(QUANTITIES[noun].unit)) for i, axis in enumerate(axes)}
             for noun in OF_AXES
@@ -91,14 +91,12 @@ class Values:
                 continue  # a value without a unit cannot be used in expressions
         self._used: dict[int, tuple[int, Callable[[Reading, Reading, float], float]]] = {}
         self._second_sensors: dict[int, int] = {}
-        """Index of the second sensor's channel, by index of the disagreement."""
         self._counts: dict[int, Callable[[int, int], float]] = {}
         self._made: list[Callable[[list[float]], float]] = []
         """Functions for the values after the channels. Each function uses all earlier values."""
         self._before: list[Reading] = []
         self.failure = ""
-        """Error of the first quantity that failed; empty without a failure. The value of a failed quantity is NaN.
-        """
+        """Error of the first failed quantity, whose value is then NaN; empty without a failure."""
 
     def index(self, quantity: str, axis: int) -> int:
         return list(QUANTITIES).index(quantity) * self._n + axis
@@ -213,8 +211,8 @@ class Breach(NamedTuple):
 class LevelWatch:
     """Checks the levels of all axes. ``told`` collects a report of the first excess of each level.
 
-    ``levels`` are index and name of an axis, quantity, and level. A level has two rows for one value. If the value
-    violates the first row, it is reported; if it violates the second row, the action follows.
+    ``levels`` are index and name of an axis, quantity, and level. A level has two rows for one value: the first
+    leads to a report, the second to the action.
     """
 
     def __init__(self, levels: Sequence[tuple[int, str, str, Level]], values: Values) -> None:
@@ -248,8 +246,8 @@ class LevelWatch:
     ) -> LevelWatch | None:
         """Return the check of the levels in ``limits`` and of the ``whole`` rig; None if no level is set.
 
-        ``channels`` are auxiliary names with units, ``quantities`` are quantities with memory for expressions.
-        Raises ConfigError if a channel is unknown.
+        ``channels`` are auxiliary names with units, ``quantities`` have memory. Raises ConfigError if a channel is
+        unknown.
         """
         axes = [
             (index, axis, axis_limits.levels)

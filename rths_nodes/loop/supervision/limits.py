@@ -2,8 +2,8 @@
 """Limits as rows: bounds of a value, with persistence, action, and the text of a breach.
 
 :func:`acting` compares any rows. The rows of a displacement command are written out in :func:`broken_alone`,
-because a loop would take 50 % longer at every sample. These functions, and the functions ``of_...``, which compute
-the values, are kernels: they use numbers, not texts. NaN violates every bound.
+because a loop takes 50 % longer. These functions, and the functions ``of_...``, which compute the values, are
+kernels: they use numbers, not texts. NaN violates every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force), which
 stop the rig at the first sample. Optional limits are in ``levels.py``. The software limits are not a safety
@@ -49,8 +49,7 @@ class Row(NamedTuple):
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
-"""Rows (index, bounds, persistence); by index, number of consecutive samples beyond the bounds; last such sample.
-"""
+"""Rows (index, bounds, persistence); lists by index: consecutive samples beyond the bounds, last such sample."""
 
 
 def table(rows: Iterable[Row]) -> Table:
@@ -84,8 +83,7 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
     """Return PER_MOVE times the axis plus the limit that the first impossible move violates, or NONE.
 
     The target must be finite, the position within the stroke, the step v within the largest step, and the braking
-    distance within the remaining distance l. v^2 <= 2 a l is sufficient. Only if it is violated, whole samples are
-    counted.
+    distance within the remaining distance l. If v^2 > 2 a l, whole samples are counted.
     """
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
@@ -156,8 +154,7 @@ def of_errors(
 ) -> list[float]:
     """Return, by axis, displacement from zero and error: target minus displacement (m), or minus force (N).
 
-    ``zeros`` are the zeros of displacement and force, and a flag that is true for a force axis. The error of a
-    force axis is 0 unless it is in force mode.
+    ``zeros`` are the zeros of displacement and force, and true for a force axis, whose error is 0 in other modes.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
@@ -196,12 +193,11 @@ class LimitCheck:
     """Checks commands before they are sent, and measurements on arrival, against the limits of all axes.
 
     Commands and targets are relative to the zero of the test (``tares``); measurements are untared. Limits apply
-    to the readings of sensors and controller. For a corrected force they apply to its original channel. Axes with
-    the same number in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force
-    mode. Each check returns a reason, or an empty string if no limit is exceeded.
+    to the readings of sensors and controller; for a corrected force, to its original channel. Axes with the same
+    number in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode. Each
+    check returns a reason, or an empty string if no limit is exceeded.
 
-    The other attributes are constants of the kernels. ``beside`` is true if there are limits for quantities other
-    than displacements and forces.
+    The other attributes are constants of the kernels. ``beside`` is true if other quantities are limited too.
     """
 
     def __init__(
@@ -236,7 +232,7 @@ class LimitCheck:
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
         """Return the reason to refuse ``command``; an empty string if it is permitted.
 
-        ``previous`` are the last sent commands, and ``modes`` are their control modes.
+        ``previous`` are the last sent commands, in ``modes``.
         """
         arguments = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
         return self.commanded(*arguments, previous, command.control_mode, modes)
@@ -274,7 +270,10 @@ class LimitCheck:
         return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return the reason to stop after ``measured``, or an empty string; ``targets`` are in ``modes``."""
+        """Return the reason to stop after ``measured``; an empty string if there is none.
+
+        ``targets`` are in ``modes``.
+        """
         arguments = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
         return self.measured(*arguments, targets, modes, measured.control_mode)
 

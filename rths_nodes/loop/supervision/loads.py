@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force axes while Commands are missing, in a pause, and in a safe stop. Below, a load is a force axis.
+"""Force axes ("loads") while Commands are missing, in a pause, and in a safe stop.
 
-In bridges and pauses, loads hold their last command. When Commands arrive again, loads approach them at a fraction
-of their force rate limit that does not trip.
+In bridges and pauses, loads hold their last command. When Commands return, loads approach them at a fraction of
+their force rate limit that does not trip.
 
 In a safe stop each load keeps its force until the other axes rest, and then holds its position. Holding the
 position earlier would unload a specimen whose head still drifts. A load that caused the trip holds its position at
 once.
 
-A force loop uses the target of the neighbouring axis, which its actuator is about to reach. The command of that
-axis leads the target by the delay of the actuator, so that the target must move on after the command has stopped.
-The target continues to the same position along a cubic,
+A force loop uses the target of the neighbouring axis. The command of that axis leads its target by the delay of
+its actuator, so that the target moves on after the command has stopped. The target continues to the same position
+along a cubic,
 
     x(s) = x_0 (1 - 3 s^2 + 2 s^3) + M v (s - 2 s^2 + s^3) + x_end (3 s^2 - 2 s^3),    s = m / M,
 
@@ -75,7 +75,7 @@ class LoadBridge:
 
 
 class LoadStop:
-    """Loads in a safe stop. On ``axes`` they come after the first ``n_moved``. ``dt`` is in s.
+    """Loads in a safe stop, which are the ``axes`` after the first ``n_moved``; ``dt`` in s.
 
     ``breach`` returns the reason to stop after a Measurement, from the sent targets (N) and their modes.
     """

@@ -25,12 +25,12 @@ NEVER = -1.0
 ROUNDED = 0.999
 """Fraction of a bound. A sum below this fraction is within the bound in any order of summation."""
 SPAN = 32
-"""Number of samples over which the slope of the tracking indicator is computed: 31 ms at 1024 Hz."""
+"""Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 
 
 @params
 class MonitorParams:
-    """Limits of the indices of the test. An omitted limit is not checked."""
+    """Limits on the indices of the test. A limit that is omitted is off."""
 
     longest_delay: float = number(
         "largest delay, positive or negative, in the search for the delay", "s", 0.1, more_than=0.0, at_most=1.0
@@ -104,13 +104,12 @@ Slopes = Callable[[list[float], list[float]], tuple[float, float]]
 
 
 def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
-    """Return a function that computes the largest slopes of the axes over the last ``SPAN`` samples of ``dt`` s.
+    """Return a function for the largest slope of tracking indicators over the last ``SPAN`` samples of ``dt`` s.
 
-    Its arguments are, at each sample, the tracking indicators (m^2) and the largest targets (m) of the axes. It
-    returns two slopes (m^2/s, 1/s), which are 0 during the first samples. The first is the slope of the tracking
-    indicator, which is pi f X^2 sin(phi) for a sine of frequency f and amplitude X with the lag phi. The second is
-    this slope divided by the square of the largest target so far, at least ``smallest`` m. It is 0 if ``smallest``
-    is None.
+    Call it with tracking indicators (m^2) and largest targets (m) of each sample. It returns two slopes (m^2/s,
+    1/s), which are 0 during the first samples. The first slope is pi f X^2 sin(phi) for a sine of frequency f and
+    amplitude X with the lag phi. The second slope is divided by the square of the largest target so far, at least
+    ``smallest`` m; it is 0 if ``smallest`` is None.
     """
     span, missing = SPAN * dt, SPAN
     last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)

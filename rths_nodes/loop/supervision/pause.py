@@ -2,18 +2,18 @@
 """Pause of the test: the rig slows down to rest, waits for a late message, and joins the motion again.
 
 Ticks continue during a pause, samples do not. s is the elapsed fraction of a phase of M ticks, x the target of an
-axis, and l = u - x the lead of its command u. v and w are the changes of x and l in the last sample. In each
-phase, target and lead are
+axis, and l = u - x the lead of its command u. v and w are the changes of x and l in the last sample. Target and
+lead by phase:
 
     slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
     waits        at the end of this motion, without a lead
     returns      x_k + d (1 - 10 s^3 + 15 s^4 - 6 s^5)     to the target of the last sample, d away
     starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; linear between samples
 
-At full speed a compensator leads by the lag of the actuator; at the fraction r of this speed, the lead is
+A compensator leads by the lag of the actuator at full speed; at the fraction r of this speed, the lead is
 multiplied by r. Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the
-acceleration within the deceleration of each axis. In the last phase, samples are measured within half a sample of
-their targets, but at a lower speed. This is correct for a rate-independent specimen.
+acceleration within the deceleration of each axis. In the last phase, samples are within half a sample of their
+targets and slower, which is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rths_nodes.core.samples import FLAG_SLOWED, Array, Command
 from rths_nodes.loop.supervision.bridges import SHARE, STEEPEST, BridgeParams
 
 SHARPEST = 1.5
-"""Largest slope of r. M ticks change the velocity v by at most SHARPEST v / M per tick."""
+"""Largest slope of r. In M ticks, v changes by at most SHARPEST v / M per tick."""
 
 BENT = 6.0
 """Largest curvature of r. The curvature of r l is at most (BENT l + BENT w M) / M^2."""
@@ -37,13 +37,13 @@ MOST_CURVED = 10.0 / math.sqrt(3.0)
 
 
 class Pause:
-    """Drives the rig while a Command is missing, from :meth:`begin` on while ``active``.
+    """Drives the rig while a Command is missing, from :meth:`begin` until ``active`` is false.
 
     ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, from
     :meth:`supply`, or None. ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the
     last sample, ``count`` the number of pauses. While ``held``, an operator keeps the rig at rest. Rows are ``(2,
-    n_moved)`` m: target and lead of the displacement axes. The force axes, which come after them, keep the loads
-    of the last sample.
+    n_moved)`` m: target and lead of the displacement axes. The force axes after them keep the loads of the last
+    sample.
     """
 
     known: Command
@@ -60,8 +60,7 @@ class Pause:
         self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
-        """Begin a pause, because the next Command is missing. ``before`` and ``last`` are the last two Commands
-        sent.
+        """Begin a pause without the next Command. ``before`` and ``last`` are the last two Commands sent.
 
         If the rig is still starting after an earlier pause, it returns to the last sample of this start.
         """
@@ -191,10 +190,11 @@ class Pause:
         return self._ticks * (s**3 - 0.5 * s**4)
 
     def _needed(self, lead: Array, change: Array) -> float:
-        """Return the number of ticks in which the motion falls to zero or rises from zero.
+        """Return the number of ticks in which the motion falls to zero or rises from zero; ``change`` is per
+        sample.
 
-        ``change`` are changes per sample. The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT
-        l / M^2 is at most the deceleration and the lead changes slowly enough.
+        The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is at most the
+        deceleration.
         """
         steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
         gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)

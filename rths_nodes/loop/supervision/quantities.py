@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities with memory for expressions of levels. They are computed sample by sample from other expressions.
-
-They implement the protocol ``Quantity`` of ``core/protocols.py``.
-"""
+"""Quantities with memory for expressions of levels."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ SECOND = unit_of("s")
 
 @params
 class OfOne:
-    """Parameters of a quantity that is computed from one expression."""
+    """Parameters of a quantity computed from one expression."""
 
     of: tuple[str, ...] = texts("expression of this quantity, as a list with one element")
 
@@ -32,7 +29,7 @@ class OfOne:
 
 
 class Integral:
-    """Integral over time, by trapezoids from the first sample on, e.g. energy from power, or travel from velocity.
+    """Integral over time, by trapezoids from the first sample on: energy from power, travel from velocity.
 
     I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, and I = 0 at the first sample.
     """
@@ -58,7 +55,7 @@ class Integral:
 
 
 class LowPass:
-    """First-order low-pass filter, which reduces noise and delays by 1 / (2 pi f).
+    """First-order low-pass filter: removes noise, with a delay of 1 / (2 pi f).
 
     y_k = y_{k-1} + a (x_k - y_{k-1}), a = 1 - exp(-2 pi f dt), and y = x at the first sample.
     """
@@ -100,7 +97,7 @@ class MovingRms:
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
         """Sum of the squares in the window, and sum of the squares since the last replacement. The first sum
-        accumulates rounding errors; adding all squares again would take longer than a sample."""
+        accumulates rounding errors; a new sum would take longer than a sample."""
         self._left, self._wild = count, 0
         """Number of samples until the second sum replaces the first, and number of non-finite values in the
         window."""

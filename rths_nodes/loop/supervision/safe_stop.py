@@ -32,9 +32,9 @@ def braking_time(limits: Iterable[Limits]) -> float:
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
     """Return the largest travel (m) of the command of an axis from the last complete sample to rest.
 
-    The command moves for at most ``max_bridge`` s at the velocity limit, then decelerates in the safe stop.
-    ``sharpest`` is the ratio of its largest to its mean deceleration. The stop takes at least ``time`` s, the
-    braking time of axes that stop together. The actuator moves further by its lag at that sample.
+    The command moves for at most ``max_bridge`` s at the velocity limit, then decelerates in the safe stop, whose
+    largest deceleration is ``sharpest`` times its mean. Together with other axes the stop takes at least ``time``
+    s. The actuator moves further by its lag at that sample.
     """
     braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
@@ -47,12 +47,12 @@ class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
     The time of a group is the longest time that one of its axes needs, so that the group stays on a straight line
-    (``core/braking.py``). ``groups`` contains a group number for each axis; without ``groups``, each axis stops by
-    itself. Commands are relative to the zero of the test (``tares``).
+    (``core/braking.py``). ``groups`` has a number for each axis; without ``groups``, each axis stops by itself.
+    Commands are relative to the zero of the test (``tares``).
 
-    From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, e.g.
-    after another program has driven the rig, a group decelerates as fast as necessary to end within the stroke,
-    and an axis beyond its stroke moves no further outwards.
+    From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a
+    group decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further
+    outwards.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SafeStop:
 
     @property
     def goal(self) -> Array:
-        """Commands at the end of the stop, ``(n_axes,)`` m."""
+        """Final commands of the stop, ``(n_axes,)`` m."""
         return self._after(self.samples)
 
     def _after(self, done: int) -> Array:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 LOCKSTEP_WINDOW = 512
-"""Largest number of samples by which the rig is ahead of monitor and recorder in lockstep. A trip requested for
-sample k takes effect at k + LOCKSTEP_WINDOW, whatever the speed of the computer."""
+"""Largest number of samples by which the rig is ahead of monitor and recorder in lockstep. A trip requested at
+sample k takes effect at k + LOCKSTEP_WINDOW."""
 
 
 class State(IntEnum):
@@ -47,7 +47,7 @@ _SUCCESSORS = {
 
 
 class TestMachine:
-    """State of a test, and the reason for the state. Invalid transitions are refused."""
+    """State of a test, and its reason. Invalid transitions are refused."""
 
     __test__ = False  # not a test case of pytest
 

@@ -97,7 +97,7 @@ class WatchSensors:
 
 @params
 class WatchPulse:
-    """Connection and period of the pulse to the interlock."""
+    """The pulse to the interlock."""
 
     address: str = text("address of the interlock")
     port: int = integer("UDP port of the interlock", at_least=1, at_most=65535)

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdict of a watcher: whether the watcher's own sensors agree with the values that the test publishes.
 
-The verdict is deterministic, without clock, ROS or socket. Its inputs are samples of the watcher's own sensors,
-messages of the test, and the time of the watcher's clock. At the first disagreement the watcher states a reason,
-which is permanent. Time stamps are not compared, because the clocks of two computers differ. With T = ``late`` and
-d = ``delay``, a message received at t was measured between t - T and t, and an own sample arrives up to d after
-its measurement. Hence there must be a time between t - T and t + d, the same for all axes and quantities, at which
-own samples agree with the message within the tolerances.
+The verdict is deterministic, without clock, ROS or socket. Its inputs are own samples, messages of the test and
+the time of the watcher's clock. At the first disagreement the watcher states a permanent reason. Time stamps are
+not compared, because clocks differ. With T = ``late`` and d = ``delay``, a message received at t was measured
+between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between t - T and
+t + d, the same for all axes and quantities, at which own samples agree with the message within the tolerances.
 
-The pulse to an interlock is a datagram of 20 bytes, little-endian, which is repeated while all values agree. The
-last 4 bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if the pulse is
-intact, belongs to the receiver's session, and has an increased counter. An interlock opens if its timeout passes
-without a pulse, and stays open until a person closes it.
+The pulse to an interlock is a datagram of 20 bytes, little-endian, repeated while all values agree. The last 4
+bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if the pulse is intact,
+belongs to the receiver's session, and has an increased counter. After a timeout an interlock opens, and stays open
+until a person closes it.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ class Statement(NamedTuple):
 class Watch:
     """Watcher of a rig that ``section`` defines. ``servo_rate`` (Hz) is the rate of the rig's counter.
 
-    ``ended`` is the reason why the pulse has ended permanently; it is empty before. ``used`` is the largest ratio
-    of a difference to its tolerance so far.
+    ``ended`` is empty until the pulse ends permanently, and then the reason. ``used`` is the largest fraction of a
+    tolerance that was used so far.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -89,8 +88,7 @@ class Watch:
         self._waiting: deque[Statement] = deque()
         self._heard: Statement | None = None
         self._counted: deque[tuple[float, float]] = deque()
-        """Arrival of messages (s), and time by which the test's counter was then ahead of the watcher's clock (s).
-        """
+        """Arrival of a message (s), and lead of the test's counter over the watcher's clock (s)."""
         self._lead = -math.inf
         self._state: State | None = None
         self._place: Numbers | None = None
@@ -178,8 +176,7 @@ class Watch:
     def _count(self, statement: Statement) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer sends messages late. Later its counter catches up, at most to its largest earlier
-        lead.
+        A busy test computer sends late. Its counter later catches up, at most to its largest earlier lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -219,7 +216,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Return the reason why the pulse has ended by the time ``now`` (s); an empty string if it has not."""
+        """Return why the pulse has ended by ``now`` (s); an empty string if it has not."""
         suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -342,7 +339,7 @@ LAYOUT = {
     "session": ("I", "number of the watcher's session, not 0; random at each start"),
     "counter": ("I", "of the pulses, from 1"),
 }
-"""Fields before the checksum. Each name has a type (as in ``struct``) and a meaning."""
+"""Fields before the checksum: type (as in ``struct``) and meaning, by name."""
 BODY = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 CHECKSUM = struct.Struct("<I")
 SIZE = BODY.size + CHECKSUM.size
@@ -362,9 +359,9 @@ class Pulses:
 
 
 class PulseEar:
-    """Receiver of the pulses. ``closed`` from the first pulse on, while pulses arrive within ``patience`` (s).
+    """Receiver of the pulses, ``closed`` from the first pulse on while pulses arrive within ``patience`` (s).
 
-    After a timeout the receiver remains open.
+    After a timeout the receiver opens permanently.
     """
 
     def __init__(self, patience: float) -> None:

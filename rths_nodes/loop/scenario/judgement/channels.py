@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about sensors, calibration, corrections of load cells, the scale of a specimen, and times of the port."""
+"""Rules about sensors, calibration, force corrections, specimen scales, and times of the port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, See
 PAUSES = 10.0
 """Largest usual value of a timeout, divided by the longest pause."""
 STEPS = 2.0
-"""Largest usual jump of the first command, in multiples of the travel per sample at the velocity limit."""
+"""Largest usual jump of the first command, in samples at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
 """Ratios of rms noise to range above which the noise is impossible, and doubtful."""
@@ -27,8 +27,7 @@ BITS = range(15, 25)
 """Numbers of bits of converters. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the limit: above the first the range is doubtful; from the second on, the limit is
-within the error of the sensor."""
+"""Ratios of a sensor's range to the monitored limit from which the range is doubtful, and impossible."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Longest time since the calibration of a sensor, even of an emulated sensor."""
@@ -38,7 +37,7 @@ LARGEST_LENGTH = 200.0
 OFF_FORCE = 100.0
 """Largest usual ratio of force scale to squared length scale. The smallest usual ratio is the inverse."""
 HARDLY_KNOWN = 0.3
-"""Relative uncertainty of a stiffness above which nearly every specimen would pass the small move."""
+"""Relative uncertainty of a stiffness above which nearly every specimen passes the small move."""
 
 
 def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:

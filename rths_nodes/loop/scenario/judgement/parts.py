@@ -31,7 +31,7 @@ STATED = ("experimental_stiffnesses", "experimental_stiffness")
 """Parameters of structures and integrators that state the stiffness under test."""
 STEPS = 10.0
 LONGEST_PERIOD = 20.0
-"""Longest usual period: twice the period of the tallest towers and of isolated buildings, s."""
+"""Longest usual period, twice the period of the tallest towers, s."""
 UNLIKE = 10.0
 """Ratio between two stiffnesses above which they cannot belong to the same specimen."""
 NO_FORCE = 1e-4
