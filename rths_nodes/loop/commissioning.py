@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commissioning of a rig: its result, the validity of the result, and reasons that prevent motion.
+"""Commissioning of a rig: its result, the validity of the result, and the reasons that forbid motion.
 
-``rths commission`` measures a rig before a specimen is mounted. The result is valid while port, channels, limits
-(:func:`rig_hash`) and the build of the receiver are unchanged. Without a valid result, no rung with motion can be
-armed on a real rig (:func:`barred`).
+``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, while port,
+channels, limits (:func:`rig_hash`) and receiver build are unchanged. Without a valid result, no rung with motion
+can be armed on a real rig (:func:`barred`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from rths_nodes.loop.scenario.schema import Axis, Scenario
 HOLDS_FOR = timedelta(days=365)
 """Period of validity. Laboratories calibrate sensors and inspect emergency stops once a year."""
 CLOCKS = timedelta(days=1)
-"""Tolerance for a date in the future, because the clocks of computers differ."""
+"""Largest time by which a date may be in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. ``NOT_TRIED``: ``measured`` holds the reason. ``WITNESSED``: both persons state the result.
-"""
+"""Verdicts of a row. If a cause was NOT_TRIED, ``measured`` states why. Both persons state a WITNESSED result."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -40,18 +39,18 @@ SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CA
     "interlock",
     "pressure",
 )
-"""Causes that every commissioning must try."""
+"""Causes of a stop (and a sign check) that every commissioning must try."""
 WIDER = ("stroke", "velocity", "force", "deceleration")
-"""Limits of a test that change the hash only if they are wider than in the rig file."""
+"""Limits of a test that change the hash only if they are wider than the limits of the rig file."""
 UNTRIED = ("limit of force", "limit of error")
-"""Limits of a receiver that cannot be reached without a specimen."""
+"""Receiver limits that cannot be reached without a specimen."""
 EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "emergency stop of the hydraulics",
     "mechanical end stops",
     "limits of the controller",
     "calibration",
 )
-"""Causes of witnessed rows, since version 0.10."""
+"""Causes for which two persons witness the result, since version 0.10."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
@@ -62,7 +61,7 @@ VOID = (
 
 @dataclass
 class CommissioningRow:
-    """One trial: cause, stated behaviour and measured behaviour, as texts with units.
+    """One trial: cause, expected behaviour and measured behaviour, as texts with units.
 
     ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest visible
     difference. Both are empty in files of version 0.9.0.
@@ -92,7 +91,7 @@ class Commissioning:
     rig: str
     rig_hash: str
     build: str
-    """Build that the receiver reported, or an empty string."""
+    """Build that the receiver reported; an empty string if it reported none."""
     port: str
     operator: str
     second_person: str
@@ -133,9 +132,9 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of port, servo rate, channels, limits and explicit engine of the rig of ``scenario``.
+    """Return the hash of the rig of ``scenario``: port, servo rate, channels, limits, and engine if not ``auto``.
 
-    Scenarios with the same rig file have the same hash. Their names of the axes do not matter.
+    Scenarios with the same rig file have the same hash, whatever names they give to the axes.
     """
     rig: dict[str, object] = {"port": to_data(scenario.port), "servo_rate": scenario.servo_rate}
     if scenario.engine != AUTO:
@@ -164,9 +163,9 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return the reason why no rung with motion can be armed on the rig of ``scenario``, or an empty string.
+    """Return why no rung with motion can be armed on the rig of ``scenario``; an empty string if one can.
 
-    ``build`` is the build of the receiver, None while it is unknown.
+    ``build`` is the build of the receiver, or None while the build is unknown.
     """
     reasons = _reasons(result, scenario, build, now)
     if not reasons:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference host: the complete loop in one process, without ROS. Defines the order of one sample.
+"""Reference host: the complete loop in one process, without ROS. It defines the order of one sample:
 
 Measurement k -> Target (if a step begins) -> Command k + 1 -> rig -> Measurement k + 1
 """
@@ -35,7 +35,9 @@ LOOK_S = 0.002
 
 
 class Sink(Protocol):
-    """Receiver of every sample, for a recording or for arrays in memory. Arrays are valid only during the call."""
+    """Receives every sample, for a recording or for histories in memory. Passed arrays are valid only during the
+    call.
+    """
 
     def target(self, target: Target) -> None: ...
 
@@ -54,8 +56,8 @@ class Sink(Protocol):
 class Outcome:
     """Outcome of a test. ``samples`` is the last sample, ``compensator`` the last state of the compensator.
 
-    ``timing`` holds computing times per sample. ``failed`` is true if a component failed and stopped the rig.
-    ``integrator`` holds the integrator's own results by name.
+    ``timing`` holds the computing time of each sample. ``failed`` is true if a component failed and stopped the
+    rig. ``integrator`` holds the integrator's own results by name.
     """
 
     state: State
@@ -109,8 +111,8 @@ class Loop:
         """Run the test. ``progress(sample)`` is called once per integration step.
 
         ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. The
-        test stops safely once ``interrupted()`` returns true. Raises KeyboardInterrupt if this happens before the
-        test.
+        test stops safely once ``interrupted()`` returns true. If it returns true before the test,
+        KeyboardInterrupt is raised.
         """
         self._sinks, self._interrupted = sinks, interrupted
         try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stop requests of the operator: Ctrl-C, SIGTERM, a closed terminal, a limit of CPU time.
 
-Fast to import, for processes that are still loading modules.
+This module is fast to import.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ REQUESTS: dict[int, str] = {
 }
 
 SAME_REQUEST_S = 1.0
-"""Time within which signals count as one request, s. Shells, launch and ``timeout`` can repeat the signal of the
-terminal."""
+"""Time within which signals count as one request, s. Shells, launch and ``timeout`` can repeat the signal that the
+terminal sends."""
 
 Handler = Callable[[int], None]
 
@@ -34,7 +34,7 @@ def handle_stop_signals(action: Handler) -> dict[int, Any]:
     """Call ``action(number)`` at each stop signal; return the previous handlers by signal.
 
     An ignored SIGHUP (``nohup``) stays ignored. Output to a closed terminal is discarded, so that the test still
-    ends in order. Outside the main thread, which alone receives signals, the function does nothing.
+    ends in order. Only the main thread receives signals; in other threads the function does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
@@ -70,7 +70,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether a stop was requested. A second request raises KeyboardInterrupt.
 
-    With ``resend``, the signal is raised again after the block, with its usual effect.
+    With ``resend``, the signal is raised again after the block and has its usual effect.
     """
     asked: list[int] = []
     asked_at = 0.0
@@ -93,7 +93,7 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 def raised_at_once() -> Iterator[Callable[[], None]]:
     """Raise KeyboardInterrupt in the main thread at a stop request.
 
-    A finaliser or callback may suppress the exception; the yielded function raises it again.
+    A finaliser or a callback may suppress the exception. The yielded function raises the exception again.
     """
     asked = False
 
@@ -114,8 +114,8 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """End the process with ``code`` at a stop request in the block, while modules are loaded.
 
-    If ``reported()`` is true, the parent already has the reason and the code is 0. An exception is not raised,
-    because the module that is being loaded could convert it to another exception.
+    If ``reported()`` is true, the parent already has the reason, and the exit code is 0. No exception is raised,
+    because a module that is being loaded could convert it to another exception.
     """
 
     def leave(_: int) -> None:
@@ -131,8 +131,8 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late signal does not change the exit code.
 
-    Call this function shortly before the exit: the interpreter then restores the default handlers, and a signal
-    would end the process.
+    Call it shortly before the exit: the interpreter then restores the default handlers, and a signal would end the
+    process.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of a run, declared once.
+"""Options of a run, declared once for all interfaces.
 
 :class:`RunOptions` defines the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes
-and the keywords of ``rths_nodes.run``. Only this module checks conditions between options.
+and the keywords of ``rths_nodes.run``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
 
 AUTO, STAGES, KERNELS, COMPILED = STUDY_ENGINES = ("auto", "python", "kernels", "compiled")
 EXECUTIVE = "executive"
-"""Loop over kernels in a native process. It is never chosen automatically."""
+"""Loop over kernels in a native process, never chosen automatically."""
 ENGINES = (*STUDY_ENGINES, EXECUTIVE)
 
 OVER_KERNELS = KERNELS, COMPILED
@@ -34,14 +34,15 @@ OVER_KERNELS = KERNELS, COMPILED
 ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
-"""Delivery of the loop's messages. Only ``reliable`` sends lost messages again."""
+"""Delivery of the loop's messages. Only with ``reliable`` are lost messages sent again."""
 
 SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that only subscribe to the loop. In the host composed, each of them can have its own process."""
+"""Nodes that subscribe to the loop but send it no data. In the host ``composed``, each can have its own process.
+"""
 
 NAMESPACE = "rths"
 
@@ -54,10 +55,10 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 
 def offered(*everywhere: str, **places: str) -> dict[str, str]:
-    """Return the names of an option by interface: one name ``everywhere``, or separate names in ``places``.
+    """Return the names of an option by interface: the name ``everywhere``, or separate names in ``places``.
 
-    Further keys are ``metavar`` for the command line help and ``roles``: the nodes with this parameter, separated
-    by spaces, if not all nodes have it.
+    Further keys are ``metavar`` for the command line help, and ``roles``: names of the nodes with this parameter,
+    separated by spaces (default: all nodes).
     """
     return {interface: name for name in everywhere for interface in (COMMAND, LAUNCH, NODE, PYTHON)} | places
 
@@ -237,7 +238,7 @@ class RunOptions:
 class Option:
     field: str
     name: str
-    """Name at the interface: command-line or launch argument, parameter, or keyword."""
+    """Name at the interface: command-line argument, launch argument, ROS parameter, or keyword."""
     spec: Spec
     default: Any
     """``attrs.NOTHING`` for a required option."""
@@ -274,8 +275,7 @@ def default_of(name: str) -> object:
 
 
 def run_options(values: Mapping[str, object], interface: str = PYTHON, **fixed: object) -> RunOptions:
-    """Return RunOptions for ``values`` by their names at ``interface``; None means the default. Raises
-    ConfigError.
+    """Return RunOptions from ``values`` by name at ``interface``. None means the default. Raises ConfigError.
 
     ``fixed`` are fields that the interface sets without offering them. Paths are converted to text.
     """
@@ -305,7 +305,8 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest number of characters. The middleware allows 255 for a topic or service with axis, node and suffixes."""
+"""Largest number of characters. The middleware allows 255, which include axis, node, topic or service, and
+suffixes."""
 
 
 def checked_namespace(name: str) -> str:

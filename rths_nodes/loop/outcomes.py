@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
-Launch prints "process has died" for every non-zero exit code. A process of nodes that leaves a final report
-therefore exits with 0; the report contains the outcome (``ros/hosting/launch_end.py``). Fast to import, for
-processes that are still loading modules.
+Launch prints "process has died" for every non-zero exit code. A process of nodes that writes a final report
+therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_end.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit code by outcome. ``ending``: text for the operator; ``meaning``: condition of the code."""
+    """Exit code by outcome. ``ending`` is a text for the operator, ``meaning`` the condition of the code."""
 
     ending: str
     meaning: str
@@ -38,7 +37,7 @@ class ExitCode(IntEnum):
         "the test was held",
         "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
     )
-    """Shells use this exit code after SIGINT."""
+    """Shells also use this exit code after SIGINT."""
 
     def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
         row = int.__new__(cls, code)
@@ -72,8 +71,8 @@ def valid(code: ExitCode, late: LateData, samples: float) -> ExitCode:
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
     """Return the exit code of a test from the exit codes of its nodes and its last ``state``.
 
-    The worst code decides; a signal (a negative code) counts as a failure. Without such a code, the state decides.
-    An interrupted test that never began counts as held, because nothing has moved.
+    The worst code decides; a signal (a negative code) counts as a failure. If no node failed, the state decides.
+    An interrupted test that never began counts as held.
     """
     exit_codes = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
     for worst in WORST_FIRST:
@@ -83,17 +82,18 @@ def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> E
 
 
 REPORT_FILE = "RTHS_LAST_WORDS"
-"""Environment variable with the path of the report."""
+"""Environment variable that contains the path of the report."""
 DIED = "died"
-"""File next to the report. In this file, launch names a process that died without a report."""
+"""File next to the report, in which launch writes the name of a process that died without a report."""
 
 
 @dataclass(frozen=True)
 class LastWords:
-    """Report at the end of a process, with its exit code and its problem (or an empty string).
+    """Report at the end of a process: its exit code, and its ``problem``, which may be empty.
 
     ``test`` is the exit code of the test, if known, and ``ending`` its text. ``indices`` are the indices of the
-    monitor by flat names, in SI units. ``late`` is a text on missed and bridged periods, or an empty string.
+    monitor by flat names, in SI units. ``late`` describes missed and bridged periods; it is empty if there were
+    none.
     """
 
     exit_code: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clock interface, and ticks at absolute times."""
+"""Interface of a clock, and ticks at absolute times."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class Clock(Protocol):
 
 
 SYSTEM_CLOCK: Clock = time
-"""Clock of this machine: the module ``time``, called without overhead."""
+"""Clock of this machine: the module ``time`` itself."""
 
 ANSWERED = 0.8
-"""Smallest fraction of a sample in which the loop can send a Command, even after a late Measurement. The value is
-below 1, so that bridging does not slip the schedule."""
+"""Fraction of a sample in which the loop can always send a Command, even after a late Measurement. It is below 1,
+so that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
-"""Busy waiting at the end of a sleep, ns. The scheduler can wake a process this late."""
+"""Time of busy waiting after a sleep, ns. The scheduler can wake a process this late."""
 
 
 REST_PERCENT = 8
-"""Percentage of its time for which a loop sleeps. The kernel suspends a real-time process that uses more than 95 %
-of a second, and other processes also need the processor."""
+"""Percentage of the time for which a loop sleeps. The kernel suspends a real-time process that uses more than 95 %
+of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Largest credit of sleep, and largest debt of sleep before the loop sleeps although it is late, ns."""
+"""Largest credit of sleep, and debt of sleep from which the loop sleeps even if it is late, ns."""
 
 
 class Pacer:
     """Ticks at absolute times of the monotonic clock. A missed tick delays the schedule by complete periods.
 
-    ``missed``: number of missed periods; ``slips``: number of ticks after missed periods; ``began``: start of the
-    last tick, ns; ``period``: ns.
+    ``missed`` is the number of missed periods, ``slips`` the number of ticks after them. ``began`` is the time of
+    the last tick (ns), ``period`` the sample period (ns).
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -90,9 +90,9 @@ is transport delay."""
 
 
 class FollowedTicks(Pacer):
-    """Ticks of a rig. The object is called once per tick, after the Measurement was received, and never waits.
+    """Ticks that a rig gives. A call after each received Measurement records the tick and never waits.
 
-    ``due`` is the deadline of the Command for this Measurement. The Command acts ``transport`` samples later.
+    ``due`` is the deadline of the Command for this Measurement. This Command acts ``transport`` samples later.
     """
 
     def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:

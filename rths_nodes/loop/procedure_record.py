@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record of a procedure: head, acts, offsets, checks and rungs, as numbers and texts.
 
-``recording/procedure.py`` stores the record next to the recordings of the rungs; the report is made from the
+``recording/procedure.py`` stores the record next to the recordings of the rungs. The report is made from the
 record. Times are ISO 8601 texts with their offset from UTC. Numbers are in SI units, by axis name.
 """
 
@@ -16,7 +16,7 @@ from rths_nodes.core.data import Data
 from rths_nodes.loop.indices.late_periods import LateData
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
-"""Results of checking a sign or a scale. ``SIGNED``: not verified, but accepted by the operator's signature."""
+"""Results of checking a sign or a scale. SIGNED means not verified, but accepted with the operator's signature."""
 
 TO_SIGN = "the operator has to sign for it"
 
@@ -30,7 +30,7 @@ class Rung:
     words: str
     on_rig: bool
     moves: bool
-    """True if the actuators move. The rung then has to be armed."""
+    """True if the actuators move. An operator must then arm the rung."""
 
 
 RUNGS = {
@@ -48,7 +48,7 @@ RUNGS = {
     )
 }
 REDUCED, FULL = ("d", "e", "f"), "g"
-"""Rungs at the reduced level, below the elastic limit of the specimen, and the rung of the complete test."""
+"""Rungs at the reduced level, below the elastic limit of the specimen, and rung of the complete test."""
 
 
 def moves(name: str) -> bool:
@@ -58,7 +58,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Mean and rms scatter (m, N) of an axis at rest. ``command`` is the active command, NaN if unknown."""
+    """Means and rms scatter (m, N) of an axis at rest; active command (NaN if unknown)."""
 
     displacement: float
     displacement_scatter: float
@@ -66,7 +66,7 @@ class AxisOffsets:
     force_scatter: float
     command: float
     force_tared: bool = False
-    """True if the operator has stated that the specimen is unloaded. Forces are then relative to ``force``."""
+    """True if the operator stated that the specimen is unloaded. Forces are then relative to ``force``."""
 
 
 @dataclass
@@ -82,10 +82,10 @@ class OffsetsRecord:
 class AxisChecks:
     """Results of the small move for one axis. Each check is VERIFIED, NOT_VERIFIED, WRONG or SIGNED.
 
-    ``stiffness`` (N/m) is measured; ``expected`` and its band ``low`` to ``high`` (N/m) come from the rig file.
-    ``static_error`` (m) is the command minus the displacement at the end of the move, where the force had changed
-    by ``static_error_force`` (N). ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is the travel
-    of the command without displacement. A value is None if it was not determined.
+    ``stiffness`` (N/m) is measured; ``expected``, ``low`` and ``high`` (N/m) come from the rig file. At the end of
+    the move, ``static_error`` (m) is the command minus the displacement, and ``static_error_force`` (N) the change
+    of the force. ``late`` (s) is the delay of the displacement. ``lost_motion`` (m) is the travel of the command
+    that does not change the displacement. A value is None if it was not determined.
     """
 
     displacement_sign: str = NOT_VERIFIED
@@ -97,7 +97,7 @@ class AxisChecks:
     low: float | None = None
     high: float | None = None
     findings: list[str] = field(default_factory=list)
-    """Results that prevent the start, as texts for the operator."""
+    """Results that forbid the start of the test, as texts for the operator."""
     remarks: list[str] = field(default_factory=list)
     static_error: float | None = None
     static_error_force: float | None = None
@@ -106,14 +106,13 @@ class AxisChecks:
     force_loop: str = ""
     """Result of the small force, a check of the controller's force loop; empty without a force loop."""
     ratios: dict[str, float] = field(default_factory=dict)
-    """Measured divided by expected stiffness. The keys are the sources of the expectation: specimen or integrator
-    of the scenario."""
+    """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of this axis' force per displacement of each other axis of a coupled specimen, N/m."""
+    """Change of force per displacement of another axis of a coupled specimen, N/m, by that axis."""
     damping: float | None = None
-    """Part of the force due to velocity alone, divided by the velocity, N s/m."""
+    """Part of the force that depends on the velocity, divided by the velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
-    """Deviations that need a signature; each text begins with ``stiffness of AXIS``."""
+    """Deviations that require a signature. Each text begins with ``stiffness of AXIS``."""
 
 
 TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socket", "anybody, over ROS"
@@ -121,7 +120,7 @@ TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socke
 
 @dataclass
 class Act:
-    """One act that the operator requested, and its result. ``refused`` is empty if the act was done."""
+    """One act that an operator requested, and its result. If the act was refused, ``refused`` states why."""
 
     time: str
     act: str
@@ -133,7 +132,7 @@ class Act:
     """Interface of the request (terminal, answers, page, socket or ROS) and identity of the sender."""
     motion: str = ""
     under_way: bool = False
-    """True until the result is known. An act that moves the rig is recorded before the motion."""
+    """True until the result is known. An act that moves the rig is recorded before its motion."""
 
 
 @dataclass
@@ -153,7 +152,7 @@ class Note:
 
 @dataclass
 class RungRecord:
-    """Record of one rung. ``differences`` are relative rms differences from other rungs, by name."""
+    """Record of one rung. ``differences`` are the relative rms differences from other rungs, by name."""
 
     name: str
     started: str
@@ -164,19 +163,18 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """One of finished, held, tripped, failed, interrupted; refused if the rung did not begin; empty during the
-    rung."""
+    """Finished, held, tripped, failed or interrupted; refused if the rung did not begin; empty during the rung."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0
     recording: str = ""
-    """Folder of the recording, relative to the procedure's folder; empty without a recording."""
+    """Folder of the recording, relative to the folder of the procedure; empty without a recording."""
     compared_with: str = ""
     differences: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
     """Largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s) by axis."""
     remarks: list[str] = field(default_factory=list)
-    """Reservations about the result, such as rate-dependent parts in slow time, or bridged samples."""
+    """Doubts about the result, such as rate-dependent parts in slow time, or bridged samples."""
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """Limits of ``displacement`` (m) and ``force`` (N) in this rung, by axis."""
     bridged: int = 0
@@ -184,11 +182,11 @@ class RungRecord:
     longest_gap: float = 0.0
     """Longest time of consecutive missed and bridged periods, s."""
     max_bridge: float | None = None
-    """Bound of ``longest_gap``, s; None in older records."""
+    """Largest valid ``longest_gap``, s; None in older records."""
     counts: str = ""
     """Person who decided that the rung counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
-    """Hashes of the files named by the scenario, by path."""
+    """Hashes, by path, of the files that the scenario names."""
     code: str = ""
     armed_by: list[str] = field(default_factory=list)
     mandate: str = ""
@@ -198,7 +196,7 @@ class RungRecord:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a finished rung is not valid, or an empty string."""
+        """Reason why a finished rung is not valid; empty for other rungs."""
         return self._late.not_valid(self.samples) if self.outcome == "finished" else ""
 
     @property
@@ -219,9 +217,9 @@ class RungRecord:
 
 @dataclass
 class UnloadingRecord:
-    """Unloading of the rig: forces (N) before and after, and travel (m), by axis.
+    """Unloading of the rig: forces (N) before and after it, and travel (m), by axis.
 
-    ``given_up`` is the reason if the unloading was abandoned. ``to`` are the positions of an unloading by
+    If the unloading was abandoned, ``given_up`` states why. ``to`` are the final positions of an unloading by
     displacement (m from the zero of the test), which the person ``signed`` accepted.
     """
 
@@ -236,8 +234,8 @@ class UnloadingRecord:
 
 @dataclass
 class HeldRecord:
-    """State of a held or tripped rig, with reason, last measured position (m from the zero of the test) and force
-    (N).
+    """State of a held or tripped rig, its reason, and the last measured positions (m from the test's zero) and
+    forces (N).
     """
 
     time: str
@@ -270,10 +268,10 @@ class ProcedureRecord:
     outcome: str = ""
     reason: str = ""
     sample: int | None = None
-    """Last sample of the test, counted in its last rung."""
+    """Last sample of the test, as numbered in its last rung."""
     planned: list[str] = field(default_factory=list)
     controller: dict[str, str] = field(default_factory=dict)
-    """State of the controller when the port last read it: hydraulics, interlock, control mode, active command."""
+    """State of the controller as last read by the port: hydraulics, interlock, control mode, active command."""
     deviations: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     checklist: list[ChecklistAnswer] = field(default_factory=list)
@@ -283,26 +281,26 @@ class ProcedureRecord:
     checks: dict[str, AxisChecks] = field(default_factory=dict)
     rungs: list[RungRecord] = field(default_factory=list)
     mandates: list[Data] = field(default_factory=list)
-    """Mandates for runs of rung h as written by versions up to 0.9.0."""
+    """Mandates for runs of rung h, which versions up to 0.9.0 wrote."""
     unloading: list[UnloadingRecord] = field(default_factory=list)
     held: list[HeldRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     code: dict[str, str] = field(default_factory=dict)
     """Code of the test: version and commit of the package, hashes of its files and of components from other
-    packages, and the build of the receiver."""
+    packages, receiver build."""
     simulated: str = ""
     """``simulated`` or ``emulated`` if the port has no real actuators; empty for a real rig."""
     rig_kind: str = ""
     """REAL RIG, EMULATED or SIMULATED; empty in records of version 0.9."""
     axis_names: dict[str, str] = field(default_factory=dict)
-    """Display names of axes whose name in the rig file differs from their name in the scenario."""
+    """Display names of axes whose names in rig file and scenario differ."""
     laboratory: str = ""
     client: str = ""
     commissioning: str = ""
 
     @property
     def simulation(self) -> str:
-        """``simulated``, ``emulated`` or an empty string. Older records contain only the port."""
+        """``simulated`` or ``emulated``; empty for a real rig. Older records contain only the port."""
         return self.simulated or ("simulated" if self.port == "simulator" else "")
 
     def count(self, rung: RungRecord) -> None:
@@ -338,14 +336,14 @@ class ProcedureRecord:
 
 OK = "ok"
 DIFFERS = 0.1
-"""Largest relative rms difference of a rung with the verdict ok."""
+"""Largest relative rms difference at which a rung has the verdict ok."""
 REHEARSAL = " to its rehearsal"
 
 
 def largest(differences: Mapping[str, float]) -> float:
-    """Return the largest difference from the rung's rehearsal or, without a rehearsal, from the previous rung.
+    """Return the largest difference from the rung's rehearsal or, without a rehearsal, from other rungs.
 
-    The result is inf if a difference is undefined.
+    The result is inf if one of these differences is undefined.
     """
     of_rehearsal = [value for name, value in differences.items() if name.endswith(REHEARSAL)]
     return max(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provenance of a recording: its run, and the code of the test."""
+"""Provenance of a recording: data of its run, and the code of the test."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Return the version of this package. In a checkout, add the commit and a remark on changed files."""
+    """Return the version of this package. In a checkout, add the commit, and a remark if files have changed."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -109,9 +109,9 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return the information stored at the start: scenario (if ``recorded``), run id, host and version.
+    """Return the information to store at the start: scenario (if ``recorded``), run id, host, version.
 
-    ``actuator_nodes`` is empty in the host embedded, ``engine`` in all other hosts.
+    ``actuator_nodes`` is empty in the host ``embedded``, ``engine`` in other hosts.
     """
     layout = {"actuator_nodes": actuator_nodes} if actuator_nodes else {}
     layout |= {name: value for name, value in (("engine", engine), ("library", library)) if value}
@@ -141,7 +141,7 @@ def _section(text: str) -> str:
 class Code:
     """Code that computes a scenario. ``names`` are versions and hashes for display, ``files`` are hashes by path.
 
-    ``build`` is the build that the receiver at the port reported, or an empty string.
+    ``build`` is the build that the receiver at the port reported; empty if it reported none.
     """
 
     names: Mapping[str, str]
@@ -150,7 +150,7 @@ class Code:
 
     @classmethod
     def of(cls, scenario: Scenario, build: str = "") -> Code:
-        """Return the present state of this package, other packages with components, and their input files."""
+        """Return the present code of ``scenario``: this package, other packages with components, input files."""
         ours = hashes(package_files())
         names, files = {PACKAGE: version(), f"{PACKAGE}, files": combined(ours)}, dict(ours)
         for module in sorted(_foreign_modules(scenario)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real-time settings of a process: scheduling, locked memory, processors kept awake, and a guard."""
+"""Real-time settings of a process: scheduling, locked memory, awake processors, and a CPU time limit."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 PRIORITY = 60
-"""SCHED_FIFO priority of a process in the loop: above ordinary work, below threads of the kernel."""
+"""SCHED_FIFO priority of a process in the loop: above ordinary work and below kernel threads."""
 ABOVE = PRIORITY + 10
 """SCHED_FIFO priority of a watcher on the same computer."""
 BELOW = PRIORITY - 10
-"""SCHED_FIFO priority of a thread in the loop's process that can wait for the loop."""
+"""SCHED_FIFO priority of a thread that shares the loop's process and can wait for the loop."""
 SWITCH_S = 1e-4
-"""Time after which another Python thread yields to the loop, s."""
+"""Time after which another Python thread must yield to the loop, s."""
 
 STARVING_S, KILLED_S = 1, 3
-"""Longest CPU time without sleep under SCHED_FIFO before the loop aborts, and before the kernel kills the process,
-s."""
+"""CPU time without sleep under SCHED_FIFO after which the loop aborts, and after which the kernel kills it, s."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File that bounds the wake-up time of processors while the file is open: int32, us."""
+"""File that bounds the wake-up time of processors while a process keeps it open: int32, us."""
 
 
 class Starving(RuntimeError):
-    """The process used the processor too long without sleep."""
+    """The process has used the processor for too long without sleep."""
 
 
 def not_locked(problem: str) -> str:
@@ -47,12 +46,12 @@ def not_scheduled(problem: str) -> str:
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Set real-time scheduling of this process at ``priority``; yield texts on refused settings.
+    """Set real-time scheduling of this process at ``priority``; yield a text for each setting that was refused.
 
-    Every setting is optional, but latencies have a longer tail without it. All threads are changed, because
-    threads of the middleware do not inherit the scheduling. Do not use this in lockstep: the kernel throttles a
-    process at full speed under SCHED_FIFO. A process that hangs would block its processor. Therefore ``Starving``
-    is raised in it; if the process still hangs, the kernel kills it.
+    Every setting is optional, but shortens latencies. All threads are changed, because threads of the middleware
+    do not inherit the scheduling. Do not use it in lockstep: under SCHED_FIFO the kernel throttles a process that
+    never sleeps. A process that hangs would block its processor. ``Starving`` is raised in it and, if it still
+    hangs, the kernel kills it.
     """
     refused: list[str] = []
     if not wanted:
@@ -90,7 +89,7 @@ def step_back() -> None:
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """Make other Python threads yield after SWITCH_S in the block."""
+    """Make other Python threads yield after SWITCH_S during the block."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, SWITCH_S))
     try:
@@ -111,9 +110,9 @@ def _lock_memory(stack: ExitStack) -> str:
 
 
 def _keep_awake(stack: ExitStack) -> str:
-    """Keep idle processors awake, because waking one delays each message to another process.
+    """Keep idle processors awake, because waking a processor delays each message to another process.
 
-    Return the reason of a refusal, or an empty string.
+    Return the reason if the system refuses, otherwise an empty string.
     """
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
@@ -127,7 +126,7 @@ def _keep_awake(stack: ExitStack) -> str:
 def _guard(stack: ExitStack) -> None:
     """Limit the CPU time without sleep under real-time scheduling.
 
-    A SIGXCPU with another cause (RLIMIT_CPU, the operator) is passed to the previous handler.
+    If a SIGXCPU has another cause (RLIMIT_CPU, the operator), the previous handler receives it.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
@@ -154,10 +153,10 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin processes needed ``at_every_sample`` to one processor, and other processes to the remaining processors.
+    """Pin a process to one processor if it is needed ``at_every_sample``, otherwise to the remaining processors.
 
-    Only one node of the loop works at a time, and waking a process on the same processor takes 6 us instead of 26
-    to 57 us. An integrator step on another processor does not evict the loop's caches.
+    Only one node of the loop works at a time. Waking a process on the same processor takes 6 us, on another
+    processor 26 to 57 us.
     """
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) == 1:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of a run for reports, and the offset of another machine's clock, from the fastest of many requests.
+"""Timing of a run, and the offset of another machine's clock from the fastest of many requests.
 
-A request sent at t0 arrives at t1 of the other clock; the answer leaves at t2 of the other clock and arrives at
-t3:
+A request is sent at t0 and arrives at t1 of the other clock. The answer is sent at t2 of the other clock and
+arrives at t3:
 
     round trip  d = (t3 - t0) - (t2 - t1)          offset  o = ((t1 - t0) + (t2 - t3)) / 2 = (t1 - t0) - d / 2
 
@@ -64,8 +64,8 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     """Return the timing of a run from the final numbers of all nodes.
 
     ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
-    receiving, waiting. Only its mean is known, because means can be added and percentiles cannot. It is omitted if
-    the integrator works during the loop, like an OpenSees model, because the times overlap.
+    receiving, waiting. Only its mean is known, because percentiles cannot be added. It is omitted if the
+    integrator works in parallel to the loop, like an OpenSees model.
     """
     report = unflatten(numbers, "timing")
     if not (hops := report.pop("hops", {})):
@@ -132,11 +132,11 @@ class Exchange:
 
 
 def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict[str, float]:
-    """Return offset and drift (s) of a machine's clock, from exchanges ``before`` and ``after`` a test.
+    """Return offset and drift (s) of another machine's clock, from exchanges ``before`` and ``after`` a test.
 
-    ``offset_s`` is the offset before the test, ``bound_s`` its bound, ``drift_s`` its change during the test, and
-    ``drift_bound_s`` the bound of this change. Median and largest round trip are from all exchanges. Unknown
-    values are NaN.
+    ``offset_s`` is the offset before the test, ``bound_s`` its largest error, ``drift_s`` its change during the
+    test, and ``drift_bound_s`` the largest error of this change. Median and largest round trip are from all
+    exchanges. Unknown values are NaN.
     """
     numbers = {"offset_s": math.nan, "bound_s": math.nan, "drift_s": math.nan, "drift_bound_s": math.nan}
     first, last = (min(exchanges, key=lambda one: one.round_trip, default=None) for exchanges in (before, after))
@@ -150,8 +150,8 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return why ``peer`` is too slow for real time with samples of ``dt`` s and ``depth`` hops, or an empty
-    string.
+    """Return why the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s, or an empty string if it
+    does not.
     """
     within = (1 + depth) * dt
     if not exchanges:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cache warm-up: a twin does the work of an integration step before the step itself.
 
-Between two steps, other work evicts code and data of a step from the processor's caches. A warm-up loads a part of
-them again. The test is not affected, because components share no state (``core/protocols.py``).
+Between two steps, other work evicts code and data of a step from the caches of the processor. A warm-up loads a
+part of them again. The test is not affected, because components share no state (``core/protocols.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 
 def step_warm_up(assembly: Assembly) -> Callable[[Codec], Target | None]:
-    """Return a function that computes the next step of a twin. After the last step, the function returns None."""
+    """Return a function that computes the next step of a twin. After the last step, this function returns None."""
     stage, measured = NumericalStage(assembly.twin(loaded=False)), _resting_measurement(assembly.names)
 
     def warm_up(codec: Codec) -> Target | None:

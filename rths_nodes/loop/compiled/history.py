@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inputs and results of a loop over kernels, in chunks of ``CHUNK`` samples. Memory is bounded unless histories
-are kept.
+"""Inputs and results of a loop over kernels, in chunks of ``CHUNK`` samples. The memory is bounded, unless
+complete histories are kept.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
-"""Samples per chunk. A chunk twice as long as the chunk of the monitor's delay shortens a run by 5 %."""
+"""Samples per chunk. Longer chunks than for the monitor's delay shorten a run by 5 %."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
-"""Histories by stream and field, with one row for each sample or step from 0 on. Missing values are NaN."""
+"""Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples``, in the order of the arguments of the text.
+    """Return the known inputs of the next ``samples``, in the order in which the generated text takes them.
 
-    ``forces`` are the excitation and, unless the loop is live, the external forces. Noise is returned as a list if
-    ``in_lists``, because plain Python reads lists twice as fast; otherwise as an array for compiled code.
+    ``forces`` are the excitation and, unless the loop is live, the external forces. With ``in_lists``, noise is a
+    list, which plain Python reads twice as fast as an array.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
@@ -41,10 +41,11 @@ def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool
 
 
 def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArray[np.int64], Array]:
-    """Return sample values, their stride, compensator values, marks and step values, as empty arrays.
+    """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
     Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement and, for each law that reports its values only on changes, the row of these values.
+    Command and Measurement. For a law that reports its values only on changes, they also contain the row of these
+    values.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -60,7 +61,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
 class Histories:
     """Histories of a run, in arrays for one chunk or, if ``kept``, for the complete run.
 
-    ``brief`` histories contain only the displacements of Targets, and the compensator's values as reported.
+    ``brief`` histories contain only the displacements of the Targets, and compensator values only where reported.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, kept: bool, brief: bool = False) -> None:
@@ -73,7 +74,7 @@ class Histories:
         self._bounds = bounds_of(assembly.compensator)
         rows, _, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
         self._samples = rows.reshape(width(self._columns), -1)
-        """Sample values by columns, of a chunk or, if kept, of the test from sample 0 on."""
+        """Sample values by columns, of one chunk or, if kept, of the test from sample 0 on."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
         if kept:
@@ -119,9 +120,7 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk after ``begin`` up to ``end``; return False if the chunk violates a limit of the
-        monitor.
-        """
+        """Store the chunk from ``begin`` to ``end``. Return False if the chunk exceeds a limit of the monitor."""
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
         every = self._kept and not self.brief
@@ -232,7 +231,7 @@ class Histories:
         return histories
 
     def messages(self, last: int) -> Iterator[tuple[str, Any]]:
-        """Yield methods of a sink, with arguments, for all messages up to Measurement ``last`` in order."""
+        """Yield name and values of every message up to Measurement ``last``, in order, as a sink takes them."""
         p, rows = self._parts, self.rows(last)
         target, command, measured, true = (
             rows[name] for name in ("target", "command", "measurement", "true_state")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops over kernels in C, or in plain Python if this machine cannot build them. Each kind is built once."""
+"""Loops over kernels in C, or in plain Python if this machine cannot build C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 SLOWER = "20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Integer constants that may have any value in the same library."""
+"""Integer constants that a library takes as arguments instead of containing them."""
 _ways: dict[object, Way] = {}
 _reported: set[str] = set()
 
@@ -71,7 +71,7 @@ def _compiled(parts: Parts, values: list[Value]) -> Way:
 
 
 TABLES = 4
-"""Position of the first argument of ``run`` whose arrays may have any length, such as excitation and histories."""
+"""Position, in ``run``, of the first argument whose arrays may have any length."""
 
 
 def _arguments(parts: Parts) -> tuple[object, ...]:

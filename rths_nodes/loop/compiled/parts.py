@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of the loop over kernels for a scenario: kernels, constants and first states, or a reason why they are
-missing.
-"""
+"""Parts of the loop over kernels for a scenario: kernels, constants and first states."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from rths_nodes.numerical.observation import Observation
 
 
 class Parts(NamedTuple):
-    """Parts of a loop over kernels, for one run, which updates the states in place."""
+    """Parts of a loop over kernels, for one run. The run updates the states in place."""
 
     kind: Kind
     kernels: Mapping[str, Function]
@@ -46,7 +44,7 @@ class Parts(NamedTuple):
     ground: object
     """Ground acceleration by step, m/s^2."""
     chance: object
-    """Random numbers of a controller, by step."""
+    """Random numbers for the controller, by step."""
     noise: list[Noise | None]
     channel_noise: Noise | None
     target: Target
@@ -62,7 +60,7 @@ class Parts(NamedTuple):
 
 
 class Resists(Exception):
-    """Reason why a scenario cannot run over kernels."""
+    """Raised with the reason why a scenario cannot run over kernels."""
 
 
 def parts_of(assembly: Assembly) -> Parts | str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run of the loop over kernels, and the return to the embedded loop.
 
-If a limit is violated, a number is not finite or a part raises an exception, the embedded loop repeats the test,
-either from shortly before this sample (a handover) or from the start. The result of the embedded loop is valid:
-its reason, safe stop and sample of the trip.
+If a limit is violated, a number is not finite or a part raises an exception, the embedded loop repeats the test
+from the start, or continues from shortly before that sample (a handover). The embedded loop then determines the
+reason, safe stop and sample of the trip.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
 MANY = 12
-"""Largest number of rows in tuples, which C may copy at each access. Longer tables become arrays."""
+"""Largest number of rows of a table in tuples, which C may copy at each access. Longer tables become arrays."""
 
 
 class Way(NamedTuple):
-    """Function ``run`` of a module of ``text.py``. A compiled function takes arrays instead of lists."""
+    """Function ``run`` of a module by ``text.py``. A compiled function takes arrays instead of lists."""
 
     run: Function
     compiled: bool
     notes: tuple[str, ...] = ()
     library: str = ""
     untranslatable: str = ""
-    """Line of a kernel that has no C form, and the reason; otherwise empty."""
+    """Line of a kernel that cannot be translated to C, with the reason; empty if there is none."""
 
 
 def function_of(parts: Parts) -> Any:
-    """Return the function ``run`` of a loop. Its globals are the kernels; tracebacks show its source."""
+    """Return the function ``run`` of a loop. The kernels are its globals. Tracebacks show the generated source."""
     text = parts.text
     name = f"<loop {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
@@ -67,8 +67,9 @@ def is_table(value: tuple[object, ...]) -> bool:
 
 
 def in_arrays(value: object, tables: bool = False) -> Any:
-    """Convert lists of numbers and, with ``tables``, long tables in ``value`` to arrays, and other lists to
-    tuples.
+    """Convert the lists in ``value``: lists of numbers to arrays, other lists to tuples.
+
+    With ``tables``, also convert long tables of tuples to arrays.
     """
     if isinstance(value, tuple):
         if tables and is_table(value):
@@ -87,10 +88,10 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 
 
 class KernelLoop:
-    """Loop of a scenario over its kernels. ``loop`` is the embedded loop before its run; ``way`` is the function.
+    """Loop of a scenario over its kernels. ``loop`` is the embedded loop before its run.
 
-    ``by_kernels`` is true once a run has ended, or was interrupted, without the embedded loop. ``brief`` histories
-    are for indices only.
+    ``way`` is the function to run. ``by_kernels`` is true once a run has ended, or was interrupted, without the
+    embedded loop. ``brief`` histories are sufficient for indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -99,7 +100,8 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped, otherwise its first sample; states after the chunk."""
+        """Sample at which the last chunk stopped (if it completed, its first sample), and states after the chunk.
+        """
 
     @property
     def engine(self) -> str:
@@ -140,7 +142,7 @@ class KernelLoop:
         return outcome
 
     def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
-        """Repeat the samples before the trip for ``takers``. Return ``begin`` of the embedded loop, or None."""
+        """Repeat, for ``takers``, the samples before the trip. Return ``begin`` of the embedded loop, or None."""
         loop, last = self._loop, handover_sample(self._loop, self._reached)
         if not (takers and last and can_hand_over(loop, self._parts)):
             return None
@@ -166,7 +168,7 @@ class KernelLoop:
         interrupted: Callable[[], bool] | None,
         last: int | None = None,
     ) -> tuple[Outcome, Histories] | None:
-        """Run up to Measurement ``last`` (default: the end). Return None if the embedded loop must decide."""
+        """Run up to Measurement ``last`` (default: the end). Return None if the embedded loop has to take over."""
         parts, samples = self._parts, self.scenario.samples
         histories = Histories(parts, self.assembly, kept, kept and self.brief and last is None)
         for delay in self.delays if histories.brief else ():
@@ -222,7 +224,7 @@ class KernelLoop:
 
 
 def handover_sample(loop: Loop, reached: int) -> int:
-    """Return the sample of the handover, at least two before ``reached``; 0 if impossible."""
+    """Return the sample of the handover, at least two before ``reached``; 0 if a handover is impossible."""
     substeps = loop.scenario.samples_per_step
     sample = (reached - 2) // substeps * substeps
     return sample if sample > (loop.scenario.soft_start_steps + 1) * substeps else 0

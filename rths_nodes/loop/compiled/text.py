@@ -4,17 +4,17 @@
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
 runs one chunk, from Measurement ``begin`` to ``end``. Axes are written out, because C cannot index tuples of
-different types by a variable. The loader sets the kernels as globals of the module. Constants, states and known
+different types with a variable. The loader sets the kernels as globals of the module. Constants, states and known
 inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample that the
 loop cannot complete, or -1.
 
-A ``live`` loop, for the executive, also has the safe stop. ``given`` ends with ``asked`` (1: brake after the next
-Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the
-states. Only limits are judged, and the end of a sensor's range does not stop the loop.
+A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
+next Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the
+states in its result. A live loop checks limits only and continues if a sensor is at the end of its range.
 
-A ``remote`` loop is a live loop without a rig. Its arguments are ``half`` and ``reading``: displacements, forces,
-applied commands and flags of a Measurement. Half 0 uses Measurement 0, half 1 computes Command k + 1, half 2
-judges Measurement k + 1. If ``asked`` is 3, the rig has stopped.
+A ``remote`` loop is a live loop without a rig. It has two more arguments: ``half``, and ``reading`` with the
+displacements, forces, applied commands and flags of a Measurement. Half 0 uses Measurement 0, half 1 computes
+Command k + 1, half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_RESTING, FLAG_SATURATED, 
 
 
 class Kind(NamedTuple):
-    """Properties on which the text depends. ``dofs`` is the number of degrees of freedom in a Target."""
+    """Properties that determine the text. ``dofs`` is the number of degrees of freedom in a Target."""
 
     axes: int
     dofs: int
     in_floats: bool
     """True if the integrator takes and returns floats instead of arrays of length one."""
     in_tuples: bool
-    """True if the integrator takes a tuple instead of an array, and returns tuples in C."""
+    """True if the integrator takes a tuple instead of an array and, in C, returns tuples."""
     soft_start: bool
     lead: int
-    """Number of force samples for the force lead; 0 without a lead."""
+    """Number of forces from which the force lead extrapolates; 0 without a lead."""
     in_time: bool
-    """True if the integrator's velocity is late and has to be corrected."""
+    """True if the velocity of the integrator is late and must be corrected."""
     ratio: bool
     ramp: str
     still: bool
-    """True if the acceleration of a ramp in arrays is a single zero."""
+    """True if a ramp on arrays has a single zero as its acceleration."""
     setup_on_arrays: bool
     coupled_law: bool
     shown: tuple[int, ...]
-    """Number of values per law, for each function that reports values."""
+    """Number of values that each reporting function returns for one law."""
     renewed: bool
     together: bool
     beside: bool
-    """True if the limits also bound quantities other than displacements and forces."""
+    """True if there are also limits on quantities other than displacements and forces."""
     converts: bool
     transport: bool
     coupled_rig: bool
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
     control: bool
     live: bool = False
     remote: bool = False
-    """True if the measurements of a live loop are arguments instead of outputs of the rig."""
+    """True if a live loop has no rig and takes the measurements as arguments."""
 
 
 def laws(kind: Kind) -> int:
@@ -101,9 +101,9 @@ def width(columns: Mapping[str, slice]) -> int:
 
 
 APART, TOGETHER, HANDED_ON = "apart", "together", "handed on"
-"""Kinds of ramp: with one state per degree of freedom, with one state of arrays, or without a state."""
+"""Kinds of ramp: one state for each degree of freedom, one state of arrays for all, or no state."""
 FEW = 8
-"""Largest number of degrees of freedom, or of force samples of a lead, written out one by one."""
+"""Largest number of degrees of freedom, or of force samples of a lead, that the text handles one by one."""
 QUANTITIES = ("x", "v", "a", "exact", "r")
 IN, IN_IN = 4 * " ", 8 * " "
 
@@ -184,7 +184,7 @@ def _begin_stop(kind: Kind) -> list[str]:
 
 
 def _braked(kind: Kind) -> list[str]:
-    """Return the command of the safe stop, which is also the target. The inputs of the rig are zero."""
+    """Return lines for a sample of the safe stop. Its target is the command; inputs of the rig are zero."""
     n, lines = kind.axes, ["stop_done += 1.0"]
     lines.append(f"{each('p_#', n)} = {each('stop_command(stop, #, stop_done)', n)}")
     lines.append(f"{each('c_#', n)} = {each('p_#', n)}")
@@ -433,7 +433,7 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
 
 
 def _doubted(kind: Kind, condition: str) -> list[str]:
-    """Return lines for a converter or sensor at the end of its range. Only a live loop continues."""
+    """Return lines for a converter or sensor at the end of its range. Only a live loop then continues."""
     return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 

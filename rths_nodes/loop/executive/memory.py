@@ -26,7 +26,7 @@ Table = NDArray[np.generic]
 LAYOUT = 1
 WORD = 8
 HEAD = 5
-"""Words of a row before its numbers: sample, kind, steps, lateness (ns) and duration (ns)."""
+"""Number of words at the begin of a row: sample, kind, steps, lateness (ns) and duration (ns)."""
 FIELDS = (
     *("layout", "words", "period", "spin", "priority", "lock", "silence", "samples", "bare"),
     *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
@@ -41,7 +41,7 @@ FIELDS = (
 
 
 class Control(ctypes.Structure):
-    """Control block; ``executive.c`` explains its words."""
+    """Control block; ``executive.c`` explains each word."""
 
     _fields_ = tuple((name, ctypes.c_int64) for name in FIELDS)
 
@@ -57,7 +57,7 @@ Results = tuple[Slot, Slot, Slot, Slot, Slot, object]
 
 
 class Call(NamedTuple):
-    """A recorded call: packed numbers, arrays, and results with a Slot for each number."""
+    """A recorded call: packed numbers, arrays, and results in which a Slot replaces each number."""
 
     numbers: bytes
     arrays: list[Table]
@@ -96,7 +96,7 @@ Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, i
 
 
 def links_of(states: Value, call: Call, results: object) -> Links:
-    """Return the links from the new states in the ``results`` of a call to its arguments ``states``."""
+    """Return the links from the new states, in the ``results`` of a call, to its arguments ``states``."""
     links: Links = [], [], []
     copies, fixed, moves = links
     for old, new in zip(leaves(states), flat(results), strict=True):
@@ -126,7 +126,7 @@ def words_of(array: Table) -> int:
 
 
 class Memory:
-    """Anonymous shared memory, freed when its last user exits. The program receives ``descriptor``."""
+    """Anonymous shared memory, freed when its last user exits. The program inherits ``descriptor``."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[int, bytes]] = []
@@ -134,14 +134,14 @@ class Memory:
         self.descriptor = -1
 
     def add(self, content: bytes, length: int = 0) -> int:
-        """Reserve memory for ``content``, or for ``length`` words; return its offset."""
+        """Reserve memory for ``content``, at least ``length`` words. Return the offset."""
         offset = self._words
         self._parts.append((offset, content))
         self._words += max(-(-len(content) // WORD), length)
         return offset
 
     def rows(self, *kinds: Iterable[tuple[int | object, ...]]) -> list[tuple[int, int]]:
-        """Add tables of integers, or of an integer and a number. Return the offset and length of each table."""
+        """Add tables of integers and floats. Return offset and number of rows of each table."""
         packed = struct.Struct("<q").pack, struct.Struct("<d").pack
         return [
             (
@@ -152,7 +152,7 @@ class Memory:
         ]
 
     def open(self) -> Control:
-        """Allocate the memory and store all added contents. Raises ConfigError if the system refuses."""
+        """Allocate the memory and store all added contents. Raises ConfigError if this is refused."""
         try:
             self.descriptor = os.memfd_create("rths_executive")
             os.ftruncate(self.descriptor, self._words * WORD)
@@ -167,7 +167,7 @@ class Memory:
         return control
 
     def close(self) -> None:
-        """Close the descriptor, if it is open. The memory exists until its last view is deleted."""
+        """Close the descriptor if it is open. The memory remains until the last view of it is deleted."""
         with suppress(OSError):
             os.close(self.descriptor)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of the executive's rows to messages for the monitor and sinks, in the embedded loop's order."""
+"""Conversion of the executive's rows to messages for monitor and sinks, in the order of the embedded loop."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 
 Integers = NDArray[np.int64]
 DRIVEN, BROKEN, BRAKED, REFUSED, LAST, FIRST = range(1, 7)
-"""Kinds of rows: driven by a Command; driven, then a limit exceeded; driven by the safe stop; numbers of a
-refused Command; the compensator's numbers after the last sample; Measurement 0 of a rig over UDP."""
+"""Kinds of rows: sample with a Command; the same, with a limit exceeded; sample of the safe stop; values of a
+refused Command; compensator values after the last sample; Measurement 0 of a rig over UDP."""
 
 
 class RowLayout:
@@ -47,8 +47,8 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states which limit stopped the rig, or is an empty string. ``failed`` is true if a component failed.
-    ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
+    ``reason`` states which limit stopped the rig; it is empty if no limit did. ``failed`` is true if a component
+    failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:
@@ -69,10 +69,10 @@ class Messages:
         self.shown: list[float] = []
         self.reason, self.failed, self._stopping = "", False, False
         self.bridged: list[int] = []
-        """Samples of a rig over UDP with a bridged Measurement."""
+        """Numbers of the samples whose Measurement was bridged, for a rig over UDP."""
 
     def begin(self) -> None:
-        """Pass Target 0 and, if known, Measurement 0 to the sinks; the monitor already has them."""
+        """Pass Target 0 and, if known, Measurement 0 to the sinks. The monitor has already received them."""
         for sink in self._sinks:
             sink.target(self._parts.target)
             if not self._parts.kind.remote:
@@ -109,7 +109,6 @@ class Messages:
             sink.state(sample, self.shown)
 
     def _refuse(self, row: Array, target: Target | None) -> None:
-        """Determine the reason why the Command of the row was not sent."""
         self._stopping = True
         aims, commands = row[self._places["target"]].tolist(), row[self._places["command"]].tolist()
         if target is not None and not all(map(math.isfinite, target.displacement.tolist())):

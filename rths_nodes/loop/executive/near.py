@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Near side of the port ``udp`` in C: text and terms of ``near.c``, and the check of its reports."""
+"""Near side of the port ``udp`` in C: text and terms of ``near.c``, and checks of its reports."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def text() -> str:
 
 
 def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
-    """Return the terms of ``port``, for ``lockstep`` if the rig supports it. Raises ConfigError."""
+    """Return the terms of ``port``, with ``lockstep`` if the rig supports lockstep. Raises ConfigError."""
     try:
         rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
     except OSError as error:
@@ -84,9 +84,9 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 
 
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
-    """Check the result of ``near_connect``, or the negative error of ``near_open``, before the test begins.
+    """Check, before the test begins, the result of ``near_connect`` or the negative error of ``near_open``.
 
-    Raises ConfigError if the rig's answer does not agree with the terms of ``port``.
+    Raises ConfigError if the answer of the rig does not agree with the terms of ``port``.
     """
     label = f"port 'udp' at {port.address}"
     if result < 0:
@@ -115,7 +115,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return the reason why the rig cannot continue, as ``port.interlock`` does; an empty string if it can."""
+    """Return why the rig cannot continue, like ``port.interlock``; an empty string if the rig can continue."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

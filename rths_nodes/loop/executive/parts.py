@@ -46,7 +46,7 @@ OF_RIG = re.compile(
 
 
 def remote_parts(assembly: Assembly) -> Parts | str:
-    """Return the parts of a loop whose rig uses the port ``udp``, or the reason why the scenario cannot run."""
+    """Return the parts of a loop whose rig uses the port ``udp``, or the reason why the loop cannot run."""
     params = assembly.scenario.port
     assert isinstance(params, UdpPort.Params)
     if not params.emulator:

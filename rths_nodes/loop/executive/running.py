@@ -2,7 +2,7 @@
 """Run of a test by the executive: build and start the program, read its rows, end the program.
 
 The program owns the loop, and this process can only request a stop. If this process is late, suspended or dead,
-the program brakes without it (``executive.c``).
+the program brakes by itself (``executive.c``).
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from rths_nodes.loop.timing import timing
 
 SOURCE = Path(__file__).with_name("executive.c")
 OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
-"""Stop words, as in executive.c."""
+"""Stop words (causes of a stop), as in executive.c."""
 READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
-"""Length of the ring of rows in real time, s."""
+"""Time that the rows of the ring cover in real time, s."""
 SPIN_S = 6e-5
 """Busy waiting before a tick, s."""
 NODES_ROWS, BATCH = 8, 256
-"""Rows of the ring in lockstep if nodes follow the program; largest number of rows that one call reads."""
+"""Number of rows in the ring in lockstep with nodes; largest number of rows that one call reads."""
 NEVER = 2**62  # value of the trip's sample while no trip is due
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
-"""Polling intervals of an empty ring, in real time and in lockstep, s."""
+"""Intervals of polling the ring while it is empty, in real time and in lockstep, s."""
 START_S, END_S = 10.0, 2.0
-"""Timeouts for the start of the program and for its end after a stop, s."""
+"""Timeouts for the start of the program, and for its exit after braking, s."""
 REASONS = {
     OPERATOR: "interrupted",
     TRIP: "trip requested",
@@ -75,10 +75,10 @@ PROBLEMS = {
 
 
 class ExecutiveLoop:
-    """Loop of a scenario in a native process, built from the embedded ``loop``; ``paced``: in real time.
+    """Loop of a scenario in a native process, built from the embedded ``loop``; in real time if ``paced``.
 
-    With ``nodes``, a node monitors the loop, and in lockstep the program is at most ``ahead`` samples ahead of the
-    nodes. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
+    With ``nodes``, a node monitors the loop. In lockstep the program is then at most ``ahead`` samples ahead of
+    the nodes. Raises ConfigError if the executive cannot run the scenario or the program cannot be built.
     """
 
     engine = EXECUTIVE
@@ -99,16 +99,15 @@ class ExecutiveLoop:
             raise ConfigError(f"engine = {EXECUTIVE!r}: {error}: use python") from error
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
-        """Identity of the program: hash of text, compiler, processor and flags, then hash of the binary."""
+        """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
-        """Name of the socket through which other processes stop the program; empty if there is none."""
+        """Name of the socket on which the program receives stops of other processes; empty without a socket."""
         self._breach = ""  # reason of a breach detected by the monitor
         self.late: list[float] = []
         self.taken: list[float] = []
-        """Lateness of the ticks, and time from each tick to its row, ns."""
+        """For each row: lateness of its tick, and time from the tick to the row, ns."""
 
     def _build(self) -> Library:
-        """Lay out the memory and build the program. Raises Unbuilt and Untranslatable."""
         scenario, parts, memory = self.scenario, self._parts, self._memory
         tools = toolchain()
         check_elementary(tools)
@@ -174,7 +173,6 @@ class ExecutiveLoop:
 
     @property
     def _udp(self) -> tuple[UdpPort, UdpPort.Params]:
-        """Port and port parameters of a rig over UDP."""
         port, params = self.assembly.port, self.scenario.port
         assert isinstance(port, UdpPort)
         assert isinstance(params, UdpPort.Params)
@@ -236,7 +234,7 @@ class ExecutiveLoop:
             yield
 
     def _start(self, leaving: ExitStack) -> int:
-        """Start the program. Return the end of a pipe for the signal handlers, which ``leaving`` closes."""
+        """Start the program. Return the pipe end for signal numbers; ``leaving`` closes it."""
         theirs, ours = os.pipe()
         leaving.callback(os.close, ours)
         os.set_blocking(ours, False)
@@ -275,7 +273,7 @@ class ExecutiveLoop:
             time.sleep(LOOK_LOCKSTEP_S)
 
     def take(self) -> int:
-        """Convert at most BATCH rows of the ring. Return their number. ``over`` is true after the last row."""
+        """Convert at most BATCH rows of the ring and return their number. ``over`` is true after the last row."""
         control, slots = self._control, self._control.slots
         ended = control.state == ENDED or self._process.poll() is not None
         control.alive += 1
@@ -300,7 +298,7 @@ class ExecutiveLoop:
             self.trip(breach[1], breach[0] + LOCKSTEP_WINDOW)
 
     def ending(self) -> tuple[State, str, bool]:
-        """Return the final state, its reason, and whether a component has failed."""
+        """Return the final state, the reason for it, and whether a component has failed."""
         control, sample, failed = self._control, self._messages.sample, self._messages.failed
         if self.over and control.state != ENDED:
             code = self._process.poll()
@@ -341,7 +339,7 @@ class ExecutiveLoop:
 
 
 def refusals(control: Control) -> Iterator[str]:
-    """Yield a note for each request that the system refused."""
+    """Yield a note for each refused setting, and one if there is only one processor."""
     if control.no_lock:
         yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:
@@ -351,7 +349,7 @@ def refusals(control: Control) -> Iterator[str]:
 
 
 def laid_out(array: Table) -> bytes:
-    """Return the bytes of an array as stored in memory. Raises Untranslatable if the array is not contiguous."""
+    """Return the bytes of an array in their order in memory. Raises Untranslatable if the array has gaps."""
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         raise Untranslatable("an array of the loop is not contiguous")
     content: bytes = array.tobytes("A")
@@ -360,7 +358,7 @@ def laid_out(array: Table) -> bytes:
 
 @contextmanager
 def signals_written(pipe: int) -> Iterator[None]:
-    """Make the C signal handlers write signal numbers to ``pipe`` during the block, in the main thread only."""
+    """Make Python's C signal handler write signal numbers to ``pipe`` in the block. Other threads do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference host with faults. The order is the same, but Targets and Commands can be late or lost.
+"""Reference host with faults. It differs from ``embedded.py`` in that Targets and Commands can be late or lost.
 
-The compensator bridges a missing Target, the rig a missing Command. Sensor faults change the measurement.
+The compensator bridges a missing Target, the rig bridges a missing Command. Sensor faults change the Measurement.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """Return True: Commands beyond a limit are not created, and nodes do not see faults of a stream."""
+        """True: Commands beyond a limit are refused earlier, and sinks see no stream faults."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:

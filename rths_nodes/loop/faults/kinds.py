@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Injected faults, parsed from ``--fault KIND@TIME[:ARGUMENTS]`` (table: doc/faults.md).
 
-Streams: target (integrator to compensator), command (compensator to actuator), measurement (actuator to both).
-``streams.py`` applies faults to streams and sensors in any host. ``ros/hosting/fault_injection.py`` applies faults
-to nodes: it kills or suspends a process, or stops scheduling a node of the host composed.
+Streams: target (integrator to compensator), command (compensator to actuator), measurement (actuator to integrator
+and compensator). ``streams.py`` applies faults to streams and sensors in any host.
+``ros/hosting/fault_injection.py`` applies faults to nodes: it kills or suspends a process, or stops scheduling a
+node of the host ``composed``.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Drop(Repeated):
 
 @params
 class Delay(OfMessages):
-    """Messages are late; later messages wait."""
+    """Messages are late, and later messages wait for them."""
 
     samples: int = integer("delay of the messages", "samples", at_least=1, at_most=1_000_000)
     count: int = _count()
@@ -79,12 +80,12 @@ class Duplicate(Repeated):
 
 @params
 class Reorder(Repeated):
-    """A message arrives after the next one."""
+    """A message arrives after the next message."""
 
 
 @params
 class Corrupt(Repeated):
-    """One bit of a message is flipped, at random with the scenario's seed."""
+    """A random bit of a message is flipped, with the scenario's seed."""
 
 
 @params
@@ -162,7 +163,7 @@ POISONED = {
     "command": ("command", "target", "auxiliary"),
     "measurement": ("displacement", "force", "auxiliary"),
 }
-"""Fields that a fault can set to a value that is not finite, by stream; the default is first."""
+"""Fields, by stream, in which a fault can insert a value that is not finite. The first field is the default."""
 
 
 def kind_of(fault: Fault) -> str:

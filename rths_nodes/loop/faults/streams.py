@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of message streams and sensors, for all hosts; they depend on sample number and seed, not on a clock."""
+"""Faults of message streams and sensors, for all hosts. They depend on sample number and seed, not on a clock."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ S = TypeVar("S", Target, Command, Measurement)
 
 
 Passage = Callable[[T], list[tuple[T, int]]]
-"""One fault of a stream: function from a message to the resulting messages, in order, with delays in samples."""
+"""One fault of a stream: a function from a message to the resulting messages, each with its delay in samples."""
 
 
 def _hits(count: int, every: int | None) -> Callable[[], bool]:
@@ -79,7 +79,7 @@ def _edited(hits: Callable[[], bool], edit: Callable[[T], T | None]) -> Passage[
 class FaultyStream(Generic[T]):
     """Stream ``name`` with faults; ``T`` is bytes or a sample type. Faults of other streams are ignored.
 
-    ``corrupt(message, random)`` flips a bit. It returns None if the message becomes unreadable.
+    ``corrupt(message, random)`` flips a bit, and returns None if the message is then unreadable.
     ``poison(message, value, field)`` inserts a value that is not finite.
     """
 

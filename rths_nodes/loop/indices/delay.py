@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample.
 
-Values are relative to the first sample, so that an offset costs no digits. The cross-spectra of the chunks
-(overlap-save) are summed; one inverse transform then gives the products at all lags. Means and variances of the
-targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is bounded,
-and the result does not depend on when samples arrive. A drift costs digits: 8 digits are left for a motion of
-1 mm after a drift of 100 mm.
+Values are relative to the first sample, because an offset would reduce the precision. The cross-spectra of the
+chunks (overlap-save) are summed; one inverse transform then yields the products at all lags. Means and variances
+of the targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is
+bounded, and the result does not depend on when samples arrive. A drift reduces it: 8 digits are left for a motion
+of 1 mm after a drift of 100 mm.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from rths_nodes.core.samples import Array
 CHUNK = 4096
 BATCH = 8
 FAST = 256
-"""Factor of the length of a chunk's transform. A transform of 5120 values takes 0.8 of the time of 5000 values."""
+"""Divisor of the length of a chunk's transform. Transforms of such lengths are faster."""
 SMOOTH = 2310**40
-"""Multiple of all lengths without a prime factor above 11. Transforms of these lengths are fast."""
+"""Common multiple of all useful lengths without a prime factor above 11, which have fast transforms."""
 ROUNDING = 1e-12
-"""Relative variance of the target below which the variance counts as rounding."""
+"""Ratio of variance to mean square below which the variance is rounding error."""
 
 
 class Sums(NamedTuple):
-    """Sums of ``samples`` measurements and targets (m) and of their squares (m^2), and the cross-spectrum."""
+    """Sums of ``samples`` measurements and targets (m), sums of their squares (m^2), and their cross-spectrum."""
 
     samples: int
     measured: float
@@ -47,15 +47,14 @@ class Sums(NamedTuple):
         return Sums(*map(operator.add, self, other))
 
     def products(self, count: int) -> Array:
-        """Return the sums of products with the targets at the first ``count`` lags (m^2), largest lag first."""
+        """Return the sums of measurement times target (m^2) at ``count`` lags, largest lag first."""
         return np.fft.irfft(self.spectrum)[:count]
 
     @np.errstate(all="ignore")
     def peak(self, first: Array, last: Array) -> float:
-        """Return the lag of the largest Pearson coefficient, refined by a parabola; NaN if undefined.
+        """Return the index of the largest Pearson coefficient, refined by a parabola; NaN without a peak.
 
-        ``first`` and ``last`` (m) are the first ``n_lags - 1`` targets of the test, and as many after the summed
-        range.
+        Index 0 is the largest lag. ``first`` and ``last`` (m) are the first and the last ``n_lags - 1`` targets.
         """
         n, before, after = self.samples, np.square(first), np.square(last)
         targets = np.cumsum(np.append(self.target, last - first))
@@ -78,13 +77,13 @@ class Sums(NamedTuple):
 class Delay:
     """Delay of one axis: the lag with the largest correlation, refined by a parabola through the peak.
 
-    This is J1 of Wang et al. (TADC), in samples; positive if the measured displacement is late. Lags up to
-    ``longest`` samples of either sign are tried. Pearson's coefficient at each lag uses the same samples of the
-    measurement, so that neither drift nor the ends of the record shift the peak. A correlation that still rises at
-    the longest lag has no peak and yields no delay.
+    This is J1 of Wang et al. (TADC), in samples. It is positive if the measured displacement is late. Lags up to
+    ``longest`` samples of either sign are tried. Pearson's coefficient uses the same samples of the measurement at
+    each lag, so that neither drift nor the ends of the record shift the peak. If the correlation still rises at
+    the longest lag, there is no peak, and the delay is NaN.
 
-    Complete chunks are processed ``BATCH`` at a time. With ``spread``, each chunk is processed at once in two
-    parts, one per call of :meth:`work`.
+    Complete chunks are processed ``BATCH`` at a time. With ``spread``, each complete chunk is processed in two
+    calls of :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -92,13 +91,14 @@ class Delay:
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
         self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
-        """Sums over all measurements except the first and last ``longest``; None after samples have been added."""
+        """Sums over all measurements except the first and last ``longest``. None once further samples have been
+        added."""
         self._kept: list[_Chunks] | None = None
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of samples, and number at which they are processed: at first the end of a shorter chunk."""
+        """Number of stored samples, and number at which they are processed, which is smaller the first time."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -123,7 +123,7 @@ class Delay:
         return self._kept is not None
 
     def again(self, measured: Array) -> Delay:
-        """Return the delay of another measurement ``(n,)`` m. All targets must be stored (:meth:`keep`)."""
+        """Return the delay of other measurements ``(n,)`` m. All targets must be stored (:meth:`keep`)."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self._kept or ():
@@ -155,10 +155,9 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements except the first and last ``longest``; None if the test is too
-        short.
+        """Return the sums over all measurements except the first and last ``longest``; None if there are none.
 
-        Values are relative to the first target and measurement. The sums include the first targets.
+        Values are relative to the first target and measurement.
         """
         self._work_off()
         total, ready = self._sums, self._count - self._beside
@@ -200,8 +199,8 @@ class Delay:
 
 
 class _Chunks:
-    """Measurements ``(chunks, n)`` m and targets ``(chunks, n + n_lags - 1)`` m. ``size``: length of the
-    transforms.
+    """Measurements ``(chunks, n)`` m and targets ``(chunks, n + n_lags - 1)`` m. Transforms have the length
+    ``size``.
     """
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
@@ -234,7 +233,7 @@ def _of_squares(values: Array) -> list[list[float]]:
 
 
 def fast_length(length: int, step: int) -> int:
-    """Return the first of ``length``, ``length + step``, ... that has no prime factor above 11."""
+    """Return the first of the lengths ``length``, ``length + step``, ... without a prime factor above 11."""
     while SMOOTH % length:
         length += step
     return length
@@ -243,8 +242,8 @@ def fast_length(length: int, step: int) -> int:
 def delay_samples(target: Array, measured: Array, longest: int) -> Array:
     """Return J1, the :class:`Delay` of each axis, ``(n_axes,)`` samples, positive if the measurement is late.
 
-    ``target`` and ``measured`` are ``(n, n_axes)`` m. The result is NaN without motion, for a window up to twice
-    ``longest``, or for a longer delay.
+    ``target`` and ``measured`` are ``(n, n_axes)`` m. The result is NaN without motion, if the delay exceeds
+    ``longest``, or if ``n`` is at most twice ``longest``.
     """
     delays = []
     for values, moved in zip(target.T, measured.T, strict=True):
@@ -255,8 +254,8 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for every moving axis without a delay or a relative error. ``longest`` is ``longest_delay``
-    (s).
+    """Return a note for each moving axis whose delay or relative error is NaN; ``longest`` is the longest delay,
+    s.
     """
     still = [
         f"{name}: the error relative to the target is undefined, because the target has hardly moved"

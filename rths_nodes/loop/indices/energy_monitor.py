@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hybrid simulation energy monitor: the energy of the tracking error divided by the input energy."""
+"""Hybrid simulation energy monitor: the energy of the tracking error, divided by the input energy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rths_nodes.core.arithmetic import INF, NAN
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
-"""Largest number of Targets for computing one by one; arrays are faster for more Targets."""
+"""Largest number of Targets that are processed one by one; arrays are faster for more Targets."""
 
 
 class State(NamedTuple):
-    """Input energy (J), and lists by degree of freedom: x'', x' (m), F' (N), largest and smallest x (m).
+    """Input energy (J), then by degree of freedom: x'', x' (m), F' (N), largest and smallest x (m).
 
-    A dash denotes the previous step. The lists are updated in place.
+    One dash denotes the last step, two the step before. The lists are updated in place.
     """
 
     energy: float
@@ -37,7 +37,7 @@ def rest(n_dof: int) -> State:
 
 
 def start(state: State, displacement: Sequence[float]) -> State:
-    """Begin the motion at ``displacement`` (m), without work of earlier steps."""
+    """Begin the motion at ``displacement`` (m). Earlier steps then do no work."""
     energy, earlier, before, force, highest, lowest = state
     for n in range(len(displacement)):
         earlier[n] = displacement[n]
@@ -51,8 +51,8 @@ def step(
 ) -> tuple[State, float]:
     """Advance by a Target; return the state and the input energy (J).
 
-    The energy increases by (F + F') / 2 (x' - x'') over all degrees of freedom, with displacement x (m) and
-    external force F (N). Target i contains the displacement of step i and the force of step i - 1.
+    The energy increases by (F + F') / 2 (x' - x''), summed over all degrees of freedom, with displacement x (m)
+    and external force F (N). Target i contains the displacement of step i and the force of step i - 1.
     """
     energy, earlier, before, force, highest, lowest = state
     work = 0.0
@@ -70,7 +70,7 @@ def step(
 
 
 def larger(a: float, b: float) -> float:
-    """Return the larger number. NaN counts as larger than any number."""
+    """Return the larger number, or NaN if either number is NaN."""
     return a if not a <= b and b == b else b
 
 
@@ -85,7 +85,7 @@ class EnergyMonitor:
     actuator lags and adds energy to the structure. The running form adds ``reference`` (J), e.g. the strain energy
     at first yield, to the denominator, because the input energy is near zero at first.
 
-    Targets are queued until results are needed. Computed together, they take a tenth of the time.
+    Targets are queued until results are needed, because processing them together takes a tenth of the time.
     """
 
     def __init__(self, n_dof: int, reference: float) -> None:
@@ -124,7 +124,7 @@ class EnergyMonitor:
             self.over(*(np.frombuffer(buffer).reshape(count, -1) for buffer in (x, f, elastic)))
 
     def over(self, displacement: Array, external: Array, elastic: Array) -> Array:
-        """Process Targets ``(n, n_dof)`` m, N and ``(n, 1)`` J together; return input energies ``(n,)`` J."""
+        """Process n Targets ``(n, n_dof)`` m and N, ``(n, 1)`` J together; return input energies ``(n,)`` J."""
         if len(elastic) > FEW and np.isnan(elastic).all():
             return self._count(displacement, external)
         if len(elastic) and not self._begun:
@@ -172,14 +172,14 @@ class EnergyMonitor:
         return self.now.energy
 
     def percent(self, error: float) -> float:
-        """Return HSEM at the end of the test for an energy error in J; NaN without input energy."""
+        """Return HSEM at the end of the test for an energy ``error`` (J); NaN if the input energy is zero."""
         return percent(error, self.input)
 
     def running_percent(self, error: float) -> float:
         return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, residual: Array) -> Array:
-        """Return the running form for energy errors and input energies ``(n,)`` J at the same samples."""
+        """Return the running form of HSEM for energy errors and input energies ``(n,)`` J of the same samples."""
         scales = np.abs(residual) + self._reference
         percents = np.full(len(errors), math.nan)
         np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)

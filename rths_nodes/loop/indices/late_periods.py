@@ -18,7 +18,7 @@ MOST_LATE = 0.02
 class LateData:
     """Late periods: samples ``bridged``, and periods ``missed`` by the host's clock.
 
-    ``gap`` is the longest time of consecutive late periods (s), ``max_bridge`` the bound of ``gap`` (s).
+    ``gap`` is the longest time of consecutive late periods, s. ``max_bridge`` is the largest valid ``gap``, s.
     """
 
     bridged: int = 0
@@ -32,7 +32,7 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return the late periods from the bridged ``samples`` (period ``dt`` s). Missed periods are unknown."""
+        """Return the late periods from the bridged ``samples`` (``dt`` in s). Missed periods are unknown."""
         count = longest = length = 0
         previous = -1
         for sample in samples:
@@ -45,10 +45,7 @@ class LateData:
         return f"{self.missed:.0f} ticks missed, {self.bridged:.0f} bridged"
 
     def not_valid(self, samples: float) -> str:
-        """Return the reason why a test of ``samples`` is not valid, or an empty string.
-
-        The reason contains the bounds: ``not valid: 55 % bridged (at most 2 %)``.
-        """
+        """Return why a test of ``samples`` is not valid, with the bounds; an empty string if it is valid."""
         late, reasons = self.bridged + self.missed, []
         if late > MOST_LATE * (max(samples, 0) + self.missed):
             share = min(100.0, 100.0 * late / (samples + self.missed)) if samples > 0 else 100.0
@@ -60,6 +57,6 @@ class LateData:
         return f"not valid: {'; '.join(reasons)}" if reasons else ""
 
     def ending(self, outcome: str, samples: float) -> str:
-        """Return ``outcome``, or the reason why the test is not valid (see :meth:`not_valid`)."""
+        """Return why the test is not valid (:meth:`not_valid`), or ``outcome`` if it is valid."""
         reason = self.not_valid(samples) if outcome in ("finished", "not valid") else ""
         return reason or outcome

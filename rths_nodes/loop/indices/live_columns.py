@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Curves of a test for displays. Each column of 10 ms has the first, lowest, highest and last value."""
+"""Curves of a test for displays. A column of 10 ms has the first, lowest, highest and last value."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
 
 COLUMN_S = 0.01
-"""Duration of a column by the servo clock, s; at least one sample."""
+"""Duration of a column by the servo clock, s. A column has at least one sample."""
 OF_AXIS = ("target", "command", "measured", "force", "error", "tracking_indicator")
 FIRST, LOWEST, HIGHEST, LAST = range(4)
 PER_CURVE = 4
 
 
 def units(of_force: bool) -> tuple[str, ...]:
-    """Return the units of :data:`OF_AXIS`. Targets and errors of an axis ``of_force`` are in N."""
+    """Return the units of :data:`OF_AXIS`. Targets, commands and errors of an axis ``of_force`` are in N."""
     aim = "N" if of_force else "m"
     return aim, aim, "m", "N", aim, "" if of_force else "m^2"
 
@@ -37,7 +37,7 @@ def curve_units(axes: Mapping[str, Limits]) -> list[str]:
 
 
 def curve_limits(axes: Mapping[str, Limits]) -> Iterator[tuple[str, str, float]]:
-    """Yield curve, name and bound of each limit that belongs to a single curve; rates and levels are excluded."""
+    """Yield curve, name and bound of each limit that one curve shows (no rates, no levels)."""
     for name, limits in axes.items():
         yield f"{name}/measured", "stroke", limits.stroke
         yield f"{name}/force", "force", limits.force
@@ -51,7 +51,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collector of samples, from sample 0 on, in columns of round(0.01 x servo rate). Empty columns are NaN."""
+    """Collects samples, from sample 0 on, in columns of round(0.01 x servo rate). Empty columns are NaN."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)
@@ -72,9 +72,10 @@ class LiveColumns:
         aimed: Sequence[float],
         indicator: Sequence[float],
     ) -> None:
-        """Add a sample with values by axis. Commands are in the unit of the target.
+        """Add a sample with values by axis. Commands have the unit of the target.
 
-        ``aimed`` is compared with the target: the displacement or, for a force axis, the force; NaN if unknown.
+        ``aimed`` is compared with the target: the force of a force axis, otherwise the displacement; NaN if
+        unknown.
         """
         while self._next < sample:
             self._append(self._nothing * len(OF_AXIS))
@@ -88,8 +89,8 @@ class LiveColumns:
         return [row[start : start + n] for start in range(0, self._width, n)]
 
     def take(self, rest: bool = False) -> tuple[int, Array]:
-        """Return the first sample and new complete columns ``(columns, curves, 4)``. With ``rest``, return all
-        columns.
+        """Return first sample and new complete columns ``(columns, curves, 4)``; with ``rest``, also the
+        incomplete column.
         """
         per, first = self.samples_per_column, self._first
         rows = np.array(self._rows).reshape(-1, self._width)
@@ -102,15 +103,17 @@ class LiveColumns:
 
 
 def columns_of(rows: Array, per: int) -> Array:
-    """Return columns ``(columns, curves, 4)`` of ``per`` rows each from ``rows`` ``(n, curves)``. The last may be
-    short.
+    """Return columns ``(columns, curves, 4)`` of ``rows`` ``(n, curves)``, ``per`` rows each; the last may have
+    fewer.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     return envelopes(padded.reshape(-1, per, rows.shape[1]))
 
 
 def envelopes(samples: Array) -> Array:
-    """Return first, lowest, highest and last value ``(columns, curves, 4)`` of ``(columns, samples, curves)``."""
+    """Return first, lowest, highest and last value ``(columns, curves, 4)`` of samples ``(columns, samples,
+    curves)``.
+    """
     columns, per, width = samples.shape
     curves = np.empty((columns, width, PER_CURVE))
     if not columns:
@@ -124,7 +127,7 @@ def envelopes(samples: Array) -> Array:
 
 
 LONGEST_S, MOST = 60.0, 20
-"""Duration of a guided motion (s), and number of motions, that are stored until :meth:`MotionCurves.take`."""
+"""Longest duration of a stored motion (s), and number of motions stored until :meth:`MotionCurves.take`."""
 Drawn = tuple[int, int, int, Array]
 """Number of a motion (from 1), samples per column, first sample, and columns ``(columns, curves, 4)``."""
 
@@ -139,7 +142,7 @@ class _Motion:
 
 
 class MotionCurves:
-    """Curves of successive motions at ``servo_rate`` Hz, thread-safe. ``loaded``: true for force axes."""
+    """Curves of successive motions at ``servo_rate`` Hz, thread-safe. ``loaded`` is true for each force axis."""
 
     def __init__(self, loaded: Sequence[bool], servo_rate: float) -> None:
         self._loaded, self._rate = list(loaded), servo_rate
@@ -171,7 +174,7 @@ class MotionCurves:
         return last
 
     def take(self) -> list[Drawn]:
-        """Return the columns since the last call. A motion without new samples has ended."""
+        """Return the columns since the last call. A motion without new samples since then has ended."""
         columns = []
         with self._lock:
             for motion in list(self._motions):

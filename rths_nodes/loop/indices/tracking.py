@@ -6,11 +6,11 @@ Eqs. (8) to (9b)  TI = (A - TA) / 2, where A gains (c + c') (m - m') / 2 and TA 
 Fig. 11           W gains (f + f') / 2 ((m - m') - (c - c')), with measured force f (N), times the ratio of the
                   energies of structure and specimen, J
 
-From Chen & Ricles 2010; a dash denotes the previous sample. Maxima and sums keep a NaN. The largest values are
-stored as squares, because the root of a square is exactly the absolute value of the number.
+The equations are from Chen & Ricles 2010; a dash denotes the previous sample. Maxima and sums keep a NaN. The
+largest values are stored as squares, because the root of a square is exactly the absolute value of the number.
 
 A test computes the indices sample by sample in plain floats, so that results do not depend on arrival times or
-host, and memory does not grow. The analysis computes the same indices in arrays, up to rounding.
+host, and memory does not grow. The analysis computes the indices in arrays.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.indices.delay import CHUNK, Delay, fast_length
 
 PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_percent"}
-"""Names of the indices of Wang et al. (TADC) in this package."""
+"""Names, in this package, of the indices of Wang et al. (TADC)."""
 
 MOST = 10.0
-"""Ratio of error to target above which a relative error is meaningless, because the target has hardly moved."""
+"""Ratio of error to target above which a relative error has no meaning, because the target has hardly moved."""
 FEI_POWER = 2.0
-"""Exponent l of the frequency evaluation index. Frequencies are weighted by the target's power."""
+"""Exponent l of the frequency evaluation index. With 2, the target's power weights frequencies."""
 
 
 class FrequencyEvaluation(NamedTuple):
-    """Amplitude ratio, delay (s; positive: late) and equivalent frequency (Hz), each ``(n_axes,)``."""
+    """Amplitude ratio, delay (s, positive if late) and equivalent frequency (Hz), each ``(n_axes,)``."""
 
     amplitude: Array
     delay: Array
@@ -48,13 +48,13 @@ def frequency_evaluation(
 ) -> FrequencyEvaluation:
     """Return the frequency evaluation index of histories ``(n, n_axes)`` (Guo, Chen, Xu & Sanchez 2014).
 
-    FEI = sum_j (Y_j / X_j) |X_j|^l / sum_j |X_j|^l, f_eq = sum_j f_j |X_j|^l / sum_j |X_j|^l A = |FEI|, d =
-    -arg(FEI) / (2 pi f_eq)
+        FEI = sum_j (Y_j / X_j) |X_j|^l / sum_j |X_j|^l,    f_eq = sum_j f_j |X_j|^l / sum_j |X_j|^l
+        A = |FEI|,    d = -arg(FEI) / (2 pi f_eq)
 
     X and Y are the one-sided spectra of target and measurement without their means, because an offset is neither
-    amplitude nor delay. Samples after a :func:`fast_length` are omitted, such as 0.4 % of 168675. The result is
-    NaN if the target does not move. A constant delay over a wide band rotates the terms of the sum, so that A is
-    slightly below the gain (0.4 % for 10 ms on 0.1 to 5 Hz).
+    amplitude nor delay. The histories are cut to a :func:`fast_length`. The result is NaN if the target does not
+    move. A constant delay over a wide band rotates the terms of the sum, so that A is slightly below the gain (0.4
+    % for 10 ms on 0.1 to 5 Hz).
     """
     length = fast_length(len(target), -1)
     x, y = (np.fft.rfft(values[:length].T)[:, 1:] for values in (target, measured))
@@ -71,13 +71,13 @@ def frequency_evaluation(
 
 
 class Constants(NamedTuple):
-    """``weight``: half the ratio of the energies of structure and specimen."""
+    """``weight`` is half the ratio of the energies of structure and specimen."""
 
     weight: float
 
 
 class State(NamedTuple):
-    """Squared largest error and target, sums of squares, TI (m^2), W (J); previous c, m (m), f (N)."""
+    """Squares of largest error and target, sums of squares, TI (m^2), W (J); previous c, m (m) and f (N)."""
 
     largest_error: float
     largest_target: float
@@ -91,7 +91,7 @@ class State(NamedTuple):
 
 
 def anew(target: float, measured: float, force: float) -> tuple[float, ...]:
-    """Return the state of the indices of an axis at their first sample."""
+    """Return the state of the indices of one axis at the first sample."""
     return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, target, measured, force
 
 
@@ -120,9 +120,9 @@ def step(
 class Watch(NamedTuple):
     """Callbacks of a monitor.
 
-    ``judge(measured, force, total)`` is called for each sample whose energy error exceeds ``within`` (J) or is not
-    finite. Its arguments are in m and N; ``total`` (m^2) is the sum of the tracking indicators, which is finite if
-    all are finite. ``on_chunk`` is called after the last sample of each chunk.
+    ``judge(measured, force, total)`` is called if the energy error exceeds ``within`` (J), or if the energy error
+    or ``total`` is not finite. ``measured`` (m) and ``force`` (N) are lists by axis, ``total`` (m^2) is the sum of
+    the tracking indicators. ``on_chunk`` is called after the last sample of each chunk.
     """
 
     within: float
@@ -138,10 +138,11 @@ class Tracking:
 
     J3 is the largest error relative to the largest target, J2 the relative RMS error (Wang et al., TADC; Chen &
     Ricles 2010, Eq. 15). TI = (A - TA) / 2 (m^2) is derived from the synchronisation plot (Mercan 2007; Chen &
-    Ricles 2010, Eqs. 8-9b). TI rises if the actuator lags: by pi X^2 sin(phi) per period for a sine of amplitude X
-    and lag phi. ``longest`` and ``spread`` are arguments of :class:`Delay`.
+    Ricles 2010, Eqs. 8-9b). If the actuator lags, TI rises: by pi X^2 sin(phi) per period for a sine of amplitude
+    X and lag phi. See :class:`Delay` for ``longest`` and ``spread``.
 
-    ``scale`` ``(n_axes,)`` is the energy of the structure divided by the energy of a scale specimen; default 1.
+    ``scale`` ``(n_axes,)``, by default 1, is the energy of the structure divided by the energy of a scale
+    specimen.
     """
 
     def __init__(
@@ -156,11 +157,11 @@ class Tracking:
         self.start(*([0.0] * n_axes for _ in range(3)))
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Reset all indices; the motion begins at these positions and forces ``(n_axes,)`` m and N."""
+        """Reset all indices. The motion begins at these positions (m) and forces (N) ``(n_axes,)``."""
         self._states = [State(*anew(*row)) for row in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
-        """Integral r_e d(d_m) - integral r_e d(d_c) of all axes, J. A lag adds energy, so that the value is
-        positive."""
+        """Integral r_e d(d_m) - integral r_e d(d_c), summed over the axes, J. It is positive if the actuator lags.
+        """
         if self._left < CHUNK or any(delay.began for delay in self.delays):
             self._new_delays()
 
@@ -192,7 +193,7 @@ class Tracking:
             self._judge(measured, force, total)
 
     def resume(self, sample: int, states: Sequence[State], target: Array, measured: Array) -> None:
-        """Continue after ``sample`` with the ``states`` of :func:`step` for histories ``(n, n_axes)`` m."""
+        """Continue after ``sample``, with ``states`` of :func:`step` and all histories ``(n, n_axes)`` m."""
         self._take(sample, states)
         self._follow(target, measured)
 
@@ -214,7 +215,7 @@ class Tracking:
 
     @np.errstate(invalid="ignore", over="ignore")
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
-        """Advance indices and delays; return the indicators and the energy error after each sample."""
+        """Advance indices and delays by samples; return indicators and energy error after each sample."""
         before, energy = self.indicator, self.energy_error
         indicators, works = self.count(target, measured, force)
         self._follow(target, measured)
@@ -224,8 +225,8 @@ class Tracking:
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Advance all indices except the delays by samples ``(n, n_axes)`` m and N.
 
-        Return the changes of indicators and energy error at each sample. The formulas of :func:`step` are applied
-        to arrays; the results differ by rounding, because :meth:`step` sums in order.
+        Return the changes of indicators and energy error at each sample. They differ from :meth:`step` by
+        rounding.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:
@@ -305,5 +306,5 @@ def max_of(start: float, values: Array) -> float:
 
 
 def ratio(a: float, b: float, most: float) -> float:
-    """Return ``a`` divided by ``b``, both non-negative; NaN if undefined or greater than ``most``."""
+    """Return ``a`` divided by ``b``, both non-negative; NaN if ``b`` is 0 or the ratio exceeds ``most``."""
     return a / b if b > 0.0 and a <= most * b else math.nan

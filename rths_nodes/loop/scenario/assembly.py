@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assembly of a scenario. Every component is built once, on first use."""
+"""Assembly of a scenario from its components."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 
 MOST = 4 << 30
-"""Largest memory of a test, bytes. A day at 1024 Hz in steps of ten samples takes 3 GiB."""
+"""Largest memory that a test may use, bytes."""
 PER_SAMPLE = 3
 """Number of values stored per sample: timed durations and their evaluation."""
 PER_STEP = 8
@@ -46,11 +46,10 @@ PER_STEP = 8
 PER_DEGREE = 2
 """Number of values stored per step and degree of freedom: external force and a copy."""
 PER_REMEMBERED = 8
-"""Memory of a sample that a component remembers, in values. Python objects are large."""
+"""Memory of a sample that a component remembers, in numbers. Python objects are large."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom for which the external force is computed by columns, in a seventh of the
-time."""
+"""Largest number of degrees of freedom for computing the external force by columns, seven times as fast."""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
@@ -76,23 +75,22 @@ def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
 class Names:
     """Names of the values that components exchange, in order.
 
-    The three kinds of degrees of freedom differ only if the scenario names an interface.
+    ``interface``, ``observed`` and ``model`` differ only if the scenario names an interface.
     """
 
     interface: tuple[str, ...]
     """Degrees of freedom that the setup transforms to axes."""
     observed: tuple[str, ...]
-    """Degrees of freedom in a Target: the interface, then further observed degrees of freedom."""
+    """Degrees of freedom in a Target: first the interface, then further observed degrees of freedom."""
     model: tuple[str, ...]
-    """Degrees of freedom of the numerical substructure. Without a structure: axes and observed degrees of freedom.
-    """
+    """Degrees of freedom of the structure or, without a structure, axes and observed degrees of freedom."""
     axes: tuple[str, ...]
     state: tuple[str, ...]
-    """Internal quantities of the compensator, with the names of axes, such as ``axes.story_1.alpha``."""
+    """Internal quantities of the compensator. Their names contain the axis, such as ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
     inputs: tuple[str, ...]
     updating: tuple[str, ...] = ()
-    """Quantities of learning copies of the specimen, with units."""
+    """Recorded quantities of the learning copy of the specimen, with units."""
 
     def codec(self, scenario: Scenario, run: RunMark | None = None) -> Codec:
         sizes = (len(self.observed), len(self.axes), len(self.state), len(self.auxiliary), len(self.inputs))
@@ -113,7 +111,7 @@ class Names:
 
 
 class Assembly:
-    """Components of a scenario, each built once, on first use, and shared.
+    """Components of a scenario. Each component is built on first use and then shared.
 
     Components have state, so that an assembly is for one run. :meth:`fresh` and :meth:`twin` build independent
     instances. ``port``, which a procedure keeps open, replaces the port of the scenario. Raises ConfigError if a
@@ -127,19 +125,17 @@ class Assembly:
         self._loaded = True
 
     def twin(self, loaded: bool = True) -> Assembly:
-        """Return an assembly of independent instances, without ground motion unless ``loaded``.
+        """Return an assembly of independent instances. Its ground acceleration is zero unless ``loaded``.
 
         Names, ground motion and a linear structure are immutable and shared. Raises ConfigError for a component
-        with ``external = True`` (a socket, a process, a rig), because it exists only once.
+        with ``external = True`` (a socket, a process, a rig), which exists only once.
         """
         twin = Assembly(self.scenario)
         twin._first, twin._loaded = self, loaded
         return twin
 
     def fresh(self, name: str) -> Any:
-        """Build an independent ``name`` with all its parts, e.g. ``fresh("setup")``. Raises errors like
-        :meth:`twin`.
-        """
+        """Build a new ``name`` with its parts, e.g. ``fresh("setup")``. Raises ConfigError like :meth:`twin`."""
         return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
@@ -192,8 +188,8 @@ class Assembly:
     def external_force(self) -> Array:
         """Force -M 1 a_g of the ground motion on the numerical substructure, ``(steps + 1, n_dof)`` N.
 
-        M is the mass of both substructures, unless the structure defines another load. The force is zero without a
-        structure. A sparse structure gets a :class:`GroundForce`, which is computed step by step.
+        M is the mass of both substructures, unless the structure defines another load. Without a structure the
+        force is zero. For a sparse structure it is a :class:`GroundForce`.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)
 
@@ -229,7 +225,7 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the integrator's velocity is late. The integrator, which can be slow to build, is not built."""
+        """True if the velocity of the integrator is late. This property does not build the integrator."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
@@ -250,8 +246,8 @@ class Assembly:
 
     @cached_property
     def setup(self) -> Setup:
-        """Transformation from degrees of freedom to axes. Each stage needs its own, because a setup may use its
-        last solution.
+        """Transformation from degrees of freedom to axes. Each stage has its own setup, because a setup may start
+        from its last solution.
         """
         scenario = self.scenario
         n_dof = self.observation.n_interface
@@ -264,9 +260,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all axes. If the model of the compensator excludes the transport, ``lead`` includes the
-        transport.
-        """
+        """Compensator of all moved axes. If its model excludes the transport, ``lead`` includes the transport."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)
@@ -291,7 +285,7 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """Port to the rig or to a simulator. Errors of ports from other packages include the port's name."""
+        """Port to the rig or to a simulator. Errors of ports from other packages contain the port's name."""
         if self._handed is not None:
             return self._handed
         scenario, rig = self.scenario, None
@@ -350,7 +344,7 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup for small motion from the start."""
+    """Return T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup, for small motion from zero."""
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))
@@ -376,10 +370,11 @@ def reduced_structure(scenario: Scenario, reduction: Reduction, full: Structure)
 
 
 def observation_of(scenario: Scenario, full: Structure | None, model: object) -> Observation:
-    """Return the observation of ``model``: the structure ``full``, its reduction, or None without a structure.
+    """Return the observation of ``model``: the structure ``full``, its reduction, or None if there is no
+    structure.
 
-    Raises ConfigError for unknown names, for tested degrees of freedom outside the interface, and for a model that
-    is too large for a Target.
+    Raises ConfigError for unknown names, tested degrees of freedom outside the interface, and a model that is too
+    large for a Target.
     """
     most = bound_of("Target", "displacement")
     if full is None and not scenario.interface:

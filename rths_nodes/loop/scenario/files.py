@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenario files, rig files and settings of compensators, shipped or by path."""
+"""Scenario files, rig files and compensator settings, shipped or given by path."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def locate(name: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
 
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, object] | Scenario
-"""Name of a shipped scenario, path or contents of a file, or a loaded Scenario."""
+"""Name of a shipped scenario, path of a file, contents of a file, or a loaded Scenario."""
 
 
 def load(
@@ -64,8 +64,8 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
-    With a ``rig`` file, the scenario runs on that rig. Overrides are applied last; they cannot widen the limits of
-    the rig. Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
+    If a ``rig`` file is given, the scenario runs on that rig. Overrides are applied last and cannot widen the
+    limits of the rig. Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -98,9 +98,9 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read compensator settings by row name, which is the default type. Raises ConfigError.
+    """Read compensator settings by row name. The name is also the default type. Raises ConfigError.
 
-    Paths in the file are relative to the file.
+    Relative paths start at the folder of the file.
     """
     path = locate(file, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
@@ -147,10 +147,10 @@ def rig_from_text(source: str, origin: str, folder: Path) -> RigFile:
 
 
 def with_copied_files(scenario: Scenario, folder: Path, columns_only: bool = False) -> Scenario:
-    """Return the scenario with copies of its files, ``inputs/<hash>`` in the ``folder`` of a test or run.
+    """Return the scenario with copies of its files, in ``inputs/<hash>`` of the ``folder`` of a test or run.
 
-    With ``columns_only``, copy only column files without a copy in a parent folder. Raises ConfigError if a file
-    cannot be read or copied, or if an earlier copy has changed.
+    With ``columns_only``, copy only column files that have no copy in a parent folder. Raises ConfigError if a
+    file cannot be read or copied, or if an earlier copy has changed.
     """
     data, destination = scenario.data(), folder.absolute() / inputs.FOLDER
     around = [parent / inputs.FOLDER for parent in destination.parents[:3]]

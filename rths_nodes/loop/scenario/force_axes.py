@@ -19,11 +19,11 @@ from rths_nodes.mechanics.axial_load import vertical_share
 DISPLACEMENT, FORCE = AXIS_MODES = ("displacement", "force")
 
 OF_FORCE = ("force_rate", "force_error")
-"""Limits of force axes only."""
+"""Limits that only force axes have."""
 
 
 class AxesByMode:
-    """Axes of a scenario by mode, and their scales. ``axes`` maps names to parameters."""
+    """Axes of a scenario by mode, and their scales. ``axes`` maps names to parameters of axes."""
 
     axes: Any
     rig: object
@@ -47,7 +47,7 @@ class AxesByMode:
 
     @property
     def energy_scale(self) -> Array | None:
-        """Energy ratio of structure to specimen, by moved axis; None without scale models."""
+        """Ratio of structure energy to specimen energy, by moved axis; None without scale models."""
         scales = self.similitude[: len(self.moved_axes)]
         return np.array([scale.length * scale.force for scale in scales]) if self.scaled else None
 
@@ -55,8 +55,7 @@ class AxesByMode:
     def stop_groups(self) -> tuple[int, ...]:
         """Group number of each axis, in order. Axes of one group move one specimen and stop together.
 
-        Axes of a coupled rig form one group. For other rigs the setup declares groups, by default one group for
-        all axes.
+        Axes of a coupled rig form one group. For other rigs the setup declares groups; its default is one group.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)

@@ -6,11 +6,11 @@ tau is the time since the change of mode, F_0 the force measured at the change:
     value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
     table    linear between its rows; first row from tau = 0 on, last row to the end
 
-An actuator inclined by an angle b has the load V / cos b along its axis, where V is the vertical load. The drift u
-of its head determines cos b = L / sqrt(L^2 + u^2).
+For a vertical load V, an actuator inclined by an angle b needs the axial force V / cos b. The drift u of its head
+determines b: cos b = L / sqrt(L^2 + u^2), where L is the length of the actuator.
 
-The rate of both targets is limited to a fraction of the force rate limit, for example on the way from F_0 to the
-first row of a table.
+The rate of both targets is limited to a fraction of the force rate limit, e.g. between F_0 and the first row of a
+table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import evolved, flag, matrix, number, params
 
 SHARE = 0.9
-"""Fraction of the force rate limit for targets. The rest is for rounding and for catching up."""
+"""Largest rate of a target, as a fraction of the force rate limit."""
 
 STEEPEST = 1.875
 """Largest slope of s(x)."""
@@ -98,7 +98,7 @@ class Load:
 
     @property
     def rise(self) -> float:
-        """Time from the change of mode to the final target, s."""
+        """Time from the change of mode until the target has its final value, s."""
         return float(self.table[-1][0] if self.table else self.ramp_time or 0.0)
 
     def check(self, limits: Limits, path: str) -> None:
@@ -137,7 +137,9 @@ class LoadHistory:
         self._first = self.target = force
 
     def step(self, after: float) -> float:
-        """Return the target (N) ``after`` s since the change of mode. Call it for successive samples."""
+        """Return the target (N) at ``after`` s since the change of mode. Successive calls are for successive
+        samples.
+        """
         away = self._wanted(after) - self.target
         self.target += max(-self._step, min(self._step, away))
         return self.target

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of a scenario before it is built: overrides (``--set``) and named cases.
 
-They modify the data of the scenario, which may contain built parts. Only changed parts are opened and checked
-again.
+They modify the data of the scenario, which may contain built parts. Only changed parts are checked again.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.schema import Case, Scenario
 
 Pairs: TypeAlias = Iterable[tuple[list[str], object]]
-"""Keys and values, such as ``(["structure", "mass"], 5e5)``."""
+"""Pairs of keys and value, such as ``(["structure", "mass"], 5e5)``."""
 Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
-"""A path and a function that changes the data. The path is the prefix of errors of this change."""
+"""A path, and a function that changes the data. Errors of this change begin with the path."""
 
 Override: TypeAlias = str | Mapping[str, object]
-"""Text ``section.key=value``, or values by key: ``{"section.key": value}``."""
+"""A text ``section.key=value``, or a mapping ``{"section.key": value}``."""
 Overrides: TypeAlias = Override | Iterable[Override]
 
 FILE = ["ground_motion", "file"]
 
 
 def override(scenario: Scenario, overrides: Overrides) -> Scenario:
-    """Return the scenario with ``overrides`` applied; their order matters only for repeated keys.
+    """Return the scenario with ``overrides`` applied. Their order matters only if a key occurs more than once.
 
-    ``section.type=X`` with another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
-    removes the record with its settings and resets the scale to 1. Paths are relative to the working directory.
+    ``section.type=X`` replaces a section of another type by the defaults of X. ``ground_motion.file=PATH`` removes
+    the present record with its settings and resets the scale to 1. Paths are relative to the working directory.
     Raises ConfigError.
     """
     return changed(scenario, setting(overrides))
@@ -57,7 +56,7 @@ def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key`` and its declaration, or None for a key of a mapping. Raises ConfigError."""
+    """Return the value of ``key``, and its declaration or, for a key of a mapping, None. Raises ConfigError."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):
@@ -70,7 +69,7 @@ def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | No
 
 
 def parts_of(scenario: Scenario) -> Data:
-    """Return the scenario's data with built parts; if a recorded part cannot be built here, as plain data."""
+    """Return the scenario's data with built parts, or as plain data if a recorded part cannot be built here."""
     parts = opened(scenario)
     axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
     recorded = any(type_of(part) and part.cannot_be_built for part in (*parts.values(), *axes))
@@ -78,8 +77,8 @@ def parts_of(scenario: Scenario) -> Data:
 
 
 def built(data: Data, stages: Sequence[Stage]) -> Scenario:
-    """Build the scenario once, from ``data`` after all ``stages``. Raises ConfigError of the first stage that
-    fails.
+    """Build the scenario once, from ``data`` after all ``stages``. Raises the ConfigError of the first failing
+    stage.
     """
     try:
         return from_data(Scenario, functools.reduce(lambda before, stage: stage[1](before), stages, data))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is an ordinary scenario with its own hash, which an operator arms.
+Each rehearsal is a scenario with its own hash, which an operator arms.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
 OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicate"}
-"""Monitor settings without a corridor, because its bands are valid only at the full level in real time."""
+"""Monitor settings that switch the corridor off, because its bands are valid only at full level in real time."""
 
 SHARE_OF_STROKE = 0.05
-"""Amplitude of the cycle that shows rate dependence, as a fraction of the stroke, if there is no elastic limit."""
+"""Amplitude of the cycle that shows rate dependence, as a fraction of the stroke, if no elastic limit is set."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
 SAME_FORCE = 0.01
-"""Largest relative rms difference between forces of a rate-independent specimen."""
+"""Largest relative rms difference of the force at which a specimen counts as rate-independent."""
 
 
 def simulated(scenario: Scenario) -> Scenario:
@@ -87,7 +87,7 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test on a rig slower by ``ratio``; the structure's time is unchanged. Raises ConfigError."""
+    """Return the test on a rig slower by the factor ``ratio``; the structure's time stays. Raises ConfigError."""
     if ratio == 1:
         return scenario
     changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]
@@ -95,8 +95,8 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation multiplied by ``level`` (above 0). Raises ConfigError if this is
-    impossible.
+    """Return the test with its excitation multiplied by ``level`` (> 0). Raises ConfigError if it cannot be
+    scaled.
     """
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")
@@ -177,10 +177,10 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
 
 
 def rate_dependence(params: object, amplitude: float, ratio: float) -> float:
-    """Return the relative rms change of the force of a specimen that moves slower by ``ratio``.
+    """Return the relative rms change of a specimen's force if its motion is ``ratio`` times slower.
 
-    The force is compared over the second cycle of a sine of ``amplitude`` (m) and ``CYCLE_HZ``. The result is NaN
-    if the force cannot be computed.
+    The force is compared over the second cycle of a sine of ``amplitude`` (m) and frequency ``CYCLE_HZ``. The
+    result is NaN if the force cannot be computed.
     """
     parts = min(math.ceil(ratio), FINEST)
     fast = _cycle(params, amplitude, 1, 1.0)

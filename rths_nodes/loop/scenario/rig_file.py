@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig file: the rig on which a scenario is tested.
 
-A rig file contains the port, and channels, limits and specimen scale of each axis. They replace the values of the
-scenario (:func:`on_rig`). The result is an ordinary scenario; its recording does not need the rig file.
+A rig file contains the port and, for each axis, channels, limits and specimen scale. These values replace the
+values of the scenario (:func:`on_rig`). The result is an ordinary scenario.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class RigFile(RigHead):
                 )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Map ``names`` of a scenario's axes to axes of the rig. Raises ConfigError if they do not match."""
+        """Map ``names`` of a scenario's axes to the rig's axes. Raises ConfigError if an axis has no partner."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
         choices = "; ".join(
@@ -212,9 +212,7 @@ def check_engine(engine: str, port: OfPortParams) -> None:
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return ``data`` on ``rig``; invalid parts are left to the build. Raises ConfigError if ``data`` does not
-    fit.
-    """
+    """Return the scenario ``data`` on ``rig``. Raises ConfigError if axes or servo rate do not fit."""
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)
@@ -261,7 +259,9 @@ NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", 
 
 
 def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
-    """Raise ConfigError for ``changed`` limits, by axis, that exceed the limits of the rig file in ``data``."""
+    """Raise ConfigError for each limit in ``changed``, by axis, that exceeds the limit of the rig file in
+    ``data``.
+    """
     if data.get("rig_file") is None:
         return
     rig = opened(data["rig_file"])["name"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenario: one checked section per component of the loop."""
+"""The scenario, with one checked section for each component of the loop."""
 
 from __future__ import annotations
 
@@ -77,9 +77,10 @@ class SoftStart:
         return math.ceil(self.total / step - ROUNDING)
 
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
-        """Return displacement (m), velocity, acceleration and flags of all Targets, ``(steps + 1,)`` each.
+        """Return displacement (m), velocity (m/s), acceleration (m/s^2) and flags of all Targets, ``(steps + 1,)``
+        each.
 
-        The last Target is the start of the test, at rest at zero.
+        The last Target is the start of the test: at zero, at rest.
         """
         times = step * np.arange(self.steps(step) + 1)
         fallen = self.duration + self.fall_time
@@ -110,23 +111,22 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields that several nodes share. The hash contains these fields, and names, limits and port of the axes."""
+"""Fields that several nodes share. The shared hash contains them, and names, limits and port of the axes."""
 
 LONGEST_FORCE_LEAD = 0.1
-"""Longest time of the linear extrapolation of a force, s."""
+"""Longest time over which a force is extrapolated, s."""
 
 ALL_AXES = ("axes", "rig", "port", "setup")
-"""Sections whose components use all axes. Other components use displacement axes only."""
+"""Sections whose components use all axes. Components of other sections use displacement axes only."""
 
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
 LAST_SAMPLE = 2**32 - 1
-"""Largest number of a sample in messages, which use 32 bits."""
+"""Largest sample number in messages, which store it in 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Largest number of bytes. File names consist of this name, time, process and suffixes, and have at most 255
-bytes."""
+"""Largest number of bytes. A file name adds time, process and suffixes to this name and has at most 255 bytes."""
 
 
 @params
@@ -350,8 +350,9 @@ class Scenario(AxesByMode):
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
-        """Raise ConfigError if a component or part of ``section`` refuses this test. ``parts`` saves their
-        computation.
+        """Raise ConfigError if a component or part of ``section`` refuses this test.
+
+        Pass ``parts`` if they are already computed.
         """
         problems = Problems()
         for path, part, context in parts or self.parts():
@@ -423,7 +424,7 @@ class Scenario(AxesByMode):
 
     @property
     def samples_per_step(self) -> int:
-        """Servo samples n per integration step: ``substeps``, multiplied by ``time_ratio``."""
+        """Number n of servo samples per integration step: ``substeps`` times ``time_ratio``."""
         return round(self.substeps * self.time_ratio)
 
     @property
@@ -432,17 +433,17 @@ class Scenario(AxesByMode):
 
     @property
     def transport_samples(self) -> int:
-        """Number of samples, in hops and port, until a Command takes effect."""
+        """Number of samples, in hops and after the port, until a Command takes effect."""
         return self.hops.depth + self.port.transport_samples
 
     @property
     def steps(self) -> int:
-        """Integration steps I, including the soft start."""
+        """Number I of integration steps, including the soft start."""
         return self.soft_start_steps + max(1, math.ceil(self.duration / self.step - ROUNDING))
 
     @property
     def samples(self) -> int:
-        """Servo samples K = I n."""
+        """Number of servo samples, K = I n."""
         return self.steps * self.samples_per_step
 
     @property
@@ -454,7 +455,7 @@ class Scenario(AxesByMode):
         return complete
 
     def shared_hash(self, run_id: str = "") -> str:
-        """Return the hash of the run and of all settings that nodes must share."""
+        """Return the hash of the run id and of all settings that nodes must share."""
         data = self.data()
         shared: dict[str, object] = {key: data[key] for key in SHARED}
         shared |= {"port": data["port"], "run": run_id}
@@ -472,9 +473,7 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run_id: str) -> str:
-        """Return the hash of scenario and run. Named files count by content, because paths differ between
-        machines.
-        """
+        """Return the hash of scenario and run id. Named files count by content, whatever their paths are."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run_id]
@@ -489,13 +488,13 @@ REAL_RIG = "REAL RIG"
 
 
 def axis_names(scenario: Scenario) -> dict[str, str]:
-    """Return the display names of the axes: ``north (story_1)`` if the rig file has another name."""
+    """Return the display names of the axes, e.g. ``north (story_1)`` if the rig file has another name."""
     called = {name: axis.rig_axis.name if axis.rig_axis else name for name, axis in scenario.axes.items()}
     return {name: name if title in ("", name) else f"{title} ({name})" for name, title in called.items()}
 
 
 def simulation(scenario: Scenario | RigFile) -> str:
-    """Return ``simulated``, ``emulated`` if a program replaces the rig, or an empty string for a real rig."""
+    """Return ``simulated``; ``emulated`` if a program replaces the rig; an empty string for a real rig."""
     port = scenario.port
     if port.builds_axes:
         return SIMULATED

@@ -24,7 +24,7 @@ from rths_nodes.mechanics.updating.step import IDENTIFIED, LAWS, PERIOD, Setting
 PLACE = "updating"
 PARAMETERS = f"{PLACE}.parameters"
 BESIDE = ("expected force [N]", "spread of force [N]", "mean square of innovation", "told")
-"""Quantities recorded in addition to the parameters. The last quantity is a number of ``WORDS`` in
+"""Quantities recorded in addition to the parameters. The last quantity is a key of ``WORDS`` in
 ``mechanics/updating/step.py``."""
 TOPIC = "updating_state"
 SHADOW, USED = MODES = ("shadow", "used")
@@ -80,8 +80,9 @@ class Updating:
 
 
 class Copies:
-    """Copies of a scenario. ``learns`` is the learning copy; ``laws`` are the parameters of the copied restoring
-    forces by name. Raises ConfigError.
+    """Copies of the specimen in a scenario. ``learns`` is the learning copy. Raises ConfigError.
+
+    ``laws`` are the parameters of the copied restoring forces, by name.
     """
 
     def __init__(self, scenario: AnyParams) -> None:
@@ -113,7 +114,7 @@ class Copies:
         self.every = step * max(1, round(PERIOD / (step * scenario.dt)))
         late = scenario.axes[section.axis].sensors.force_delay
         self.first = self.every * (1 - -late // self.every)
-        """Sample of the first update, for which a velocity and a simultaneous force are available."""
+        """First sample with an update: from then on, a velocity and a simultaneous force are available."""
         prior = np.array([parameter.uncertainty for parameter in section.parameters.values()])
         velocity = scenario.axes[section.axis].limits.velocity
         self.settings = Settings(self.every * scenario.dt, section.noise, prior, velocity)
@@ -158,7 +159,7 @@ class Copies:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of recorded quantities, with units: estimates, deviations, released values, and ``BESIDE``."""
+        """Names, with units, of the recorded quantities: estimates, deviations, released values, ``BESIDE``."""
         kinds, copy = ("{}", "deviation of {}", "released {}"), self.learns
         shown = [f"[{unit}]" if unit else "" for unit in copy.units]
         pairs = list(zip(copy.names, shown, strict=True))
@@ -166,7 +167,7 @@ class Copies:
 
     @property
     def corners(self) -> Array:
-        """Corners of the bounds ``(2^m, m)``, relative to the initial values."""
+        """Corners of the bounds, ``(2^m, m)``, divided by the initial values."""
         pairs = zip(self.learns.lower.tolist(), self.learns.upper.tolist(), strict=True)
         return np.array(list(itertools.product(*pairs)))
 
@@ -208,7 +209,7 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
 
 
 def check_updating(scenario: AnyParams) -> None:
-    """Raise ConfigError for an impossible section, except in a recorded scenario."""
+    """Raise ConfigError for an impossible section, unless the structure cannot be built here."""
     structure = scenario.structure
     if scenario.updating is None or (structure is not None and structure.cannot_be_built):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rigs with one node per axis: conditions, and scenario, port, limits and safe stop of one axis."""
+"""Rigs with one node per axis: conditions, and scenario, port, limits and safe stop of an axis."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def takes_force(scenario: Scenario, axis: str) -> bool:
 
 
 class AxisStage:
-    """One ``axis`` of a rig with its own port, which ``wrap`` wraps, limits and safe stop. Arrays are ``(1,)``.
+    """One ``axis`` of a rig with its own port (after ``wrap``), limits and safe stop. Arrays are ``(1,)``.
 
-    The state of the test belongs to the rig. This stage follows the rig's Commands, and stops by itself if
-    necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is the reason why the
-    axis no longer follows, or an empty string.
+    The state of the test belongs to the rig. This stage follows the Commands of the rig, and stops by itself if
+    necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is empty, or the
+    reason why the axis no longer follows.
 
-    Commands count all ticks of the rig, including pauses. If the controller of the axis closes a force loop, some
-    Commands are in N. A force axis that stops by itself holds its position. In other stops the rig decides whether
-    the axis keeps its force until rest.
+    Commands count all ticks of the rig, including pauses. Some are in N if the controller of the axis closes a
+    force loop. A force axis that stops by itself holds its position. In other stops the rig decides whether the
+    axis keeps its force until rest.
     """
 
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:
@@ -91,8 +91,7 @@ class AxisStage:
         self.port = wrap(Assembly(mine).port)
         self.trip = ""
         self.out_of_sequence = False
-        """True if a Command is missing. The rig has then continued without this axis and can no longer control it.
-        """
+        """True if a Command was missing. The rig has then continued without this axis and cannot control it."""
         self._loaded = any(limit.of_force for limit in limits.values())
         self._check = LimitCheck(limits, dt)
         self._stop = SafeStop(limits, dt)
@@ -108,7 +107,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds its position, or if its last Command, in m, did not move the axis."""
+        """True if the axis holds its position, or if its last Command is in m and did not move it."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -125,9 +124,9 @@ class AxisStage:
             self._stop.begin(last if self._loaded else before, last)
 
     def follow(self, command: Command) -> Measurement | None:
-        """Return Measurement k for Command k, or None for a repeated Command. Command 0 causes no motion.
+        """Return Measurement k for Command k, or None if the Command is repeated. Command 0 causes no motion.
 
-        If a Command is missing, the axis stops by itself, and its Measurements continue their own count.
+        If a Command is missing, the axis stops by itself, and its Measurements have their own numbers.
         """
         if command.sample < self._next:
             return None

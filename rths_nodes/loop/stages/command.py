@@ -2,9 +2,9 @@
 """Commands from Targets by ramp, setup and compensator: Target, Measurement k -> Command k + 1.
 
 A force axis is held at the start of the test, then controlled by force, and possibly held again. The scenario
-defines its target (``loop/scenario/loads.py``). The command of a force axis equals the target, because only the
-force controller knows the delay and compliance of the actuator. Exception: an actuator with a vertical load
-inclines with the drift of the coupled axis, which is in the Target.
+defines the target of the axis (``loop/scenario/loads.py``). The command of a force axis equals its target, because
+only the force controller knows the delay and compliance of the actuator. Exception: under a vertical load, the
+actuator inclines with the drift of the coupled axis, which is in the Target.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ from rths_nodes.mechanics.axial_load import vertical_share
 
 
 def in_time(step: float, half: float, x: float, before: float, a: float) -> float:
-    """Return the velocity (m/s) at ``x`` (m) from the previous ``x``, a ``step`` (s) and half a step (s)."""
+    """Return the velocity (m/s) at ``x`` (m), a ``step`` (s) after ``before`` (m); ``half`` is half a step (s)."""
     return (x - before) / step + half * a
 
 
 class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
-    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term predicts like
-    ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` belong to a soft
-    start, or are at rest, and are not changed.
+    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term extrapolates to its
+    end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` (soft
+    start, or at rest) are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:
@@ -71,7 +71,7 @@ class InTime:
         self._before = before
 
     def of(self, target: Target) -> Target:
-        """Return the Target with corrected velocity. Call this method for every Target, in order."""
+        """Return the Target with corrected velocity. Call this method with every Target, in order."""
         x, before, step, half = target.displacement.tolist(), self._before, self._step, self._half
         self._before = x
         if target.step <= self._start or not all(map(math.isfinite, target.velocity.tolist())):
@@ -95,15 +95,16 @@ class InTime:
 DOUBTFUL = FLAG_BRIDGED | FLAG_SLOWED
 """Flags of samples during which a compensator must not adapt."""
 PATIENCE = 0.6
-"""Fraction of a sample, from the Measurement on, to wait for a Target in real time. The rest of the sample is for
-the Command and its transport."""
+"""Longest wait for a Target in real time, as a fraction of a sample after the Measurement. The rest of the sample
+is for the Command and its transport."""
 
 
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host calls :meth:`assume_realtime`. It calls :meth:`bridge` instead of :meth:`next` unless
-    :meth:`ready`. ``bridged``: number of samples with a late Target; ``dropped``: number of repeated Targets.
+    A real-time host calls :meth:`assume_realtime`; it calls :meth:`bridge` instead of :meth:`next` unless
+    :meth:`ready`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of repeated
+    Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -134,7 +135,7 @@ class CommandStage:
         step = self.substeps * scenario.dt
         self._in_time = InTime(step, scenario.soft_start_steps) if assembly.late_velocity else None
         self.ready_to: float = -1
-        """Last Command whose Target is available; infinite after the last Target."""
+        """Number of the last Command whose Target is available; infinite after the last Target."""
         self._flags = 0
         self._auxiliary = EMPTY
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
@@ -152,7 +153,7 @@ class CommandStage:
         self.compensator.close()
 
     def assume_realtime(self) -> None:
-        """Do not wait for Targets that the ramp can predict."""
+        """Do not wait for a Target if the ramp can predict it."""
         self._ahead = self.ramp.predicted
 
     def target(self, target: Target) -> None:
@@ -191,7 +192,7 @@ class CommandStage:
     def next(self, measured: Measurement) -> Command | None:
         """Return Command k + 1 for Measurement k; None after the last sample, or if the rig has tripped.
 
-        The compensator also gets the last Measurement, so that its final state is complete.
+        The compensator also receives the last Measurement, so that its final state is complete.
         """
         if measured.flags & FLAG_TRIPPED:
             return None
@@ -211,10 +212,10 @@ class CommandStage:
         return self._command(sample, measured, 0)
 
     def bridge(self, measured: Measurement) -> Command | None:
-        """Continue the motion of the last Target, because the next Target is late; return the flagged Command.
+        """Return a flagged Command that continues the motion of the last Target, because the next Target is late.
 
-        Return None after ``bridge.max_bridge``, and in the cases in which :meth:`next` returns None. The rig
-        counts bridged samples itself, and then trips or pauses.
+        Return None after ``bridge.max_bridge``, or if :meth:`next` would return None. The rig then trips or
+        pauses.
         """
         sample = measured.sample + 1
         if measured.flags & FLAG_TRIPPED or sample > self.samples:
@@ -298,7 +299,7 @@ def _first_of(target: Target, count: int) -> Target:
 
 
 class ForceTargets:
-    """Targets of the force axes, which follow the first ``n_moved`` of all ``axes``; ``dt`` in s."""
+    """Targets of the force axes, which come after the first ``n_moved`` of all ``axes``; ``dt`` in s."""
 
     def __init__(self, axes: Mapping[str, Axis], n_moved: int, dt: float) -> None:
         self._n, self._dt = n_moved, dt
@@ -344,10 +345,9 @@ class _Row:
         return vertical_share(aimed[axis], length)
 
     def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
-        """Return the target at ``time`` (s) from the ``applied`` command, measured ``displacement`` (m) and
-        ``force`` (N).
+        """Return the target at ``time`` (s), from command (m or N), displacement (m) and force (N).
 
-        ``share`` is the load as a fraction of the force.
+        ``share`` is the vertical load divided by the force of the axis.
         """
         if self._from < time <= self._to:
             if not self.controlled:
@@ -363,7 +363,7 @@ class _Row:
 
 
 class DueCommands:
-    """Assigns the Commands that a ``rig`` receives to its ticks. With hops, Commands arrive before their tick."""
+    """Assigns the Commands that a ``rig`` receives to its ticks. With hops, a Command arrives before its tick."""
 
     def __init__(self, rig: RigStage) -> None:
         self._rig, self._depth = rig, rig.under_way.depth
@@ -380,7 +380,7 @@ class DueCommands:
     def kept(self) -> Command | None:
         """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start.
 
-        During a pause no further Command is used until the sample has ended.
+        During a pause no further Command is used until the sample of the next Command has ended.
         """
         if not self._depth or self._rig.pause.coming is not None:
             return None
@@ -396,9 +396,7 @@ class DueCommands:
         return None
 
     def arrived(self, command: Command) -> Command | None:
-        """Return ``command`` if the next tick needs it. A late Command is counted, an impossible one trips the
-        rig.
-        """
+        """Return ``command`` if the next tick needs it. Count it if it is late; trip the rig if impossible."""
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
         if early == 0 and not (self._depth and waits):
@@ -414,7 +412,7 @@ class DueCommands:
         return None
 
     def of(self, command: Command | None) -> Command | None:
-        """Return the next tick's Command after receiving ``command``, without lateness."""
+        """Receive ``command``, which is never late, and return the next tick's Command."""
         if not self._depth:
             return command
         if command is not None:

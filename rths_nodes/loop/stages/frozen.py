@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensors that do not follow the motion: a frozen displacement trips the test, a frozen force is reported.
 
-While its target travels by D in one direction, a displacement has to change by a tenth of D. The direction of this
-change does not matter, because a compensator with too much lead moves an axis against its target. Over longer
-windows neither this lead nor a delay matters, and the displacement has to change in the direction of its target. A
-force is frozen if its change is within noise and resolution, although the displacement travels far enough in both
+While its target travels by D in one direction, a displacement has to change by a tenth of D. The change may have
+either direction, because a compensator with too much lead moves an axis against its target. Over longer windows
+neither this lead nor a delay matters, and the displacement has to change in the direction of its target. A force
+is frozen if its change is within noise and resolution, although the displacement travels far enough in both
 directions for a change ten times larger. D is derived from resolution, noise, lost motion and stroke.
 
-In each window of LATE_S the command stays between its minimum l and its maximum h. If l exceeds an earlier h by D,
-an actuator with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of this rise.
-Falls are judged likewise. Identical readings alone are no evidence. :class:`OneWay` judges one measurement, also
-in guided motions.
+In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, an actuator
+with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of this rise. Falls are judged
+likewise. :class:`OneWay` judges one measurement, also in guided motions.
 """
 
 from __future__ import annotations
@@ -30,48 +29,46 @@ from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 LATE_S = 0.1
-"""Longest delay of an actuator, without transport and without the delay from the small move, s."""
+"""Longest delay of an actuator, in addition to transport and to the delay in the small move, s."""
 FINE_BLOCKS = 8
-"""Number of blocks in LATE_S for judging guided motions."""
+"""Number of blocks in LATE_S when guided motions are judged."""
 STUCK = 0.1
-"""Fraction of its expected change below which a channel does not follow the rig."""
+"""Fraction of its expected change below which a sensor does not follow the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Travel D in steps of the resolution, and in multiples of the rms noise. A load cell that shows less is dead if
-more than D / STUCK was expected."""
+"""Smallest visible change, in steps of the resolution and in multiples of the rms noise. A load cell is frozen if
+its change is smaller although the visible change / STUCK was expected."""
 TWICE = 2.0
-"""Travel D in multiples of the lost motion."""
+"""Smallest D, in multiples of the lost motion."""
 LEAST_TRAVEL = 5e-4
 """Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""Number of blocks in LATE_S, and largest number of samples judged in a block."""
+"""Number of blocks in LATE_S, and largest number of samples that are judged in a block."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Smallest slope of displacement versus target that causes no doubt, and its window in multiples of LATE_S."""
+"""Smallest slope of displacement versus target that is not doubtful, and its window in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""Number of blocks combined to detect a wrong sign, and numbers of combined blocks by which an axis may be late
-and early."""
+"""For the check of signs: blocks per coarse block; coarse blocks by which an axis may be late, and early."""
 
 
 def least_travel(
     steps: Sequence[float], noise: Sequence[float], lost_motion: float, stroke: float
 ) -> tuple[float, float]:
-    """Return D (m) and the smallest force change above noise (N). ``steps``: resolutions of both sensors."""
+    """Return D (m) and the smallest visible force change (N). ``steps`` and ``noise`` are for both sensors."""
     seen, felt = (max(STEPS * step, LOUDEST * rms) for step, rms in zip(steps, noise, strict=True))
     return max(seen, TWICE * lost_motion, LEAST_TRAVEL * stroke), felt
 
 
 class Travel(NamedTuple):
-    """Travel of a command in one direction, and the part shown by its sensor."""
+    """Travel of a command in one direction, and the change that its sensor has shown."""
 
     gone: float
     shown: float
 
 
 class OneWay:
-    """Check that a measurement shows a travel ``way`` of its command, in blocks of ``block`` samples.
+    """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
 
     The measurement has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in
-    any direction. It may be ``late`` or ``early`` by these numbers of blocks, and is judged ``early`` blocks
-    later.
+    any direction. It may be ``late`` or ``early`` by these numbers of blocks. It is judged ``early`` blocks later.
     """
 
     def __init__(
@@ -81,9 +78,8 @@ class OneWay:
         self._lows, self._highs = deque[float](maxlen=late + early), deque[float](maxlen=late + early)
         self._shown: deque[float] = deque(maxlen=1 + early)
         self._marks: list[list[float]] = [[], []]
-        """State at the end of an earlier window, for upward and downward travel, with the sign of the direction.
-
-        Highest command of the window, reading at that time, and lowest and highest reading since."""
+        """For upward and downward travel, with the sign of the direction: highest command of an earlier window,
+        reading at its end, and lowest and highest reading since then."""
         self._silent = [False, False]
         self._span = [0.0, 0.0]
         self._empty()
@@ -93,12 +89,12 @@ class OneWay:
 
     @property
     def settled(self) -> bool:
-        """True once the longest delay of an earlier motion has passed."""
+        """True once the longest possible delay of an earlier motion has passed."""
         return len(self._lows) == self._lows.maxlen
 
     @property
     def both_ways(self) -> bool:
-        """True if upward and downward travels have been missing since a travel was last shown."""
+        """True if an upward and a downward travel have been missing since the sensor last showed a travel."""
         return all(self._silent)
 
     @property
@@ -106,7 +102,7 @@ class OneWay:
         return min(self._lows), max(self._highs)
 
     def stuck(self, command: float, measured: float) -> Travel | None:
-        """Add a sample; return a missing travel of the command and the part shown by the sensor, or None."""
+        """Add a sample; return a travel that the sensor does not show, or None."""
         self._samples += 1
         self._sum += measured
         self._low, self._high = min(self._low, command), max(self._high, command)
@@ -198,8 +194,8 @@ class _Axis:
 class FrozenSensors:
     """Checks the sensors of ``axes`` that follow displacements; force axes are excluded.
 
-    ``breach`` is the reason why the test must end. ``forces`` maps an axis to the sample of a report. ``way`` (m)
-    and ``force`` (N) replace the derived travels.
+    ``breach`` is the reason why the test must end. ``forces`` maps an axis to the sample at which its force was
+    reported. ``way`` (m) and ``force`` (N) replace the derived travels.
     """
 
     def __init__(
@@ -212,7 +208,6 @@ class FrozenSensors:
         self._size = round(size / self.stride) * self._row
         self._axes = [_Axis(name, axis, size, way, force) for name, axis in axes.items()]
         self._values: list[float] = []
-        """Targets (m), measured displacements (m) and forces (N), sample by sample."""
         self.breach = ""
         self.forces: dict[str, int] = {}
 
@@ -234,9 +229,9 @@ class FrozenSensors:
         values.clear()
 
     def in_doubt(self, target: Array, moved: Array, force: Array) -> bool:
-        """Return whether samples ``(n, n_axes)`` m, N of a simulator have to be judged in order.
+        """Return whether samples ``(n, n_axes)`` m, N of a simulator must be judged one by one.
 
-        Sensors of a simulator do not freeze. But a sensor can have the wrong sign, an actuator can be too slow,
+        Sensors of a simulator do not freeze, but a sensor can have the wrong sign, an actuator can be too slow,
         and a specimen can lack a force.
         """
         if len(target) < self._fewest:
@@ -261,9 +256,7 @@ class FrozenSensors:
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness (N/m) of a specimen for small motion; 0 if it is unknown, so that its force is not
-    checked.
-    """
+    """Return the stiffness (N/m) of a specimen for small motion; 0 if unknown. The force is then not checked."""
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:

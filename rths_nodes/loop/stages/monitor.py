@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input of the monitor: the messages of the loop, paired by number and in order."""
+"""Input of the monitor: the messages of the loop in order, paired by number."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ from rths_nodes.loop.supervision.monitor import Monitor
 
 
 class LoadTracking:
-    """Largest and rms error of the force axes (all except the first ``n_moved`` axes) while they are in force
-    mode.
+    """Largest and rms error of force axes in force mode. The force axes come after the first ``n_moved`` axes.
 
-    Errors are target minus measured force. Percentages refer to the largest target. Soft starts are included.
+    An error is target minus measured force. Percentages refer to the largest target. Soft starts are included.
     """
 
     def __init__(self, axes: Sequence[str], n_moved: int) -> None:
@@ -70,11 +69,11 @@ class MonitorStage:
     def __init__(
         self, scenario: Scenario, n_dof: int, reference_energy: float, spread: bool = False, live: bool = False
     ) -> None:
-        """``n_dof`` is the number of degrees of freedom in a Target, ``reference_energy`` (J) the scale of energy
+        """``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy
         errors.
 
-        With ``spread``, :meth:`spare` processes a chunk of the delay; otherwise the last sample of the chunk does.
-        With ``live``, curves are collected.
+        With ``spread``, :meth:`spare` processes the chunks of the delay; otherwise the last sample of a chunk
+        does. With ``live``, curves are collected.
         """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
@@ -111,7 +110,7 @@ class MonitorStage:
         self.monitor.energy.target(target, sample - self.substeps)
 
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
-        """Continue after ``sample``, up to which the monitor has processed the test.
+        """Continue after ``sample``. The monitor has processed the test up to ``sample``.
 
         ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a sensor was
         frozen.
@@ -129,7 +128,7 @@ class MonitorStage:
             self._commands.append(command)
 
     def measurement(self, measured: Measurement) -> None:
-        """Receive a Measurement; feed the monitor once Command and Target of the sample are available."""
+        """Receive a Measurement. Feed the monitor once Command and Target of this sample are available."""
         sample, commands = measured.sample, self._commands
         if not (commands and 0 < sample <= self._known) or self._measured or measured.flags & FLAG_TRIPPED:
             if self._measured:
@@ -171,10 +170,9 @@ class MonitorStage:
         self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
-        """Feed a sample without a Command (sample 0 or safe stop); return False if the sample is incomplete.
+        """Feed a sample without a Command (sample 0 or safe stop). Return False if a message is still missing.
 
-        The target of sample 0 is the applied command. The last Target before a safe stop belongs to the last
-        sample with a Command.
+        The target of sample 0 is the applied command.
         """
         sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
@@ -213,10 +211,7 @@ class MonitorStage:
         self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """Return a substitute for the lost Command of this sample, with the ``flags`` of a later Command.
-
-        The target continues along a straight line; a load is held.
-        """
+        """Return a substitute for a lost Command: each target continues along a straight line, a load is held."""
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
         target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])
@@ -230,7 +225,7 @@ class MonitorStage:
 
     @property
     def late(self) -> LateData:
-        """Late periods in the messages. Ticks that the rig's clock missed are unknown here."""
+        """Late periods known from the messages. The rig's clock may have missed further ticks."""
         return self._late(self._bridged)
 
     @property

@@ -5,9 +5,9 @@ Extrapolation of the measured force over its delay (``force_lead``):
 
     f^ = f_k + p b_k,     b_k the slope of a straight line fitted to the last n + 1 forces
 
-p is the delay of the force in samples, n the number of samples in an integration step. The difference of only two
-samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2), 2.9 for p = 1.5. An integrator that holds
-the force during its step uses the force half a step late on average. For such integrators p includes this delay.
+p is the delay of the force in samples, n the number of samples in an integration step. A difference of two samples
+would multiply the noise of the force by sqrt((1 + p)^2 + p^2). If an integrator holds the force during its step,
+the force is half a step late on average, and p includes this delay.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from rths_nodes.numerical.observation import Energies
 class ForceLead:
     """Extrapolates the forces of the axes by ``samples``, along their slope over the last ``span`` samples.
 
-    After a bridged or slowed sample, the last slope is used until a complete span has been measured again.
+    After a bridged or slowed sample, the last slope is kept until a complete span has been measured again.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
@@ -71,7 +71,7 @@ class ForceLead:
 
     @property
     def weights(self) -> Array:
-        """Weights of the present force, the force one sample ago, and so on, ``(span + 1,)``."""
+        """Weights of the present and the previous forces, newest first, ``(span + 1,)``."""
         weights: Array = np.array(self.slope[::-1]) + np.eye(self._span + 1)[0]
         return weights
 
@@ -104,12 +104,11 @@ COUNTED = {
 class NumericalStage:
     """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
 
-    These include the controller of auxiliary inputs if ``controlled``. A Target has the observed degrees of
-    freedom and, unless these are the complete model, the energies of the model. Raises ConfigError if a part
-    cannot be built, or for a soft start that the setup cannot reach.
+    If ``controlled``, the parts include the controller of auxiliary inputs. A Target has the observed degrees of
+    freedom and, if the model has further ones, the energies of the model. Raises ConfigError if a part cannot be
+    built, or if the setup cannot reach the soft start.
 
-    The stage never waits for an external integrator. While an integrator computes the next Target, the Target is
-    ``pending``, and the host polls :meth:`answer`.
+    While an external integrator computes the next Target, ``pending`` is true and the host polls :meth:`answer`.
     """
 
     def __init__(self, assembly: Assembly, controlled: bool = True) -> None:
@@ -165,9 +164,7 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return a text on external parts still missing since :meth:`open`. Raises ConfigError if a part will
-        not come.
-        """
+        """Return which external parts are missing after :meth:`open`. Raises ConfigError if one will not come."""
         return self.integrator.missing()
 
     def numbers(self) -> Data:
@@ -175,9 +172,7 @@ class NumericalStage:
         return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample, once the Target has been published. Return number and values of the sample,
-        or None.
-        """
+        """Learn from the due sample, once its Target is published. Return sample number and values, or None."""
         return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
@@ -197,9 +192,9 @@ class NumericalStage:
             self._lead.extend(forces)
 
     def next(self, measured: Measurement) -> Target | None:
-        """Return the next Target if ``measured`` begins a step and the test continues, else None.
+        """Return the next Target if ``measured`` begins a step and the test continues, otherwise None.
 
-        Also return None while the Target is ``pending``; :meth:`answer` then returns the Target.
+        Also return None while the Target is ``pending``. :meth:`answer` later returns this Target.
         """
         if measured.flags & FLAG_TRIPPED:
             self.pending = False  # the pending Target is no longer needed
@@ -235,7 +230,7 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target. If the integrator is not ready, wait or, without ``wait``, return None.
+        """Return the pending Target. While the integrator computes it, wait or, without ``wait``, return None.
 
         Raises IntegratorError if the integrator fails. No Target is pending then.
         """
@@ -291,7 +286,7 @@ class Learning:
     """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
 
     Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes through the filter of the force. The velocity is a central difference, so that a pair is
+    displacement passes through the filter of the force. The velocity is a central difference, so that each pair is
     used one period later.
     """
 
@@ -306,7 +301,7 @@ class Learning:
         self._held = axis.sensors.force_delay + 1
         self._line: deque[tuple[float, bool]] = deque(maxlen=self._held)
         self._pairs: deque[tuple[float, float, bool]] = deque(maxlen=3)
-        """Displacements (m) and simultaneous forces (N), each with true if the pair is unusable."""
+        """Displacement (m) and simultaneous force (N) of each pair, and true if the pair is unusable."""
         self._due: tuple[int, Sample] | None = None
         self._state: State | None = None
         self._followers = copies.followers() if copies.section.mode == USED else {}
@@ -346,7 +341,7 @@ class Learning:
             self._due = measured.sample, Sample(displacement, velocity, force, unusable)
 
     def learn(self) -> tuple[int, list[float]] | None:
-        """Learn from the complete pair; return number and values of its sample, or None."""
+        """Learn from the complete pair; return number and values of its sample, or None without a pair."""
         if self._due is None:
             return None
         (number, sample), self._due = self._due, None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded Measurements and Targets in place of the rig and the integrator, for testing a single node."""
+"""Recorded Measurements and Targets that replace rig and integrator, for testing a single node."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 class RecordedPort(Port):
     """Port that answers every Command with the recorded Measurement of its sample.
 
-    The scenario's ``port`` only names the channels and is never opened. ``targets`` replace the integrator;
-    without ``targets`` the integrator computes them. The last Measurement is repeated; the port is then
-    ``exhausted``.
+    The scenario's ``port`` only defines the channels and is never opened. ``targets`` replace the integrator;
+    without them the integrator computes Targets. The last Measurement is repeated, and ``exhausted`` is then true.
     """
 
     external, simulated = False, True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig with its port, limits, state of the test and safe stop."""
+"""The rig: its port, its limits, the state of the test and the safe stop."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from rths_nodes.loop.supervision.states import ENDED, State, StopRequest, TestMa
 
 
 class RigStage:
-    """The rig at its ``port``: sends Commands within the limits, otherwise commands of the safe stop.
+    """The rig at its ``port``. Sends Commands that are within the limits, otherwise commands of the safe stop.
 
     ``bridged`` counts samples without their Target or Command, ``slowed`` samples while the rig leaves a
     ``pause``, ``ticks`` all ticks. ``stopping`` is true from the first sample of the safe stop on. ``refused`` is
     true if the last Command exceeded a limit.
 
-    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; all other users
-    get tared values. Raises ConfigError for a real rig that is not armed, and for impossible numbers.
+    The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts get
+    tared values. Raises ConfigError if a real rig is not armed, or if a number is impossible.
     """
 
     ahead = 0
-    """Number of samples by which a rig with its own loop may be ahead in lockstep."""
+    """Samples by which a rig with its own loop may be ahead of the nodes in lockstep."""
 
     def __init__(self, scenario: Scenario, port: Port) -> None:
         check_armed(port)
@@ -73,7 +73,7 @@ class RigStage:
         self._bridges = BridgeCount(bridge, dt)
         self.late = self._bridges.late
         self.timing: Data = {}
-        """Timing of a rig with its own loop. If this is empty, the node measures the timing."""
+        """Timing of a rig with its own loop. Empty for other rigs, whose timing the node measures."""
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._n_moved = sum(not limit.of_force for limit in limits.values())
@@ -110,7 +110,7 @@ class RigStage:
 
     @property
     def pause_counts(self) -> dict[str, float]:
-        """Numbers of slowed samples and pauses, and added time (s); empty if pauses are impossible."""
+        """Number of slowed samples, number of pauses, and added time (s); empty if pauses are impossible."""
         if not (self.pause.allowed or self.pause.count):
             return {}
         return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
@@ -122,9 +122,7 @@ class RigStage:
         return true
 
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the port and move a simulator to its start. For ``pacer`` see :meth:`Port.open`. Raises
-        ConfigError.
-        """
+        """Open the port and move a simulator to its start (``pacer``: :meth:`Port.open`). Raises ConfigError."""
         open_port(self.port, self._bridges.counting(pacer))
         self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
@@ -136,7 +134,7 @@ class RigStage:
         set_trigger(self.port, True)
 
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
-        """Start the test; return Measurement 0, which the port must have at once.
+        """Start the test and return Measurement 0, which the port must have at once.
 
         With the commands ``sent`` (m) of ``sample``, the test continues after this sample.
         """
@@ -158,12 +156,12 @@ class RigStage:
             self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
 
     def settle(self) -> None:
-        """Trip a finished test for which the monitor's last judgement requested a stop too late."""
+        """Trip a finished test if the monitor requested a stop only after the last sample."""
         if self.machine.state is State.FINISHED and self.stop_request is not None:
             self.machine.to(State.TRIPPED, f"sample {self.sample}: {self.stop_request.reason}")
 
     def late_command(self, command: Command) -> None:
-        """Count a late Command. The Command is not sent, but the bridge continues from it."""
+        """Count a late Command. It is not sent, but the bridge continues from its values."""
         self.late_commands += 1
         self._bridge.heard(self.under_way.at_its_tick(command))
 
@@ -172,8 +170,7 @@ class RigStage:
         return self.complete()
 
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
-        """Run the first half of a tick: send the command if it is permitted, otherwise the command of the safe
-        stop.
+        """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
         Without a command the rig trips. If the command is only ``late``, the rig bridges the command or pauses.
         """
@@ -200,7 +197,7 @@ class RigStage:
         self._driven_before, self._driving = self._driving, command
 
     def complete(self) -> Measurement | None:
-        """Run the second half of a tick once the port is ready: measure and check. Return None during a pause."""
+        """Run the second half of a tick, once the port is ready: measure and check. Return None during a pause."""
         shown = self._shown = self.port.read()
         measured = self._measured = shown if self._handover is None else self._handover.presented(shown)
         command = self._driving

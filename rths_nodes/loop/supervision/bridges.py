@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bridges over late messages: continued motion, and return without a jump.
 
-Holding the last value would stop the motion. The compensator would turn this stop into a kick (Phillips & Spencer
-2012, case (d): floor accelerations wrong by 150 %). So the motion continues:
+Holding the last value would stop the motion, and the compensator would turn this stop into a kick (Phillips &
+Spencer 2012, case (d): floor accelerations wrong by 150 %). So the motion continues:
 
     late Target    Taylor series of the last Target,       x(t) = x + v t + a t^2 / 2          MotionBridge
     late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
@@ -10,8 +10,8 @@ Holding the last value would stop the motion. The compensator would turn this st
 
 A message is valid for its own sample only. A late message is not sent, but the line or the series continues from
 its values. When the source of the motion changes, the difference between old and new motion fades out
-(:class:`Fading`) in displacement, velocity and acceleration: a compensator with a lead of tens of samples would
-turn a jump of the target's velocity into a jump of the command.
+(:class:`Fading`) in displacement, velocity and acceleration. Otherwise a compensator with a lead of tens of
+samples would turn a jump of the target's velocity into a jump of the command.
 """
 
 from __future__ import annotations
@@ -49,11 +49,10 @@ class OverrunParams:
 
 
 class Overruns:
-    """Count of late periods in a test with samples of ``dt`` s. ``breach`` is the reason why the test must end, or
-    empty.
+    """Counts late periods in a test with samples of ``dt`` s. ``breach`` is empty, or the reason to end the test.
 
-    A period is late if its tick was missed, or if it was bridged because of a late Target or Command. Ticks of a
-    rig are never missed. In lockstep no period is late. A breach is permanent.
+    A period is late if its tick was missed, or if it was bridged because a Target or Command was late. Ticks that
+    a rig gives are never missed. In lockstep no period is late. A breach is permanent.
     """
 
     def __init__(self, params: OverrunParams, dt: float) -> None:
@@ -63,7 +62,7 @@ class Overruns:
         )
         self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
-        """Samples in the window with late periods, and the number of late periods in each."""
+        """Each sample in the window with late periods, and the number of its late periods."""
         self.breach = ""
 
     def sampled(self, sample: int, late: int) -> None:
@@ -128,7 +127,7 @@ class BridgeParams:
 
 
 SHARE = 0.25
-"""Largest velocity that fading may add, as a fraction of the velocity limit of the axis."""
+"""Largest velocity of a fading difference, as a fraction of the velocity limit of the axis."""
 
 STEEPEST = 1.875
 """Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
@@ -137,8 +136,7 @@ STEEPEST = 1.875
 def _fading_polynomials() -> Array:
     """Return derivatives 0, 1, 2 of the polynomials for value, slope and curvature: ``(3, 3, 6)``, s^0 to s^5.
 
-    At s = 0 each polynomial is 1 in its own derivative and 0 in the other two. At s = 1 all three derivatives are
-    0.
+    At s = 0 each polynomial is 1 in its own derivative and 0 in the other two. At s = 1 all three are 0.
     """
     table = np.zeros((3, 3, 6))
     table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
@@ -154,10 +152,10 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference between two motions that fades out along a polynomial of degree 5; ``active`` until it is zero.
+    """Difference between two motions, which fades out along a polynomial of degree 5; ``active`` until then.
 
-    The difference fades over ``samples`` of ``dt`` s, or over more samples if the displacement would otherwise
-    fade faster than SHARE of the velocity limits ``fastest`` ``(n,)`` m/s.
+    The difference fades over ``samples`` of ``dt`` s, or over more samples if its velocity would exceed SHARE of
+    the velocity limits ``fastest`` ``(n,)`` m/s.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -169,7 +167,7 @@ class Fading:
         self.active = False
 
     def begin(self, difference: Array) -> None:
-        """Begin at the next sample; add ``difference``: old minus new motion, ``(3, n)`` m, m/s, m/s^2."""
+        """Begin at the next sample. Add ``difference``, old minus new motion, ``(3, n)`` m, m/s, m/s^2."""
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
         largest = float(needed.max())
@@ -179,7 +177,7 @@ class Fading:
         self.active = self._length > 0
 
     def step(self) -> Array:
-        """Return the difference at this sample, ``(3, n)``, and advance."""
+        """Return the remaining difference at this sample, ``(3, n)``, and advance."""
         left = self._left()
         self._index += 1
         self.active = self._index < self._length
@@ -194,14 +192,14 @@ class Fading:
 
 
 _Followed = tuple[int, Rows]
-"""Sample of a Target; displacement, velocity and acceleration as floats, for speed."""
+"""Sample of a Target; its displacement, velocity and acceleration as floats, for speed."""
 
 
 class MotionBridge:
-    """Motion of the axes while a Target is late, ``(n_axes,)`` each.
+    """Motion of the axes ``(n_axes,)`` while a Target is late.
 
     Call ``follow`` with every Target when it is used, and ``motion`` for a sample with a late Target. While the
-    axes are ``apart`` from the real motion, ``rejoin`` returns it with the remaining difference.
+    motion is ``apart`` from the real motion, ``rejoin`` returns the real motion plus the remaining difference.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -214,7 +212,7 @@ class MotionBridge:
         self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
-        """Store the newest Target, for ``step``; return False if a value is not finite."""
+        """Store the newest Target, of number ``step``. Return False if a value is not finite."""
         self._last = (step * self._substeps, rows)
         total = sum(map(sum, rows))  # only its finiteness matters
         return total - total == 0.0
@@ -242,13 +240,13 @@ class MotionBridge:
 
 
 _Known = tuple[Command, Command]
-"""Newest and previous Command."""
+"""Newest Command and previous Command."""
 
 
 class CommandBridge:
-    """Commands while a Command is late: target and command of each axis continue along a straight line.
+    """Commands while a Command is late. Target and command of each axis continue along a straight line.
 
-    ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs apply at sample 0.
+    ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs are the values at sample 0.
     """
 
     def __init__(self, fading: Fading, dt: float, position: Array, auxiliary: Array) -> None:
@@ -262,7 +260,7 @@ class CommandBridge:
         self._newest = self._before = Command(0, position, position, self._auxiliary)
 
     def heard(self, command: Command) -> None:
-        """Store a late Command, unless it is older than the newest Command."""
+        """Store a late Command, unless it is older than the newest stored Command."""
         if command.sample > self._newest.sample:
             self._before, self._newest = self._newest, command
 
@@ -296,7 +294,7 @@ class CommandBridge:
 
 
 class BridgeCount:
-    """Counts consecutive bridged samples (``in_a_row``), with the missing message; ``overruns`` may be None."""
+    """Counts consecutive bridged samples (``in_a_row``) and stores which message was missing."""
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
         self._max_bridge = params.max_bridge
@@ -307,7 +305,7 @@ class BridgeCount:
         self._missing = ""
         self._new = self._missed = self._gap = self._longest_gap = 0
         self.watches = self.overruns is not None
-        """True if :meth:`sampled` must also be called for samples that are not bridged."""
+        """True if :meth:`sampled` must also be called for samples without a bridge."""
 
     def add(self, missing: str) -> None:
         self._missing = self._missing if self.in_a_row else missing
@@ -317,7 +315,7 @@ class BridgeCount:
         self.in_a_row = 0
 
     def counting(self, pacer: Callable[[], int] | None) -> Callable[[], int] | None:
-        """Wrap the ``pacer`` of the port, and count missed periods at the sample of the tick."""
+        """Wrap the ``pacer`` of the port, so that each missed period counts at the sample of its tick."""
         if pacer is None:
             return None
 
@@ -348,7 +346,7 @@ class BridgeCount:
 
     @property
     def breach(self) -> str:
-        """Reason why bridging must end, or why too many periods were late; otherwise an empty string."""
+        """Reason to stop: the bridge is too long, or too many periods were late. Otherwise an empty string."""
         if self.in_a_row <= self._longest:
             return self.overruns.breach if self.overruns else ""
         late = self.in_a_row * self._dt

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corridor in which a test should stay: predicted before the test, checked during it, shown after it.
+"""Corridor in which a test should stay: predicted before the test, checked during the test, shown after the test.
 
 The corridor is the envelope of many runs on different plants (``rths corridor``), widened by a margin. It bounds
-displacement, force and absorbed energy of every axis. It shows unexpected behaviour long before a limit is
-reached: a bolt that slips, a specimen that degrades, a sensor that drifts.
+displacement, force and absorbed energy of every axis. Long before a limit is exceeded, the corridor shows a bolt
+that slips, a specimen that degrades or a sensor that drifts.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from rths_nodes.core.text_files import LARGEST, read_arrays, read_bytes
 from rths_nodes.loop.supervision.limits import Row, acting, table
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
-"""Quantities with a band, and their units; the energy is the energy absorbed by the specimen of the axis."""
+"""Quantities with a band, and their units. The energy is the energy that the specimen of the axis absorbs."""
 LEFT = ": {0} = {{0:.6g}} {1}: was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
-"""Suffix of a quantity's percentage of samples outside its band."""
+"""Suffix for the percentage of samples outside the band of a quantity."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corridor:
-    """Bands ``lower`` and ``upper`` ``(3, n, n_axes)`` as in ``QUANTITIES``, from sample 0; NaN where there is no
-    band.
+    """Bands ``lower`` and ``upper`` ``(3, n, n_axes)`` of QUANTITIES, from sample 0 on; NaN means no band.
 
-    ``nominal`` ``(3, n, n_axes)`` is the response of the scenario's own plant; ``source`` describes the
+    ``nominal`` ``(3, n, n_axes)`` is the response of the scenario's own plant. ``source`` describes the
     prediction.
     """
 
@@ -51,7 +50,7 @@ class Corridor:
         return int(self.lower.shape[1]) - 1
 
     def save(self, path: Path) -> None:
-        """Write the corridor, compressed. Raises OSError."""
+        """Write the corridor to a compressed file. Raises OSError."""
         header = json.dumps({"axes": self.axes, "servo_rate": self.servo_rate, "source": self.source})
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
@@ -82,9 +81,9 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
 
 
 def quantities(displacement: Array, force: Array) -> Array:
-    """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; no energy is absorbed at sample 0.
+    """Return ``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; the energy is 0 at sample 0.
 
-    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. Energies are summed by trapezoids, as in
+    ``displacement`` (m) and ``force`` (N) are ``(n, n_axes)``. Energies are summed as in
     :meth:`CorridorWatch.step`.
     """
     work = 0.5 * (force[1:] + force[:-1]) * np.diff(displacement, axis=0)
@@ -94,8 +93,8 @@ def quantities(displacement: Array, force: Array) -> Array:
 class CorridorWatch:
     """Follows a test sample by sample, and detects when the test leaves its corridor.
 
-    Each quantity of an axis is a limit row whose bounds change with the sample. ``left`` is the first sample at
-    which a quantity had been outside for ``persistence`` samples, with a text. ``energies`` are the absorbed
+    Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` is the first sample
+    at which a quantity had been outside for ``persistence`` samples, with a text. ``energies`` are the absorbed
     energies, J.
     """
 
@@ -118,14 +117,14 @@ class CorridorWatch:
         self._outside = [0] * len(self._rows)
 
     def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Set the start of the test, ``(n_axes,)`` m and N; by default the first sample."""
+        """Set position (m) and force (N) at the start, ``(n_axes,)``; by default from the first sample."""
         self._before = displacement, force
         self._reset()
 
     def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
-        """Advance by a sample, each ``(n_axes,)`` m and N.
+        """Advance by a sample: displacement (m) and force (N), ``(n_axes,)``.
 
-        The energy increases by (f + f') / 2 (x - x'), with displacement x and force f; a prime marks the previous
+        The energy increases by (f + f') / 2 (x - x'), with displacement x and force f. A prime marks the previous
         sample.
         """
         before = self._before or (displacement, force)
@@ -143,8 +142,8 @@ class CorridorWatch:
             self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
-        """Return the percentage of samples outside by quantity, for the worst axis, and the first sample outside
-        the corridor.
+        """Return, by quantity, the largest percentage of samples outside the band of an axis; and the sample of
+        ``left``.
         """
         samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}
         for number, (name, _) in enumerate(QUANTITIES):

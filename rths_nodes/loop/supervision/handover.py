@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handover from a procedure to a run with its port: tares of the sensors, and requests of the operator."""
+"""Handover of a port from a procedure to a run: tares of the sensors, and requests of the operator."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ import numpy as np
 from rths_nodes.core.samples import Array, Command, Measurement
 
 LOOK_S = 0.05
-"""Polling interval of other stop requests while a run is held in lockstep, s."""
+"""Polling interval for other stop requests while a run is held in lockstep, s."""
 
 
 @dataclass(frozen=True)
 class Tares:
-    """Zero of the test in the units of sensors and controller, ``(n_axes,)`` m and N.
+    """Zero of the test in the coordinates of sensors and controller, ``(n_axes,)`` m and N.
 
-    ``reach`` is the largest measured displacement from this zero, m, in addition to the limits; inf means no
-    further bound.
+    ``reach`` (m) additionally bounds the measured displacement from this zero; inf is no bound.
     """
 
     displacement: Array
@@ -41,7 +40,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, forces (N) at its begin and end, times of begin and end on the monotonic clock (s)."""
+    """One hold: sample, forces (N) at begin and end, times (s, monotonic clock) of begin and end."""
 
     sample: int
     before: list[float]
@@ -51,21 +50,21 @@ class Relaxation:
 
 
 class OperatorRequests:
-    """Requests of an operator, from another thread, to the current run. The rig stage polls them at each tick."""
+    """Requests of an operator to the current run, from another thread. The rig stage polls them at each tick."""
 
     def __init__(self) -> None:
         self.stop_reason = ""
-        """Reason to stop and hold, or an empty string."""
+        """Reason of a stop request; an empty string without a request."""
         self.held = False
         self._changed = threading.Event()
 
     def stop(self, reason: str) -> None:
-        """Request a safe stop that ends the run as held. Only the first reason counts."""
+        """Request a safe stop, after which the run is held. Only the first reason counts."""
         self.stop_reason = self.stop_reason or reason
         self._changed.set()
 
     def hold(self) -> None:
-        """Slow the rig down to rest. Numerical time stops."""
+        """Request that the rig slows down to rest. Numerical time stops."""
         self._changed.clear()
         self.held = True
 
@@ -74,18 +73,18 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait for a request in lockstep, where a hold has no ticks."""
+        """Wait for a request. This is for lockstep, where a held rig has no ticks."""
         self._changed.wait(seconds)
 
 
 @dataclass
 class Handover:
-    """Data and callbacks that the rig stage takes from a lent port.
+    """Data and callbacks that a procedure gives to the rig stage with its port.
 
     ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
-    comes to rest, ``under_way`` when it follows the test again, ``stopping`` with the reason of a stop. ``lost``
-    returns the reason why the rig no longer follows, or an empty string. ``following`` judges a Command, relative
-    to the zero of the test, and its untared Measurement; its flag is true during pauses.
+    comes to rest, ``under_way`` when the rig follows the test again, ``stopping`` with the reason of a stop.
+    ``lost`` returns why the rig no longer follows; an empty string if it follows. ``following`` checks a Command,
+    relative to the zero of the test, and its untared Measurement; its flag is true during pauses.
     """
 
     tares: Tares
@@ -97,7 +96,7 @@ class Handover:
     lost: Callable[[], str] = lambda: ""
     following: Callable[[Command, Measurement, bool], str] = lambda command, shown, paused: ""
     holds: list[Relaxation] = field(default_factory=list)
-    """Relaxation of the forces in each hold."""
+    """Change of the forces in each hold."""
 
     def rest(self, sample: int, forces: Sequence[float]) -> None:
         """Record a tick at rest after ``sample``, with the measured ``forces`` (N)."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heartbeats of monitor and recorder. A node that stops sending them counts as lost.
+"""Heartbeats of monitor and recorder. A node whose heartbeats stop counts as lost.
 
-Nodes of the loop need no heartbeat: a missing Target or Command is detected within ``bridge.max_bridge``.
+Nodes of the loop need no heartbeat, because a missing Target or Command is detected within ``bridge.max_bridge``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import number, params, text
 
 BEATS = 4
-"""Consecutive heartbeats that may be missed before a node counts as lost."""
+"""Number of consecutive heartbeats that may be missing before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""Shortest suspension of this process that does not count as silence of the peers, ns."""
+"""Shortest time of suspension of this process that does not count as silence of the peers, ns."""
 
 
 @params
@@ -44,7 +44,7 @@ class HeartbeatParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a shorter timeout for the recorder, which may wait for a disk, than for the monitor."""
+        """Refuse a shorter timeout for the recorder than for the monitor. The recorder may wait for a disk."""
         if self.recorder < self.monitor:
             raise ConfigError(
                 f"{path}.recorder = {show(self.recorder)} s: must be >= {path}.monitor = {show(self.monitor)} s"
@@ -59,8 +59,8 @@ class HeartbeatParams:
 class Heartbeat:
     """Times of the last heartbeats of ``peers``, in ns of one clock.
 
-    A heartbeat is as old as the newest sample that its sender has received, so that a peer without samples of the
-    rig is lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s is
+    A heartbeat has the time of the newest sample that its sender has received, so that a peer without samples is
+    lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s is
     ignored.
     """
 
@@ -76,14 +76,14 @@ class Heartbeat:
         self._looked = 0
 
     def begin(self, now: int) -> None:
-        """Count heartbeats of all peers, which are ready, as received now."""
+        """Record a heartbeat of every peer now, because all are ready."""
         self._heard = dict.fromkeys(self._limits, now)
         self._spoken = dict(self._heard)
         self._behind = dict.fromkeys(self._limits, 0)
         self._looked = now
 
     def heard(self, peer: str, now: int, behind: int = 0) -> None:
-        """Record a heartbeat of a peer whose lag is ``behind`` ns; ignore lost and unknown peers."""
+        """Record a heartbeat of a peer whose samples are ``behind`` ns old. Ignore lost and unknown peers."""
         if peer in self._heard:
             self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
             self._heard[peer] = max(self._heard[peer], now - self._behind[peer])

@@ -3,8 +3,8 @@
 
 With a depth p, tick k waits for Command k - p and applies it. Messages keep their numbers and their pairing, and
 the round trip has p more samples. Hops are part of the transport, like delays after the port: depth p with q
-samples after the port is equivalent to depth 0 with q + p samples. A stop of the rig drops all Commands in
-transit.
+samples after the port is equivalent to depth 0 with q + p samples. If the rig stops, all Commands in transit are
+dropped.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rths_nodes.core.parameters import integer, params
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
-"""Maximum transport in hops and after the port, samples."""
+"""Largest transport, in hops and after the port together, samples."""
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for Commands that are applied at once: in IN_A_ROW samples, the applied command deviates from the
-newest Command by at most this fraction of the travel during the hops. The changes must also meet the criterion,
-which excludes a readback with an offset."""
+newest Command by at most the fraction NEARER of the travel during the hops. The variances must meet the same
+criterion, which excludes a readback with an offset."""
 LEAST_CHANGE = 1e-9
-"""Smallest change of a readback that counts, m."""
+"""Smallest rms change of a readback that counts, m."""
 
 
 @params
@@ -43,7 +43,7 @@ class HopsParams:
 
 
 def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
-    """Raise ConfigError for too many Commands in transit, and for combinations that are not tested with hops.
+    """Raise ConfigError if too many Commands are in transit, or if hops are combined with force axes.
 
     ``behind`` is the transport after the port, samples.
     """
@@ -57,7 +57,7 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
 
 
 class UnderWay:
-    """Ticks and Commands of a rig with hops of ``depth``. The first ``depth`` ticks hold Command 0, ``start``."""
+    """Ticks and Commands of a rig with hops of ``depth``. Its first ``depth`` ticks hold Command 0, ``start``."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
@@ -68,9 +68,9 @@ class UnderWay:
         return replace(command, sample=command.sample + self.depth) if self.depth else command
 
     def compared(self, targets: list[float], moved: list[float], paused: bool) -> list[float]:
-        """Return the targets, ``(n_axes,)`` m, with which the measured displacements ``moved`` are compared.
+        """Return the targets ``(n_axes,)`` m with which the measured displacements ``moved`` are compared.
 
-        A Command in transit is compared with the Target of its own sample. During a pause the rig stage generates
+        The error of a Command refers to the displacement at its own sample. During a pause the rig stage generates
         the Commands.
         """
         if not self.depth:
@@ -83,22 +83,21 @@ class UnderWay:
 
 
 class TakenAtOnce:
-    """Detects a driver that applies each Command at once, ignoring hops with a ``depth``.
+    """Detects a driver that ignores hops of a ``depth`` and applies each Command at once.
 
-    Such a driver would lead the rig by ``depth`` samples. Call ``made`` with every Command, and ``reason`` with
-    the next Measurement.
+    Call ``made`` with every Command, and ``reason`` with the next Measurement.
     """
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
         self._made: deque[tuple[int, list[float]]] = deque(maxlen=depth + 1)
         self._off: deque[tuple[Array, Array]] = deque(maxlen=IN_A_ROW)
-        """Applied command minus newest Command, and minus due Command, of the last samples."""
+        """Applied command minus newest Command, and applied command minus due Command, of the last samples."""
         self._in_a_row: Array = np.zeros(0)
-        """Number of consecutive samples that are closer to the newest Command, by axis."""
+        """Number of consecutive samples, by axis, with an applied command close to the newest Command."""
 
     def start(self, measured: Measurement) -> None:
-        """Store Measurement 0, whose command applies until Command 1 is due."""
+        """Store Measurement 0. Its command applies until Command 1 is due."""
         self._made.extend([(0, measured.command.tolist())] * (self._depth + 1))
 
     def made(self, command: Command) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Levels of axes, of the rig with all its axes, and of expressions: limit rows (``limits.py``) over many values.
+"""Levels of axes, of the complete rig, and of expressions: limit rows (``limits.py``) for many values.
 
 Values are quantities (``core/limits.py``), auxiliary channels, quantities with memory, and expressions.
 """
@@ -39,15 +39,15 @@ from rths_nodes.loop.supervision.limits import NEVER, Row, acting, table
 
 CHANNEL, QUANTITY = "channel", "quantity"
 OF_AXES = tuple(name for name, row in QUANTITIES.items() if row.level is not Disagreement)
-"""Names of quantities in expressions that require the name of an axis."""
+"""Names of quantities that need the name of an axis in an expression."""
 WHOLE_RIG = "whole rig"
-"""Name used instead of an axis for levels of all axes."""
+"""Name that replaces the name of an axis for levels of the complete rig."""
 
 
 def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
-    """Return the function of a quantity of the rig with all its axes after a sample with the given flags.
+    """Return a function from the flags of Command and Measurement to a quantity of the complete rig.
 
-    Its value is a number of consecutive samples, or a fraction of the last second; ``dt`` in s.
+    Its value is a number of consecutive samples, or a fraction of the last second. ``dt`` is in s.
     """
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
@@ -67,9 +67,9 @@ def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
 
 
 class Values:
-    """Values of ``axes`` and ``channels`` in one list. Only values that are used are computed. ``dt`` is in s.
+    """Values of ``axes`` and ``channels`` in one list. A value is computed only if it is used. ``dt`` is in s.
 
-    ``names`` has the quantities in expressions, with index and unit of each value.
+    ``names`` contains, for each quantity in expressions, index and unit of each value.
     """
 
     def __init__(self, axes: Sequence[str], dt: float, channels: Sequence[str], tares: Tares) -> None:
@@ -78,7 +78,7 @@ class Values:
         self._of_rig = len(QUANTITIES) * self._n
         self._of_channels = self._of_rig + len(WHOLE)
         self._count = self._of_channels + len(channels)
-        """Number of values before the computed ones."""
+        """Number of values before the values of ``_made``."""
         self.names: dict[str, dict[str, tuple[int, Unit]]] = {
             noun: {axis: (self.index(noun, i), unit_of(QUANTITIES[noun].unit)) for i, axis in enumerate(axes)}
             for noun in OF_AXES
@@ -91,14 +91,12 @@ class Values:
                 continue  # a value without a unit cannot be used in expressions
         self._used: dict[int, tuple[int, Callable[[Reading, Reading, float], float]]] = {}
         self._second_sensors: dict[int, int] = {}
-        """Index of the channel of the second sensor, by index of the disagreement."""
         self._counts: dict[int, Callable[[int, int], float]] = {}
         self._made: list[Callable[[list[float]], float]] = []
-        """Functions for further values after the channels; each function uses all earlier values."""
+        """Functions for the values after the channels. Each function uses all earlier values."""
         self._before: list[Reading] = []
         self.failure = ""
-        """Error of the first quantity that has failed, or an empty string. The value of a failed quantity is NaN.
-        """
+        """Error of the first failed quantity, whose value is then NaN; empty without a failure."""
 
     def index(self, quantity: str, axis: int) -> int:
         return list(QUANTITIES).index(quantity) * self._n + axis
@@ -144,7 +142,7 @@ class Values:
         return value
 
     def of_level(self, index: int, axis: str, quantity: str, level: Level) -> int:
-        """Return the index of the value of a ``level``. Raises ConfigError for a wrong channel or expression."""
+        """Return the index of the value of a ``level``. Raises ConfigError if channel or expression is wrong."""
         path = level_path(axis, quantity)
         if isinstance(level, OfExpression):
             return self._of_expression(path, level)
@@ -204,17 +202,17 @@ class Values:
 
 
 class Breach(NamedTuple):
-    """An exceeded level: reason and action (``core/limits.py``)."""
+    """An exceeded level: its reason and its action (``core/limits.py``)."""
 
     reason: str
     action: str
 
 
 class LevelWatch:
-    """Checks the levels of all axes; ``told`` collects reports of first excesses.
+    """Checks the levels of all axes. ``told`` collects a report of the first excess of each level.
 
-    ``levels`` are index and name of an axis, quantity, and level. A level is two rows for one value: a value that
-    violates the first row is reported, and one that violates the second row leads to the action.
+    ``levels`` are index and name of an axis, quantity, and level. A level has two rows for one value: the first
+    leads to a report, the second to the action.
     """
 
     def __init__(self, levels: Sequence[tuple[int, str, str, Level]], values: Values) -> None:
@@ -232,7 +230,7 @@ class LevelWatch:
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
         self._beyond: dict[int, tuple[int, int]] = {}
-        """Number of reported samples and the first reported sample, by index."""
+        """Number of samples beyond the level, and the first of these samples, by index."""
         self._calls = 0
         self.told: list[str] = []
 
@@ -246,10 +244,10 @@ class LevelWatch:
         whole: Mapping[str, Level] | None = None,
         quantities: Mapping[str, object] | None = None,
     ) -> LevelWatch | None:
-        """Return the check of the levels in ``limits`` and of the ``whole`` rig, or None if no level is set.
+        """Return the check of the levels in ``limits`` and of the ``whole`` rig; None if no level is set.
 
-        ``channels`` are auxiliary names with units, ``quantities`` the quantities of expressions. Raises
-        ConfigError for an unknown channel.
+        ``channels`` are auxiliary names with units, ``quantities`` have memory. Raises ConfigError if a channel is
+        unknown.
         """
         axes = [
             (index, axis, axis_limits.levels)
@@ -267,10 +265,10 @@ class LevelWatch:
     def judge(
         self, command: Command | None, measured: Measurement, aims: list[float] | None = None
     ) -> Breach | None:
-        """Return the first level exceeded by Measurement k and Command k, or None.
+        """Return the first level that Measurement k and Command k exceed, or None.
 
-        Without a Command, the applied command is also the target. ``aims`` ``(n_axes,)`` m are the reference of
-        the displacements, by default the targets.
+        Without a Command, the applied command is also the target. Displacements are compared with ``aims``
+        ``(n_axes,)`` m, by default the targets.
         """
         values, call = self._values.of(command, measured, aims), self._calls
         self._calls = call + 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits as rows: bounds of a value with persistence and action, and the text of a breach.
+"""Limits as rows: bounds of a value, with persistence, action, and the text of a breach.
 
-:func:`acting` compares any rows. The rows of a displacement command are written out (:func:`broken_alone`),
-because a loop would take 50 % longer at every sample. These functions, and the functions named ``of_...``, which
-compute the values, are kernels: they use numbers, no texts. NaN violates every bound.
+:func:`acting` compares any rows. The rows of a displacement command are written out in :func:`broken_alone`,
+because a loop takes 50 % longer. These functions, and the functions ``of_...``, which compute the values, are
+kernels: they use numbers, not texts. NaN violates every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force), which
 stop the rig at the first sample. Optional limits are in ``levels.py``. The software limits are not a safety
@@ -26,13 +26,14 @@ from rths_nodes.loop.supervision.handover import Tares
 
 Floats = Sequence[float] | Array
 NONE, NEVER = -1, 2**62
-"""Result if no row acts; persistence of a row that never acts."""
+"""Result if no row acts, and persistence of a row that never acts."""
 
 
 class Row(NamedTuple):
-    """Limit: ``action`` is due after ``persistence`` samples of the value in ``slot`` outside ``low``, ``high``.
+    """Limit of the value at index ``slot``: ``action`` is due after ``persistence`` samples outside the bounds.
 
-    ``text`` follows the ``path``, or the name of the axis. It is formatted with the value, ``high`` and ``low``.
+    The bounds are ``low`` and ``high``. ``text`` follows ``path`` in a report and is formatted with the value,
+    ``high`` and ``low``.
     """
 
     path: str
@@ -48,7 +49,7 @@ class Row(NamedTuple):
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
-"""Rows (index, bounds, persistence); by index, the consecutive samples beyond, and the last such sample."""
+"""Rows (index, bounds, persistence); lists by index: consecutive samples beyond the bounds, last such sample."""
 
 
 def table(rows: Iterable[Row]) -> Table:
@@ -59,7 +60,7 @@ def table(rows: Iterable[Row]) -> Table:
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Return the first row that acts, or NONE. A count restarts unless ``sample`` - 1 was beyond the bounds."""
+    """Return the first row that acts, or NONE. A count restarts if ``sample`` - 1 was within the bounds."""
     rows, in_a_row, last = limits
     first = NONE
     for index, low, high, persistence in rows:
@@ -72,7 +73,8 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
 
 
 Move = tuple[int, float, float, float, float]
-"""Bounds of an axis, m: index, zero of commands, stroke, largest step per sample, twice its largest change."""
+"""Limits of an axis, m: index, zero of commands, stroke, largest step per sample, twice the step's largest change.
+"""
 PER_MOVE = 5
 TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
@@ -81,8 +83,7 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
     """Return PER_MOVE times the axis plus the limit that the first impossible move violates, or NONE.
 
     The target must be finite, the position within the stroke, the step v within the largest step, and the braking
-    distance within the remaining distance l. v^2 <= 2 a l is sufficient; only beyond that, whole samples are
-    counted.
+    distance within the remaining distance l. If v^2 > 2 a l, whole samples are counted.
     """
     for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
@@ -101,7 +102,7 @@ def broken_alone(moves: Sequence[Move], targets: Floats, commands: Floats, previ
 
 
 def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous: Floats) -> int:
-    """Apply :func:`broken_alone` to axes that stop together: |v| N <= 2 l, with the N samples of the slowest."""
+    """Apply :func:`broken_alone` to axes that stop together within the slowest axis' N samples: |v| N <= 2 l."""
     for group in groups:
         longest = 0.0
         for axis, _, _, _, braking in group:
@@ -115,22 +116,22 @@ def broken_together(groups: Sequence[Sequence[Move]], commands: Floats, previous
 
 
 def _too_long(position: float, step: float, stroke: float, samples: float) -> bool:
-    """Return whether braking within the samples needs more than the remaining stroke."""
+    """Return whether braking within ``samples`` needs more than the remaining stroke."""
     least = rounded(samples)
     return braking_way(step, least if least >= samples else least + 1.0) > way_left(position, step, stroke)
 
 
 PER_LOAD = 7
 Load = tuple[int, float, float, float]
-"""Constants of a force axis: index, zeros of commands in m and N, dt (s)."""
+"""Constants of a force axis: index, zeros of its commands in m and in N, dt (s)."""
 
 
 def of_load_commands(
     loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
 ) -> list[float]:
-    """Return target, command, 1 for a refused command in N, force, force rate, position and velocity, by load.
+    """Return, by load: target, command, 1 if a command in N is refused, force, force rate, position, velocity.
 
-    ``modes``: now, before, and as reported by the rig. Values in the other unit are 0.
+    ``modes`` are the modes now, before, and as reported by the rig. Values in the other unit are 0.
     """
     modes_now, before, shown = modes
     values, at = [0.0] * (PER_LOAD * len(loads)), 0
@@ -151,10 +152,9 @@ def of_load_commands(
 def of_errors(
     zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
-    """Return displacement from zero and error by axis: target minus displacement (m), or minus force (N).
+    """Return, by axis, displacement from zero and error: target minus displacement (m), or minus force (N).
 
-    ``zeros``: zeros of displacement and force, and whether the axis is a force axis, whose error is 0 in other
-    modes.
+    ``zeros`` are the zeros of displacement and force, and true for a force axis, whose error is 0 in other modes.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
@@ -190,15 +190,14 @@ LOAD_ERROR = ".limits.force_error: target - measured = {:.6g} N: must be within 
 
 
 class LimitCheck:
-    """Checks commands before they are sent and measurements on arrival, against the limits of all axes.
+    """Checks commands before they are sent, and measurements on arrival, against the limits of all axes.
 
     Commands and targets are relative to the zero of the test (``tares``); measurements are untared. Limits apply
-    to readings of sensors and controller; for a corrected force, to its original channel. Axes with the same
+    to the readings of sensors and controller; for a corrected force, to its original channel. Axes with the same
     number in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode. Each
-    check returns a reason, or an empty string.
+    check returns a reason, or an empty string if no limit is exceeded.
 
-    The other attributes are constants of the kernels. ``beside`` is true if other quantities than displacements
-    and forces are limited.
+    The other attributes are constants of the kernels. ``beside`` is true if other quantities are limited too.
     """
 
     def __init__(
@@ -214,7 +213,7 @@ class LimitCheck:
         self._paths, axis_limits = [f"axes.{axis}" for axis in limits], list(limits.values())
         self._shown = shown_forces(auxiliary_names, list(limits))
         self._told = bytes([MODE_HELD]) * len(axis_limits)
-        """Modes of the last Measurement."""
+        """Control modes in the last Measurement."""
         zeros, changes = (tares or Tares.none(len(axis_limits))).rows(), changes_of_step(axis_limits, dt)
         moved = [(i, lim) for i, lim in enumerate(axis_limits) if not lim.of_force]
         self.moves = [(i, zeros[i][2], lim.stroke, lim.velocity * dt, 2.0 * changes[i]) for i, lim in moved]
@@ -231,8 +230,9 @@ class LimitCheck:
         self.beside = any(row.slot >= 2 * len(axis_limits) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
-        """Return the reason to refuse ``command``, or an empty string. ``previous`` are the last sent commands, in
-        ``modes``.
+        """Return the reason to refuse ``command``; an empty string if it is permitted.
+
+        ``previous`` are the last sent commands, in ``modes``.
         """
         arguments = (command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
         return self.commanded(*arguments, previous, command.control_mode, modes)
@@ -270,7 +270,10 @@ class LimitCheck:
         return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return the reason to stop after ``measured``, or an empty string; ``targets`` are in ``modes``."""
+        """Return the reason to stop after ``measured``; an empty string if there is none.
+
+        ``targets`` are in ``modes``.
+        """
         arguments = (measured.displacement.tolist(), measured.force.tolist(), measured.auxiliary.tolist())
         return self.measured(*arguments, targets, modes, measured.control_mode)
 
@@ -294,7 +297,7 @@ class LimitCheck:
 
 
 class OutgoingCommands(LimitCheck):
-    """Check of Commands before they are published; the rig checks them again on arrival."""
+    """Checks Commands before they are published. The rig checks them again on arrival."""
 
     _sent: Floats = ()
     _modes = b""
@@ -303,7 +306,7 @@ class OutgoingCommands(LimitCheck):
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Return the reason not to publish ``command``. Without a reason, the next Command follows this one."""
+        """Return the reason not to publish ``command``, or an empty string if it may be published."""
         commands, modes = command.command.tolist(), command.control_mode
         arguments = command.target.tolist(), commands, command.auxiliary.tolist()
         reason = self.commanded(*arguments, self._sent, modes, self._modes)

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Force axes while Commands are missing, in a pause, and in a safe stop.
+"""Force axes ("loads") while Commands are missing, in a pause, and in a safe stop.
 
-In bridges and pauses, loads hold their last command. When Commands return, loads catch up at a fraction of their
-force rate limit that does not trip.
+In bridges and pauses, loads hold their last command. When Commands return, loads approach them at a fraction of
+their force rate limit that does not trip.
 
-In a safe stop each load keeps its force until the other axes rest, and is then held. Holding its position earlier
-would unload a specimen whose head still drifts. A load that caused the trip is held at once.
+In a safe stop each load keeps its force until the other axes rest, and then holds its position. Holding the
+position earlier would unload a specimen whose head still drifts. A load that caused the trip holds its position at
+once.
 
-A force loop uses the target of the neighbouring axis, which the actuator is about to reach. The command of that
-axis leads the target by the delay of the actuator, so the target does not stop with the command. The target
-continues to the same position along a cubic,
+A force loop uses the target of the neighbouring axis. The command of that axis leads its target by the delay of
+its actuator, so that the target moves on after the command has stopped. The target continues to the same position
+along a cubic,
 
     x(s) = x_0 (1 - 3 s^2 + 2 s^3) + M v (s - 2 s^2 + s^3) + x_end (3 s^2 - 2 s^3),    s = m / M,
 
 with M = N + 2 l / v samples: N samples of the stop, lead l of the command, step v of the target. If the command
-leads by a pure delay, v falls evenly to zero.
+leads by a pure delay, v decreases linearly to zero.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from rths_nodes.core.samples import INTERLOCK_OPEN, MODE_DISPLACEMENT, MODE_FORC
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, Fading
 
 SHARE = 0.99
-"""Fraction of the force rate limit at which loads catch up."""
+"""Fraction of the force rate limit at which loads approach the Commands again."""
 LONGEST_LEAD_S = 0.1
 """Longest delay of an actuator, s."""
 
 
 class LoadBridge:
-    """A ``bridge`` for the first ``n_moved`` axes, and for the loads after them; ``rates`` in N/s."""
+    """A ``bridge`` for the first ``n_moved`` axes, extended by the loads after them. ``rates`` are in N/s."""
 
     def __init__(self, bridge: CommandBridge, n_moved: int, rates: list[float], dt: float) -> None:
         self._inner, self._n = bridge, n_moved
@@ -74,9 +75,9 @@ class LoadBridge:
 
 
 class LoadStop:
-    """Loads on ``axes`` after the first ``n_moved`` in a safe stop; ``dt`` in s.
+    """Loads in a safe stop, which are the ``axes`` after the first ``n_moved``; ``dt`` in s.
 
-    ``breach`` returns the reason to stop after a Measurement, from the targets (N) sent and their modes.
+    ``breach`` returns the reason to stop after a Measurement, from the sent targets (N) and their modes.
     """
 
     def __init__(
@@ -85,9 +86,9 @@ class LoadStop:
         self._names, self._n = tuple(axes), n_moved
         self._longest, self._breach = LONGEST_LEAD_S / dt, breach
         self._kept: dict[int, float] = {}
-        """Force (N) that an axis keeps, by index."""
+        """Force (N) of each axis that keeps its force, by index."""
         self._held: dict[int, float] = {}
-        """Position (m) of an axis that has kept its force and is now held, by index."""
+        """Position (m) of each axis that has kept its force and now holds its position, by index."""
         self._done = 0
 
     @property
@@ -95,9 +96,7 @@ class LoadStop:
         return not self._kept
 
     def begin(self, before: Command | None, last: Command | None, goal: Array, samples: int, reason: str) -> None:
-        """Begin a stop of the other axes after ``before`` and ``last``, which ends at ``goal`` m after
-        ``samples``.
-        """
+        """Begin after Commands ``before`` and ``last``. The other axes stop at ``goal`` (m) after ``samples``."""
         if last is None or not last.control_mode:
             return
         before, n = before or last, self._n
@@ -113,7 +112,7 @@ class LoadStop:
         self._samples, self._done = samples + 2 * math.ceil(later.max()), 0
 
     def command(self, command: Command, measured: Measurement, shown: Measurement) -> Command:
-        """Insert the loads into the stop's ``command``; ``measured`` is tared, ``shown`` untared."""
+        """Insert the loads into the ``command`` of the stop. ``measured`` is tared, ``shown`` is untared."""
         self._release(measured, shown)
         if not (self._kept or self._held):
             return command
@@ -174,7 +173,7 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 def bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
-    """Return the bridge over late Commands, which also holds loads; ``passive`` are auxiliary inputs."""
+    """Return the bridge over late Commands, with loads if there are any. ``passive`` are auxiliary inputs."""
     rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
     n_moved = len(limits) - len(rates)
     of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)

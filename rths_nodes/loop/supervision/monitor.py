@@ -21,9 +21,9 @@ from rths_nodes.loop.supervision.limits import Row, acting, table
 
 INDICATE, TRIP = "indicate", "trip"
 NEVER = -1.0
-"""Energy error (J) that is smaller than every error, so that no error is within it."""
+"""Bound (J) that every energy error exceeds, so that every sample is judged."""
 ROUNDED = 0.999
-"""Fraction of a bound within which a sum in another order is also within the bound."""
+"""Fraction of a bound. A sum below this fraction is within the bound in any order of summation."""
 SPAN = 32
 """Number of samples for the slope of the tracking indicator: 31 ms at 1024 Hz."""
 
@@ -90,7 +90,7 @@ class MonitorParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuse a limit relative to an amplitude that may be zero, and a trip without a corridor."""
+        """Refuse a relative limit without a smallest amplitude, and a trip without a corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
                 f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it at the "
@@ -104,7 +104,7 @@ Slopes = Callable[[list[float], list[float]], tuple[float, float]]
 
 
 def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
-    """Return the function of the largest slope of tracking indicators over the last ``SPAN`` samples of ``dt`` s.
+    """Return a function for the largest slope of tracking indicators over the last ``SPAN`` samples of ``dt`` s.
 
     Call it with tracking indicators (m^2) and largest targets (m) of each sample. It returns two slopes (m^2/s,
     1/s), which are 0 during the first samples. The first slope is pi f X^2 sin(phi) for a sine of frequency f and
@@ -131,11 +131,11 @@ def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
 
 
 class Monitor:
-    """All indices of a test and their limits, in rows with the values of all axes.
+    """All indices of a test and their limits, in rows for the values of all axes.
 
-    The monitor receives every Target, and every sample in order, and returns the ``metrics`` at the end.
-    ``breach`` is the first sample at which a limit was exceeded, with the reason. Indices, their chunks and slopes
-    begin after the soft start.
+    The monitor receives every Target, and every sample in order. It returns the ``metrics`` at the end. ``breach``
+    is the first sample at which a limit was exceeded, with the reason. Indices, chunks and slopes begin after the
+    soft start.
     """
 
     def __init__(
@@ -178,29 +178,30 @@ class Monitor:
         if any(bound is not None for bound in steep):
             self._steepest = steepest(n_axes, dt, params.smallest_amplitude)
         self.in_order = corridor is not None or self._steepest is not None
-        """True if earlier samples are needed to judge a sample."""
+        """True if judging a sample requires all earlier samples."""
         self._within = math.inf if self._percent is None else ROUNDED * self._percent * reference_energy / 100.0
-        """Energy error (J) that is within the limit for any input energy."""
+        """Largest energy error (J) that is within its limit for every input energy."""
         if self.in_order:
             self._within = NEVER
         watch = Watch(self._within, self._judge, self._take_targets)
         self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, watch)
         self.step = self.tracking.step
-        """Advance by a sample: number, target, measured displacement (m) and force (N), each ``(n_axes,)``."""
+        """Advance by a sample: number, then target (m), measured displacement (m) and force (N), each
+        ``(n_axes,)``."""
 
     @property
     def sample(self) -> int:
         return self.tracking.sample
 
     def prepare(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Process a sample of the soft start, which resets all indices."""
+        """Process a sample of the soft start. All indices restart."""
         self.tracking.start(target, measured, force)
         self.skip(sample)
         if self.corridor:
             self.corridor.start(measured, force)
 
     def skip(self, sample: int) -> None:
-        """Process a sample of the safe stop, which does not count."""
+        """Process a sample of the safe stop, which does not change the indices."""
         self.tracking.sample = sample
 
     def _take_targets(self) -> None:
@@ -226,14 +227,14 @@ class Monitor:
             self.breach = sample, f"monitor.corridor: {why}"
 
     def doubtful(self, errors: Array) -> NDArray[np.intp]:
-        """Return the positions of the energy errors ``(n,)`` J that may exceed the limit for some input energy."""
+        """Return the positions of energy errors ``(n,)`` J that exceed the limit for some input energy."""
         return np.flatnonzero(~(np.abs(errors) <= self._within))
 
     def breaks(self, errors: Array, values: Array) -> bool:
-        """Return whether the running energy monitor exceeds its limit at one of these samples.
+        """Return whether the running energy monitor exceeds its limit at one of n samples.
 
-        ``errors`` and the input energies ``values`` up to each sample are ``(n,)`` J. Other limits need every
-        sample ``in_order``.
+        ``errors`` and the input energies ``values`` are ``(n,)`` J. Other limits can only be checked sample by
+        sample (``in_order``).
         """
         if self._percent is None:
             return False
@@ -250,7 +251,7 @@ class Monitor:
                 return
 
     def status(self) -> Data:
-        """Return the running indices, as in SyncStatus.msg."""
+        """Return the current indices, with the names of SyncStatus.msg."""
         self._take_targets()
         tracking = self.tracking
         return {
@@ -262,7 +263,7 @@ class Monitor:
         }
 
     def metrics(self) -> Data:
-        """Return the indices by name, nested; NaN if undefined."""
+        """Return the indices by nested names. An undefined index is NaN."""
         self._take_targets()
         energy = self.energy.now
         largest = int(np.argmax(np.maximum(np.abs(energy.highest), np.abs(energy.lowest))))

@@ -2,17 +2,18 @@
 """Pause of the test: the rig slows down to rest, waits for a late message, and joins the motion again.
 
 Ticks continue during a pause, samples do not. s is the elapsed fraction of a phase of M ticks, x the target of an
-axis, and l = u - x the lead of its command. v and w are the changes of x and l in the last sample:
+axis, and l = u - x the lead of its command u. v and w are the changes of x and l in the last sample. Target and
+lead by phase:
 
     slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
     waits        at the end of this motion, without a lead
     returns      x_k + d (1 - 10 s^3 + 15 s^4 - 6 s^5)     to the target of the last sample, d away
     starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; linear between samples
 
-A compensator leads by the lag of an actuator at full speed; at the fraction r of the speed, the lead has the same
-fraction. Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the
-acceleration within the deceleration of each axis. Samples of the last phase are taken within half a sample of
-their targets, only more slowly; this is correct for a rate-independent specimen.
+A compensator leads by the lag of the actuator at full speed; at the fraction r of this speed, the lead is
+multiplied by r. Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the
+acceleration within the deceleration of each axis. In the last phase, samples are within half a sample of their
+targets and slower, which is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rths_nodes.core.samples import FLAG_SLOWED, Array, Command
 from rths_nodes.loop.supervision.bridges import SHARE, STEEPEST, BridgeParams
 
 SHARPEST = 1.5
-"""Largest slope of r: fraction of the velocity v that changes in a phase."""
+"""Largest slope of r. In M ticks, v changes by at most SHARPEST v / M per tick."""
 
 BENT = 6.0
 """Largest curvature of r. The curvature of r l is at most (BENT l + BENT w M) / M^2."""
@@ -36,7 +37,7 @@ MOST_CURVED = 10.0 / math.sqrt(3.0)
 
 
 class Pause:
-    """Drives the rig while a Command is missing: from :meth:`begin`, as long as it is ``active``.
+    """Drives the rig while a Command is missing, from :meth:`begin` until ``active`` is false.
 
     ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, from
     :meth:`supply`, or None. ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the
@@ -59,9 +60,9 @@ class Pause:
         self.coming: Command | None = None
 
     def begin(self, before: Command, last: Command) -> None:
-        """Begin a pause without the next Command; ``before`` and ``last`` are the last two Commands sent.
+        """Begin a pause without the next Command. ``before`` and ``last`` are the last two Commands sent.
 
-        A rig that is still starting after an earlier pause returns to the last sample of this start.
+        If the rig is still starting after an earlier pause, it returns to the last sample of this start.
         """
         if not self.active:
             self.known, self.coming = last, None
@@ -75,7 +76,7 @@ class Pause:
 
     @property
     def sent(self) -> tuple[list[float], bytes]:
-        """Command of the last sample, ``(n_axes,)``, and the modes of its axes."""
+        """Command ``(n_axes,)`` of the last sample, and its control modes."""
         return self.known.command.tolist(), self.known.control_mode
 
     @property
@@ -88,7 +89,7 @@ class Pause:
 
     @property
     def can_be_held(self) -> bool:
-        """True unless the rig is slowing down or at rest."""
+        """False if the rig already slows down, rests or returns; otherwise true."""
         return not self.active or self._phase == self._start
 
     def supply(self, command: Command) -> None:
@@ -96,7 +97,7 @@ class Pause:
 
     @property
     def needs_command(self) -> bool:
-        """True if the next tick cannot continue without the next Command."""
+        """True if the next tick requires the next Command, which is missing."""
         return self._phase == self._start and self.coming is None and self._ahead(self._tick + 1) > self._samples
 
     @property
@@ -189,7 +190,7 @@ class Pause:
         return self._ticks * (s**3 - 0.5 * s**4)
 
     def _needed(self, lead: Array, change: Array) -> float:
-        """Return the number of ticks in which the motion rises from zero or falls to zero; rows ``change`` per
+        """Return the number of ticks in which the motion falls to zero or rises from zero; ``change`` is per
         sample.
 
         The result is the smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is at most the

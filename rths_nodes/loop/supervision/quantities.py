@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities with memory for expressions of levels, computed sample by sample from other expressions.
-
-Their protocol is ``Quantity`` of ``core/protocols.py``.
-"""
+"""Quantities with memory for expressions of levels."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class OfOne:
     of: tuple[str, ...] = texts("expression of this quantity, as a list with one element")
 
     def validate(self, path: str) -> None:
-        """Refuse no expression, and several expressions."""
+        """Refuse any number of expressions except one."""
         if len(self.of) != 1:
             raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must be one")
 
@@ -34,7 +31,7 @@ class OfOne:
 class Integral:
     """Integral over time, by trapezoids from the first sample on: energy from power, travel from velocity.
 
-    I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, from 0 at the first sample.
+    I_k = I_{k-1} + dt (x_k + x_{k-1}) / 2, and I = 0 at the first sample.
     """
 
     @params
@@ -60,7 +57,7 @@ class Integral:
 class LowPass:
     """First-order low-pass filter: removes noise, with a delay of 1 / (2 pi f).
 
-    y_k = y_{k-1} + a (x_k - y_{k-1}), a = 1 - exp(-2 pi f dt), from the first sample on.
+    y_k = y_{k-1} + a (x_k - y_{k-1}), a = 1 - exp(-2 pi f dt), and y = x at the first sample.
     """
 
     @params
@@ -88,7 +85,7 @@ class LowPass:
 class MovingRms:
     """Root mean square over the last samples, e.g. the intensity of a vibration.
 
-    sqrt(sum x^2 / n) over the n samples of a ``duration``. Samples before the first count as 0.
+    sqrt(sum x^2 / n), where n samples take the time ``duration``. Values before the first sample count as 0.
     """
 
     @params
@@ -99,10 +96,11 @@ class MovingRms:
         count = max(1, round(params.duration / dt))
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
-        """Sum of the window, and sum of the samples since the last recomputation. Additions and subtractions leave
-        rounding errors; adding all samples again would take longer than a sample."""
+        """Sum of the squares in the window, and sum of the squares since the last replacement. The first sum
+        accumulates rounding errors; a new sum would take longer than a sample."""
         self._left, self._wild = count, 0
-        """Number of samples until the sum is replaced, and number of non-finite values in the window."""
+        """Number of samples until the second sum replaces the first, and number of non-finite values in the
+        window."""
 
     def unit(self, units: Sequence[Unit]) -> Unit:
         return units[0]

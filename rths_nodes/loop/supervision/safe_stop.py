@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Safe stop: drives the rig when no Command may.
+"""Safe stop: drives the rig when no Command may drive it.
 
 The software stop is not a safety function: a rig needs its own interlocks.
 """
@@ -25,16 +25,16 @@ from rths_nodes.loop.supervision.handover import Tares
 
 
 def braking_time(limits: Iterable[Limits]) -> float:
-    """Return the longest time, s, in which axes with ``limits`` that stop together come to rest."""
+    """Return the longest time (s) that axes with ``limits`` need to come to rest together."""
     return max(limit.velocity / limit.deceleration for limit in limits)
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
-    """Return the largest travel of the command of an axis, m, from the last complete sample to rest.
+    """Return the largest travel (m) of the command of an axis from the last complete sample to rest.
 
-    The command moves for at most ``max_bridge`` s at the velocity limit, then decelerates in the safe stop, with
-    ``sharpest`` times its mean deceleration. Together with other axes the stop takes ``time`` s if that is longer.
-    The actuator moves further by its lag at that sample.
+    The command moves for at most ``max_bridge`` s at the velocity limit, then decelerates in the safe stop, whose
+    largest deceleration is ``sharpest`` times its mean. Together with other axes the stop takes at least ``time``
+    s. The actuator moves further by its lag at that sample.
     """
     braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
@@ -44,15 +44,15 @@ Floats = list[float] | Array
 
 
 class SafeStop:
-    """Slows axes down from their velocities, each group in a common time, and then holds them.
+    """Decelerates the axes of each group to rest in a common time, and then holds them.
 
-    The time of a group is the longest time that one of its axes needs, so that the group stays on its straight
-    line (``core/braking.py``). ``groups`` has a number by axis; without ``groups``, each axis stops by itself.
+    The time of a group is the longest time that one of its axes needs, so that the group stays on a straight line
+    (``core/braking.py``). ``groups`` has a number for each axis; without ``groups``, each axis stops by itself.
     Commands are relative to the zero of the test (``tares``).
 
-    From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, e.g.
-    after a foreign driver, a group brakes as hard as necessary to end at the stroke, and an axis beyond its stroke
-    moves no further outwards.
+    From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a
+    group decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further
+    outwards.
     """
 
     def __init__(
@@ -67,12 +67,14 @@ class SafeStop:
         ]
         self.groups = tuple(tuple(rows[axis] for axis in group) for group in braked_together(axis_limits, groups))
         self.state, self.samples = [0.0] * (PER_AXIS * len(rows)), 0
-        """Values of the axes written by :func:`begin`, and number of samples of the stop."""
+        """Values of the axes, which :func:`begin` writes, and number of samples of the stop."""
         at_zero = np.zeros(len(rows))
         self.begin(at_zero, at_zero)
 
     def begin(self, before: Array, last: Array) -> None:
-        """Begin the stop at the ``last`` sent command ``(n_axes,)`` m, with the velocity of the last two."""
+        """Begin at the ``last`` sent command ``(n_axes,)`` m. Its difference from the command ``before`` is the
+        velocity.
+        """
         self.samples, self._done = int(begin(self.groups, self.state, before.tolist(), last.tolist())), 0
 
     @property
@@ -85,7 +87,7 @@ class SafeStop:
 
     @property
     def goal(self) -> Array:
-        """Final commands, ``(n_axes,)`` m."""
+        """Final commands of the stop, ``(n_axes,)`` m."""
         return self._after(self.samples)
 
     def _after(self, done: int) -> Array:
@@ -95,15 +97,17 @@ class SafeStop:
 
 PER_AXIS = 5
 START, STEP, SAMPLES, LOW, HIGH = range(PER_AXIS)
-"""Values of an axis at the begin: command (m), step (m), samples to rest, bounds of its commands (m)."""
+"""Values of an axis when the stop begins: command (m), step (m), samples to rest, bounds of the commands (m)."""
 StopRow = tuple[int, float, float, float, float]
-"""Constants of an axis: index, zero of commands, stroke, largest step, largest change of the step (m)."""
+"""Constants of an axis: index, and zero of commands, stroke, largest step, largest change of the step (m)."""
 
 
 def begin(
     groups: Sequence[Sequence[StopRow]], state: Floats, before: Sequence[float], last: Sequence[float]
 ) -> float:
-    """Begin the stop of all ``groups`` after the last two commands (m): write ``state``; return its samples."""
+    """Begin the stop of all ``groups`` after the last two commands (m). Write ``state``; return the number of
+    samples.
+    """
     longest = 0.0
     for group in groups:
         needed = 0.0
@@ -138,8 +142,8 @@ def held_places(
 ) -> tuple[Array, Array]:
     """Return the last two ``commands`` ``(n_axes,)`` in m; axes after ``n_moved`` may have had commands in N.
 
-    ``modes`` belong to these commands. A command in N is replaced by the measured position, where the axis is held
-    without velocity. The force loop of the axis also ends there (``ForceAxis.hold``).
+    ``modes`` are the modes of the two commands. The measured position replaces a command in N; the axis is held
+    there, without velocity. The force loop of the axis also ends there (``ForceAxis.hold``).
     """
     before, last = commands
     for axis in range(n_moved, len(last)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of a test and the transitions between them; a procedure has its own transitions."""
+"""States of a test and the transitions between them. A procedure has its own transitions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 LOCKSTEP_WINDOW = 512
-"""Maximum number of samples by which the rig is ahead of monitor and recorder in lockstep. A trip found at sample
-k takes effect at k + LOCKSTEP_WINDOW, independent of speed."""
+"""Largest number of samples by which the rig is ahead of monitor and recorder in lockstep. A trip requested at
+sample k takes effect at k + LOCKSTEP_WINDOW."""
 
 
 class State(IntEnum):
-    """States of a test, and of the procedure around it (TestState.msg)."""
+    """States of a test and of the procedure that contains it (TestState.msg)."""
 
     IDLE = 0
     CONNECTED = 1
@@ -47,7 +47,7 @@ _SUCCESSORS = {
 
 
 class TestMachine:
-    """State of a test and its reason; refuses invalid transitions."""
+    """State of a test, and its reason. Invalid transitions are refused."""
 
     __test__ = False  # not a test case of pytest
 
@@ -56,7 +56,7 @@ class TestMachine:
         self.reason = ""
 
     def to(self, state: State, reason: str = "") -> None:
-        """Enter ``state``. Raises RuntimeError for an invalid transition."""
+        """Enter ``state``. Raises RuntimeError if the transition is invalid."""
         if state not in _SUCCESSORS[self.state]:
             raise RuntimeError(f"test state {self.state.name} -> {state.name}: no such transition")
         self.state = state
@@ -65,10 +65,9 @@ class TestMachine:
 
 @dataclass(frozen=True)
 class StopRequest:
-    """Request for a stop with its ``reason``: source and cause. ``end`` is the final state of the test, HELD or
-    TRIPPED.
+    """Request for a stop. ``reason`` states source and cause; ``end`` is the final state, HELD or TRIPPED.
 
-    The stop begins at ``sample``, but not before the next sample.
+    The stop begins at ``sample``, or at the next sample if ``sample`` has passed.
     """
 
     reason: str

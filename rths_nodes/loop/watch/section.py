@@ -14,14 +14,14 @@ from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 LONGEST_S = 0.04
 """Largest ``late``, ``silence`` and ``delay``, s. The pulse ends at most 50 ms after a limit is exceeded."""
 TOLD_HZ = 200.0
-"""Default rate of the test's state messages, Hz."""
+"""Default rate at which the test publishes state messages, Hz."""
 LEAST_TOLD = 6.0
-"""Number of messages that must fit into ``late``. All except one of them may be lost."""
+"""Smallest number of messages within the time ``late``. All of them except one may be lost."""
 
 
 @params
 class Tolerance:
-    """Largest difference between the values of the test and of the watcher for an axis."""
+    """Largest differences, for one axis, between the values of the test and the values of the watcher."""
 
     displacement: float = number("tolerance of measured displacements", "m", more_than=0.0)
     force: float = number("tolerance of measured forces", "N", more_than=0.0)
@@ -34,7 +34,7 @@ class Tolerance:
 
 @params
 class WatchLimits:
-    """Limits of an axis for the values of the watcher, in every state."""
+    """Limits of an axis that the watcher checks with its own sensors, in every state."""
 
     displacement: float = number("largest magnitude", "m", more_than=0.0, at_most=100.0)
     velocity: float = number("largest magnitude", "m/s", more_than=0.0, at_most=1e3)
@@ -52,7 +52,7 @@ class WatchLimits:
 
 @params
 class WatchedAxis:
-    """The watcher's own sensors of one axis, and the expected values."""
+    """The watcher's own sensors of one axis, and the values that it expects."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "displacement sensor of the watcher")
     force: ForceChannel = section(ForceChannel, "load cell of the watcher")
@@ -82,7 +82,7 @@ class WatchedAxis:
 
 @params
 class WatchSensors:
-    """Sensors of the watcher, which only receives their datagrams *state* (doc/udp.md)."""
+    """Sensors of the watcher. It receives only their datagrams *state* (doc/udp.md)."""
 
     address: str = text("address of the data acquisition system that sends the samples")
     port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)

@@ -2,16 +2,15 @@
 """Verdict of a watcher: whether the watcher's own sensors agree with the values that the test publishes.
 
 The verdict is deterministic, without clock, ROS or socket. Its inputs are own samples, messages of the test and
-the time of the watcher's clock. At the first disagreement the watcher gives a permanent reason. Clocks of two
-computers differ, so that stamps are not compared. With T = ``late`` and d = ``delay``, a message received at t was
-measured between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between
-t - T and t + d, the same for all axes and quantities, at which own samples agree with the message within the
-tolerances.
+the time of the watcher's clock. At the first disagreement the watcher states a permanent reason. Time stamps are
+not compared, because clocks differ. With T = ``late`` and d = ``delay``, a message received at t was measured
+between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between t - T and
+t + d, the same for all axes and quantities, at which own samples agree with the message within the tolerances.
 
-The pulse to an interlock is a datagram of 20 bytes, little-endian, repeated while all values agree. The last
-4 bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if it is intact, belongs
-to the receiver's session, and has an increased counter. An interlock opens after its timeout, and stays open until
-a person closes it.
+The pulse to an interlock is a datagram of 20 bytes, little-endian, repeated while all values agree. The last 4
+bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if the pulse is intact,
+belongs to the receiver's session, and has an increased counter. After a timeout an interlock opens, and stays open
+until a person closes it.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ MOVING = frozenset(
 )
 """States of a procedure in which the rig may move. In all other states the rig must rest."""
 BEGINS = frozenset((State.IDLE, State.CONNECTED, State.FINISHED))
-"""States in which the counter of a rig can restart, because the port is opened."""
+"""States in which a port is opened, so that the counter of the rig can restart."""
 SEEN_S = 0.25
 """Time within which an axis must move by more than ``rest`` to count as moving, s."""
 PIECES = 10
 COUNTED_S = 1.0
-"""Time over which the test's counter is compared with the watcher's clock, s."""
+"""Time over which the watcher compares the test's counter with its own clock, s."""
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("command", "m"))
 Numbers = tuple[float, ...]
 
@@ -53,7 +52,7 @@ class Sample(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """Message of the test: arrival (s), counter; by axis displacement (m), force (N), command (m or NaN)."""
+    """Message of the test: arrival (s), counter; by axis, displacement (m), force (N) and command (m or NaN)."""
 
     at: float
     counter: int
@@ -63,10 +62,10 @@ class Statement(NamedTuple):
 
 
 class Watch:
-    """Watcher of a rig that ``section`` defines; ``servo_rate`` (Hz) is the rate of the rig's counter.
+    """Watcher of a rig that ``section`` defines. ``servo_rate`` (Hz) is the rate of the rig's counter.
 
-    ``ended`` is the reason why the pulse has ended permanently, or an empty string. ``used`` is the largest
-    fraction of a tolerance that was used so far.
+    ``ended`` is empty until the pulse ends permanently, and then the reason. ``used`` is the largest fraction of a
+    tolerance that was used so far.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -89,7 +88,7 @@ class Watch:
         self._waiting: deque[Statement] = deque()
         self._heard: Statement | None = None
         self._counted: deque[tuple[float, float]] = deque()
-        """Arrival (s), and lead of the test's counter over the watcher's clock (s)."""
+        """Arrival of a message (s), and lead of the test's counter over the watcher's clock (s)."""
         self._lead = -math.inf
         self._state: State | None = None
         self._place: Numbers | None = None
@@ -98,7 +97,7 @@ class Watch:
 
     @property
     def ready(self) -> bool:
-        """True once samples of the watcher's sensors cover enough time for a comparison."""
+        """True once the samples of the watcher's sensors cover the time that a comparison requires."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 
@@ -177,7 +176,7 @@ class Watch:
     def _count(self, statement: Statement) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer sends late and then catches up, at most to its largest earlier lead.
+        A busy test computer sends late. Its counter later catches up, at most to its largest earlier lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -217,7 +216,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Return the reason why the pulse has ended by ``now`` (s), or an empty string."""
+        """Return why the pulse has ended by ``now`` (s); an empty string if it has not."""
         suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:
@@ -288,7 +287,7 @@ class Watch:
 
 
 class Seen:
-    """Ranges of displacements ``(n_axes,)`` m in the last ``SEEN_S``."""
+    """Span of the displacement of each axis, ``(n_axes,)`` m, in the last ``SEEN_S``."""
 
     def __init__(self, n_axes: int) -> None:
         self._none = [0.0] * n_axes
@@ -340,7 +339,7 @@ LAYOUT = {
     "session": ("I", "number of the watcher's session, not 0; random at each start"),
     "counter": ("I", "of the pulses, from 1"),
 }
-"""Fields before the checksum: name -> type (as in ``struct``) and meaning."""
+"""Fields before the checksum: type (as in ``struct``) and meaning, by name."""
 BODY = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 CHECKSUM = struct.Struct("<I")
 SIZE = BODY.size + CHECKSUM.size
@@ -360,7 +359,7 @@ class Pulses:
 
 
 class PulseEar:
-    """Receiver of the pulses; ``closed`` while pulses arrive within ``patience`` (s), from the first pulse on.
+    """Receiver of the pulses, ``closed`` from the first pulse on while pulses arrive within ``patience`` (s).
 
     After a timeout the receiver opens permanently.
     """
@@ -372,7 +371,7 @@ class PulseEar:
         self.opened = False
 
     def hear(self, data: bytes, now: float) -> bool:
-        """Receive ``data`` at ``now`` (s); return whether it was a pulse of the session."""
+        """Receive ``data`` at the time ``now`` (s). Return whether it is a valid pulse of the session."""
         if len(data) != SIZE or CHECKSUM.unpack_from(data, BODY.size)[0] != zlib.crc32(data[: BODY.size]):
             return False
         magic, version, _, session, counter = BODY.unpack_from(data)

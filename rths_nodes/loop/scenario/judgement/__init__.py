@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judgements about the numbers of a test and its rig, in one table of rules.
+"""Judgements about the numbers of a test and its rig, as rules.
 
-A rule relates numbers of scenario and rig file, regardless of size: it suits a desktop rig of 10 N and a rig of
-5 MN. Impossible values are refused when a scenario is loaded or run. Doubtful values are cautions: ``rths check``
-prints them, an operator signs them on a real rig, and the report lists them. ``validate`` of a section checks
-values within this section; ``fits`` and ``cautions`` (``core/checks.py``) check a component in its test. A rule is
-a function in a module of this folder and a row in its test; ``doc/rig_file.md`` lists all rules.
+A rule compares numbers of scenario and rig file with each other, so that it suits a desktop rig of 10 N and a rig
+of 5 MN. Impossible values are refused when a scenario is loaded or run. Doubtful values are cautions: ``rths
+check`` prints them, an operator signs them on a real rig, and the report lists them. ``validate`` of a section
+checks values within the section; ``fits`` and ``cautions`` (``core/checks.py``) check a component.
+``doc/rig_file.md`` lists all rules.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *PARTS)
 
 
 def refuse(scenario: Scenario, simulated: bool = True) -> None:
-    """Raise one ConfigError for all impossible numbers and, unless ``simulated``, for all missing numbers."""
+    """Raise one ConfigError for all impossible numbers and, unless ``simulated``, all missing numbers."""
     finding = [judgement.words for judgement in _judgements(scenario, simulated, REFUSED, date.today())]
     if finding:
         raise ConfigError(*finding)
@@ -35,7 +35,7 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
     """Return the doubtful values that rules and components report. Raises ConfigError.
 
-    ``today`` is the date against which the age of calibrations is checked.
+    ``today`` is the date that determines the age of a calibration.
     """
     component = [Judgement(name, text) for name, text in of_components(scenario)]
     return [*component, *_judgements(scenario, simulated, CAUTION, today or date.today())]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about sensors, calibration, tares of load cells, scale of a specimen, and port timing."""
+"""Rules about sensors, calibration, force corrections, specimen scales, and times of the port."""
 
 from __future__ import annotations
 
@@ -13,33 +13,31 @@ from rths_nodes.laboratory.corrections import Corrections
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 PAUSES = 10.0
-"""Longest usual timeout of a rig, in multiples of the longest pause."""
+"""Largest usual value of a timeout, divided by the longest pause."""
 STEPS = 2.0
-"""Largest usual distance of the first command, in samples at the velocity limit."""
+"""Largest usual jump of the first command, in samples at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of rms noise to range from which noise is impossible, and doubtful."""
+"""Ratios of rms noise to range above which the noise is impossible, and doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
 """Factor between units that are easily confused, such as N and kN, or mm and m."""
 BITS = range(15, 25)
-"""Numbers of bits of converters. No converter has one of these full scales divided by 1000 (32.768, 65.536 ...).
-"""
+"""Numbers of bits of converters. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the monitored limit from which the range is doubtful, and the limit within
-linearity."""
+"""Ratios of a sensor's range to the monitored limit from which the range is doubtful, and impossible."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
-"""Age from which no sensor counts as calibrated, not even an emulated sensor."""
+"""Longest time since the calibration of a sensor, even of an emulated sensor."""
 LARGE_FRICTION = 0.2
 LARGEST_LENGTH = 200.0
-"""Largest length scale of a specimen, and largest inverse of a length scale."""
+"""Largest usual length scale of a specimen. The smallest usual scale is the inverse."""
 OFF_FORCE = 100.0
-"""Largest ratio of the force scale to the square of the length scale, and largest inverse of this ratio."""
+"""Largest usual ratio of force scale to squared length scale. The smallest usual ratio is the inverse."""
 HARDLY_KNOWN = 0.3
-"""Relative uncertainty of a stiffness above which nearly every specimen would pass."""
+"""Relative uncertainty of a stiffness above which nearly every specimen passes the small move."""
 
 
 def _channels(seen: Seen) -> Iterator[tuple[str, str, Channel]]:

@@ -15,20 +15,20 @@ from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, See
 from rths_nodes.loop.scenario.schema import Axis
 
 SLACK = 4.0
-"""Largest usual ratio of velocity to sqrt(deceleration x stroke). An axis with a ratio of 2 can just stop within
-the stroke."""
+"""Largest usual ratio of velocity to sqrt(deceleration x stroke). With a ratio of 2 an axis can just stop within
+the total stroke."""
 SHARPEST = 100.0
-"""Deceleration that is plausible for every rig, even with a slow axis, m/s^2."""
+"""Deceleration that is plausible for every rig, whatever its velocity, m/s^2."""
 HARDEST = 1e4
-"""Deceleration that no actuator reaches: about a thousand times gravity, m/s^2."""
+"""Deceleration that no actuator exceeds, about a thousand times gravity, m/s^2."""
 NEAR = 0.98
-"""Largest usual limit as a fraction of the sensor's range."""
+"""Largest usual ratio of a limit to the range of its sensor."""
 OVERSHOOT = 1.5
 """Largest usual ratio of measured to commanded velocity, including noise."""
 SLIGHT = 0.01
-"""Fraction of the velocity limit that any motion reaches."""
+"""Fraction of the velocity limit that any useful motion reaches."""
 SIGMAS = 6.0
-"""Multiple of the rms noise that one sample in 500 million exceeds."""
+"""Number of standard deviations of the noise that one sample in 500 million exceeds."""
 
 
 def _levels(seen: Seen) -> Iterator[tuple[str, Axis, str, Level]]:

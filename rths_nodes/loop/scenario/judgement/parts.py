@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratios of two values for the same stiffness above which they are doubtful, and impossible."""
+"""Ratios between two values of one stiffness above which the values are doubtful, and impossible."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
-"""Parameters of structures and integrators with the stiffness under test."""
+"""Parameters of structures and integrators that state the stiffness under test."""
 STEPS = 10.0
 LONGEST_PERIOD = 20.0
-"""Twice the period of the tallest towers and of isolated buildings, s."""
+"""Longest usual period, twice the period of the tallest towers, s."""
 UNLIKE = 10.0
-"""Ratio above which two stiffnesses cannot belong to one specimen."""
+"""Ratio between two stiffnesses above which they cannot belong to the same specimen."""
 NO_FORCE = 1e-4
-"""Fraction of the force limit below which the specimen force counts as zero."""
+"""Fraction of the force limit below which the force of the specimen counts as zero."""
 STRONGEST = 15.0
 """Ground acceleration above which a record is exceptional or in another unit, m/s^2."""
 LARGEST = 64
@@ -126,7 +126,7 @@ def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
 
 
 def first_period(scenario: Scenario) -> float | None:
-    """Return the longest period (s) of the structure including its tested part, or None."""
+    """Return the longest period (s) of the structure with its tested part; None if it cannot be computed."""
     if scenario.structure is None or scenario.structure.cannot_be_built:
         return None
     from rths_nodes.numerical.structures.damping import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the numbers of a test and its rig: input, result and registration."""
+"""Rules about the numbers of a test and its rig: their input, their result and their registration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated``: no real actuators; ``today``: date for calibrations."""
+    """Input of a rule. ``simulated`` is true without real actuators; ``today`` is for calibration dates."""
 
     scenario: Scenario
     simulated: bool
@@ -29,7 +29,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Found:
-    """Number that violates a rule, at ``place``, with its ``value`` and unit. ``words`` state the requirement."""
+    """Number at ``place`` that violates a rule, with its ``value`` and unit. ``words`` state the requirement."""
 
     place: str
     value: str
@@ -41,7 +41,7 @@ Look = Callable[[Seen], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: name, required ``relation``, reason and function. If ``real``, the rule is for real rigs only."""
+    """A rule: name, required ``relation``, reason and function. If ``real``, it applies to real rigs only."""
 
     name: str
     weight: str
@@ -61,7 +61,7 @@ def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Result of a rule for one number: the full name, for signatures, and the text."""
+    """Result of a rule for one number: its full name, which an operator signs, and its text."""
 
     name: str
     words: str
