@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guided motions, which an operator requests outside of tests: one engine with goal, velocity, watch and end.
+"""Guided motions, which an operator requests outside of a rung.
 
 The steps of a motion are a generator of commands in untared coordinates: ramps and rests. The drive (``drive.py``)
 checks the commands against the limits. A ramp connects two rests on a straight line of all axes:
@@ -29,11 +29,12 @@ from rths_nodes.loop.supervision.pause import MOST_CURVED
 
 T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
-"""Yields commands ``(n_axes,)`` m, receives Measurements, returns a result."""
+"""Generator that yields commands ``(n_axes,)`` m, receives Measurements, and returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m, or an empty string."""
+"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m; an empty string if it does.
+"""
 Guard = Callable[[Measurement], str]
-"""Function that returns why a ramp must end, or an empty string."""
+"""Function that returns why a ramp must end; an empty string if it may continue."""
 
 WINDOW_S = 0.05
 """Length of a window, s. At rest, the means of two windows agree within the noise."""
@@ -44,20 +45,21 @@ LONGEST_S = 2.0
 FEWEST = 8
 """Smallest length of a window, samples."""
 STILL = 1e-6
-"""Largest change between windows that counts as rest, as a fraction of stroke and force limit."""
+"""Largest change between windows that counts as rest, as a fraction of the stroke and of the force limit."""
 CERTAIN = 4.0
-"""Number of standard deviations by which two means must differ to count as different."""
+"""Smallest difference between two means that counts, in standard deviations of the difference."""
 GENTLE = 0.1
 """Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity of the motion to the start, as a fraction of the limit, if the rig file contains no velocity."""
+"""Velocity of the motion to the start, as a fraction of the limit. Used if the rig file contains no velocity."""
 
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion: complete if ``reason`` is empty, else a safe stop; ``tripped`` is false if the operator
-    stopped it.
+    """Outcome of a motion: complete if ``reason`` is empty, else ended by a safe stop for this reason.
+
+    ``tripped`` is false if the operator stopped the motion.
     """
 
     reason: str = ""
@@ -66,7 +68,7 @@ class DriveOutcome:
 
 
 class GuidedMotion:
-    """A motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps`` to their end and ``result``.
+    """Motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps``, which return the ``result``.
 
     ``modes`` returns the control mode of each axis in the last command, one byte per axis; empty bytes mean
     displacement.
@@ -84,7 +86,7 @@ class GuidedMotion:
         self.result: Any = None
 
     def watched(self, measured: Measurement) -> str:
-        """Return why the rig does not follow the last command, or an empty string."""
+        """Return why the rig does not follow the last command; an empty string if it does."""
         return self._watch(self._sent, measured)
 
     def step(self, measured: Measurement) -> Array | None:
@@ -122,11 +124,10 @@ def smooth(s: float) -> float:
 
 
 class BoundedRamp:
-    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time for all axes; ``dt`` in
-    s.
+    """Motion of all axes from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time.
 
-    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis. Raises ConfigError for a position that is not
-    finite, and for a bound that is not positive.
+    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis; ``dt`` is the period, s. Raises ConfigError
+    for a position that is not finite, and for a bound that is not positive.
     """
 
     def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
@@ -158,8 +159,9 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity of each axis to its start, m/s: the velocity of its small move, or a fraction of its
-    limit.
+    """Return the velocity of each axis on the way to its start, m/s.
+
+    This is the velocity of the small move or, without a small move, a fraction of the limit.
     """
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
@@ -185,10 +187,11 @@ class Stand:
 
 
 class QuasiStatic:
-    """Ramps and rests of a rig at ``command`` ``(n_axes,)`` m, with period ``dt`` s and ``transport`` samples.
+    """Ramps and rests of a rig that is at ``command`` ``(n_axes,)`` m.
 
-    ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. The rig rests if displacement (m) and force (N) change
-    by less than ``still`` between two windows.
+    ``dt`` is the period (s), ``transport`` the delay of the port (samples). ``acceleration`` ``(n_axes,)`` m/s^2
+    bounds the ramps. The rig rests if displacement (m) and force (N) change by less than ``still`` between two
+    windows.
     """
 
     def __init__(
@@ -207,8 +210,9 @@ class QuasiStatic:
         return cls(command, scenario.dt, scenario.port.transport_samples, accelerations(limits), still)
 
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
-        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; return why ``guard`` ended the ramp, or an
-        empty string.
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s.
+
+        Return why ``guard`` ended the ramp; an empty string if it did not.
         """
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before = self.command

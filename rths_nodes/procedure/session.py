@@ -68,7 +68,8 @@ ARMED_FOR_S = 60.0
 ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
 """Acts that remain possible after the loss of a rig."""
 CLEAR = "CLEAR"
-"""Argument ``clear`` of an act. A person types this word after reading the description of the motion."""
+"""Value of the argument ``clear`` of an act. A person types this word after reading the description of the motion.
+"""
 NOT_TOLD = "not reported"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
@@ -80,20 +81,21 @@ S = TypeVar("S", bound="GuardedRig")
 
 
 class Test(Protocol):
-    """The test of a session: acts on rungs and checklist, further guards, and the file of the record."""
+    """Test of a session: acts on rungs and checklist, further guards, and the file of the record."""
 
     def barred(self, act: str) -> str:
-        """Return why the test forbids ``act``, or an empty string."""
+        """Return why the test forbids ``act``; an empty string if it does not."""
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act``, and remove ``clear`` from its ``arguments``. Raises ActRefused without a
-        clearance.
+        """Return a description of the motion of ``act``, and remove ``clear`` from its ``arguments``.
+
+        Raises ActRefused if the motion is not cleared.
         """
         ...
 
     def write(self, quietly: bool = False) -> None:
-        """Write the record; if ``quietly``, suppress errors."""
+        """Write the record. If ``quietly``, suppress errors."""
         ...
 
     def perform(self, act: str, arguments: dict[str, object]) -> str:
@@ -102,7 +104,7 @@ class Test(Protocol):
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Decorate a method as the act with the method's name; a stop ends the act. Raises ActRefused if it is not
+    """Make ``method`` the act of the same name, which a stop ends. The act raises ActRefused if it is not
     possible.
     """
 
@@ -118,7 +120,10 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 def lost(drive: RigDrive) -> str:
-    """Return why the rig is lost, or an empty string. Only a far end that provides the ticks ends the session."""
+    """Return why the rig is lost; an empty string if it is not.
+
+    An open interlock is a loss only if the far end provides the ticks.
+    """
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
 
@@ -151,7 +156,7 @@ class GuardedRig(SessionMachine):
         self.rung: RungUnderWay | None = None
         """Armed rung, or rung under way."""
         self._losses = 0
-        """Number of losses at the time when the rig was positioned."""
+        """Number of losses of the rig before it was positioned."""
         self._armed_until = 0
         """Monotonic time at which the rung is disarmed, ns."""
 
@@ -164,14 +169,15 @@ class GuardedRig(SessionMachine):
         return self.busy or self.state is State.ARMED
 
     def possible(self) -> dict[str, str]:
-        """Return by act why the act is not possible; an empty string if it is possible."""
+        """Return, by act, why the act is not possible; an empty string if it is."""
         with self.lock:
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
 
     def why_not(self, act: str, early: bool = False) -> str:
-        """Return why ``act`` is not possible, or an empty string. If ``early`` and the act ``commits``, check only
-        the state.
+        """Return why ``act`` is not possible; an empty string if it is.
+
+        If ``early`` and the act ``commits``, check only the state.
         """
         with self.lock:
             self._leave_start()
@@ -253,10 +259,11 @@ class GuardedRig(SessionMachine):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``, between the two states of its ``motion``; a stop or an error ends it
-        in another state.
+        """Context of the motions of ``act``. It enters the state of the motions, and at the end the state after
+        them.
 
-        ``begins`` is called with the first motion. A refusal before this motion changes nothing.
+        A stop or an error leads to another state. ``begins`` is called with the first motion. A refusal before
+        this motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -320,12 +327,14 @@ class RigSession(GuardedRig):
         """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
-        """Operator of the last arming, and the ``way`` of the request. Both are set before the rig is armed."""
+        """Operator who last armed a rung, and the ``way`` of this request. Both are set before the rig is armed.
+        """
         self._one = threading.Lock()
         super().__init__(scenario, record, realtime, clock, changed, judged)
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Perform an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
+        """Perform ``act`` for the operator ``by``; ``way`` is the source of the request. Return the result as
+        text.
 
         Only acts of MEANWHILE run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the act is
         not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be written, an
@@ -448,8 +457,8 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test. Forces count from these offsets only if
-        ``unloaded``.
+        """Use the offsets with this ``hash`` as the zero of the test. If ``unloaded``, forces also count from
+        them.
         """
         taken = self.taken
         assert taken is not None
@@ -501,8 +510,9 @@ class RigSession(GuardedRig):
     def arm(
         self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
     ) -> tuple[str, ...]:
-        """Arm a rung of ``scenario`` as it will run; return the names of the persons who arm it. Raises
-        ConfigError if a hash differs.
+        """Arm ``rung`` with the ``scenario`` that it will run; return the names of the persons who arm it.
+
+        Raises ConfigError if a hash differs.
         """
         assert self.offsets is not None
         build = self.drive.port.build
@@ -533,8 +543,8 @@ class RigSession(GuardedRig):
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
         """Run the armed rung: ``runner`` runs its scenario on the lent port. Then the rung is disarmed.
 
-        The rung is recorded before it runs. If a file or the code has changed, ActRefused is raised and it stays
-        armed.
+        The rung is recorded before it runs. If a file or the code has changed, ActRefused is raised and the rung
+        stays armed.
         """
         moves = self.rung is not None and RUNGS[self.rung.armed.rung].moves
         with self._warned("run") if moves else nullcontext():
@@ -594,7 +604,7 @@ class RigSession(GuardedRig):
             self.rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig; thread-safe. Acts under way end, and can no longer move or arm it."""
+        """Brake, hold and disarm the rig. Acts under way end and can no longer move or arm it. Thread-safe."""
         reason = reason or "the operator has asked to stop"
         with self.lock:
             self.count_stop(reason)
@@ -612,8 +622,9 @@ class RigSession(GuardedRig):
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """Unload the specimen to zero force, or move axes to the positions ``to`` (m) for which a person has
-        ``signed``.
+        """Unload the specimen to zero force, or move axes to the positions ``to``, m.
+
+        ``signed`` is the person who has signed for these positions.
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks
@@ -646,7 +657,7 @@ class RigSession(GuardedRig):
         self.close()
 
     def close(self) -> None:
-        """Close the port in any case; the rig is left to its own safe state."""
+        """Close the port even if the rig is unreachable. The rig enters its own safe state."""
         self.stop("the session is closed")
         with suppress(ConfigError, PortError):  # the rig may be unreachable
             self.drive.close()
@@ -684,7 +695,7 @@ class Act:
     ``guards`` return reasons why the act is not possible. ``arguments`` are names; if ``needed``, all of them
     except ``optional`` are required. ``motion`` has the states during and after a guided motion. The operator
     watches a ``lasting`` act. An act is also possible during another act if ``at_once``, and during a hold of a
-    rung if ``held``. Other nodes may request an act for ``anybody``, because it brings the rig to rest. If
+    rung if ``held``. If ``anybody``, other nodes may also request the act, because it brings the rig to rest. If
     ``named``, ``do`` receives the author. If the act ``commits``, ``do`` evaluates the guards once, under the lock
     under which the act takes effect.
     """
@@ -734,7 +745,7 @@ def checked(rig: GuardedRig, act: str) -> str:
 
 
 def allowed(rig: GuardedRig, act: str) -> str:
-    """Return why the test bars ``act``: an unconfirmed checklist, or no item or rung left."""
+    """Return why the test bars ``act``; an empty string if it does not."""
     return rig.test.barred(act) if rig.test is not None else ""
 
 
@@ -884,7 +895,7 @@ ACTS = {
         "take the offsets again, close the port, end the test", _AT_REST, RigSession.finish, lasting=True
     ),
 }
-"""Acts by name. A new act takes a row and a function."""
+"""Acts by name. A new act needs an entry and a function."""
 
 MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
 """Acts that begin a motion and need the word CLEAR."""

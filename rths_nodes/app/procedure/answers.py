@@ -93,7 +93,7 @@ class Answers:
         return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
-        """Refuse a test id that cannot name a folder, rungs out of order, and invalid differences."""
+        """Refuse a test id that cannot name a folder, rungs out of order, and an invalid largest difference."""
         problems = Problems()
         if self.test_id is not None:
             with problems.gathered():
@@ -187,7 +187,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return the missing answers of the planned rungs, each key with its meaning; ``only`` selects keys."""
+    """Return each answer that the planned rungs lack, with its meaning; ``only`` selects keys."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     problems = []
     for key in needed(planned):

@@ -32,7 +32,7 @@ HEAD = (
 class Signature:
     """Text of a caution, the person who signed for it, and the date (ISO 8601).
 
-    ``responsible``: up to version 0.9.0, the person who had consented.
+    ``responsible`` is the person who consented, in files of versions up to 0.9.0.
     """
 
     caution: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig under commissioning, without a specimen: its sessions, its operator, and the motion to be stopped.
+"""A rig under commissioning, without a specimen: its sessions, its operator, and the motions that are stopped.
 
 Commands are not checked, because some of them exceed a limit on purpose to test the limits of the far end.
 """
@@ -29,44 +29,45 @@ from rths_nodes.procedure.motions import BoundedRamp, accelerations
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
-"""Duration of the slower measured stops, samples: enough to distinguish half and double the deceleration."""
+"""Time to brake from the slower motion, samples: enough to distinguish half and double the deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
-"""Duration of the constant velocity in which a stop must begin: of the slower motion, s, and of the fast motion,
-samples."""
+"""Time at constant velocity, in which a stop must begin: s for the slower motion, samples for the fast motion."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
-"""Largest fractions of the limits that the slower motion uses."""
+"""Largest fractions of stroke and velocity limit that the slower motion uses."""
 FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
-"""Largest fractions of the limits that the fast motion uses: total stroke of both sides, velocity, error."""
+"""Largest travel, velocity and tracking error of the fast motion, as fractions of the limits."""
 FASTER = 1.2
-"""Smallest ratio of the velocities of the two motions."""
+"""Smallest ratio of the fast motion's velocity to the slower motion's velocity."""
 MIDDLE = 0.25
-"""Largest distance from the middle, as a fraction of the stroke. Half a stroke more is still within the limits."""
+"""Largest distance of the first position from the middle, as a fraction of the stroke. A motion by half the stroke
+then stays within the limits."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
-"""Ratio of the velocity of a free axis to its limit over long distances, where the ramp ends at rest."""
+"""Velocity of a free axis over long distances, as a fraction of the velocity limit."""
 AT_HOME = 1e-9
 """Smallest significant distance from the first position, m."""
 FINEST = 1e-6
-"""Smallest distance that a row reports, m."""
+"""Smallest distance that the rows of the report distinguish, m."""
 AGAIN_S, PATIENCE_S = 0.1, 10.0
-"""Retry interval and timeout, s: an emulator needs time between two sessions."""
+"""Retry interval and timeout for opening a session, s. An emulator needs time between two sessions."""
 
 T = TypeVar("T")
 
 
 class Refused(RuntimeError):
-    """The rig is not free, or moves by itself; the commissioning ends."""
+    """The rig is not free, or it moves or stops by itself. The commissioning ends."""
 
 
 class TooEarly(RuntimeError):
-    """The operator acted before the axes moved; the trial is repeated."""
+    """The operator acted before the axes moved. The trial is repeated."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A sample of the rig: sent and active commands and displacement (m), force (N); ``stopped`` is a reason or
-    empty.
+    """A sample of the rig: sent command, active command and displacement (m), and force (N).
+
+    ``stopped`` is why the far end has stopped; it is an empty string if it has not.
     """
 
     sample: int
@@ -81,8 +82,8 @@ class Row:
 class FreeRig:
     """Drives the rig of ``scenario`` at ``port``; :attr:`rows` contains all samples since :meth:`open`.
 
-    Raises Refused if a force changes by more than a small move may cause and, unless ``awaits_stop``, if the far
-    end stops by itself.
+    Raises Refused if a force changes by more than a small move permits. Unless ``awaits_stop`` is true, also
+    raises Refused if the far end stops by itself.
     """
 
     awaits_stop = False
@@ -131,7 +132,7 @@ class FreeRig:
                 self.port.close()
 
     def stated(self) -> FarEnd:
-        """Return the limits stated by the far end, else the limits declared in the rig file."""
+        """Return the limits that the far end states or, if it states none, the limits in the rig file."""
         if self.port.stated is not None:
             return self.port.stated
         rows = [
@@ -179,8 +180,8 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why the axes are not free, from the ``change`` of their forces ``(n_axes,)`` N; an empty string
-        if they are free.
+        """Return why the axes are not free; an empty string if they are. ``change`` of their forces: ``(n_axes,)``
+        N.
         """
         size = np.abs(change)
         if not (size > self._force).any():
@@ -206,7 +207,7 @@ class FreeRig:
         return [self.tick() for _ in range(self.samples(seconds))]
 
     def warn(self) -> None:
-        """Hold the rig before a motion with its warning output on, if it has one."""
+        """Hold the rig with its warning output on, for the warning time. Do nothing without this output."""
         if (section := warning_of(self.scenario, self.port)) is None:
             return
         self.port.warn(True)
@@ -220,7 +221,9 @@ class FreeRig:
 
 
 def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
-    """Move all axes slowly by their small moves, for ``seconds`` of the rig's clock; yield every sample."""
+    """Move all axes slowly out and back by their small moves for ``seconds`` of the rig's clock; yield every
+    sample.
+    """
     start = rig.command
     rig.awaits_stop = True
     end, out = len(rig.rows) + rig.samples(seconds), True
@@ -235,7 +238,7 @@ class Operator(Protocol):
         ...
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
-        """Call ``tick``, which holds the rig, while waiting as in :meth:`ready`."""
+        """Wait as in :meth:`ready`. Until the operator is ready, call ``tick``, which holds the rig."""
         ...
 
     def again(self, words: str) -> bool: ...
@@ -245,7 +248,7 @@ class Operator(Protocol):
 
 @dataclass
 class Bench:
-    """Rig of ``scenario`` without a specimen; ``patience`` is the time for an action of the operator, s.
+    """Rig of ``scenario`` without a specimen. ``patience`` is the timeout for an action of the operator, s.
 
     ``home`` ``(n_axes,)`` m is the position of the rig in the first session. Each session returns to this
     position.
@@ -257,9 +260,9 @@ class Bench:
     patience: float = 60.0
     home: Array | None = None
     build: str = ""
-    """Build of the receiver, known after the first session."""
+    """Build of the receiver; an empty string before the first session."""
     fast: Dash | None = None
-    """Fastest motion that was stopped by closing the session, or None."""
+    """Fastest motion that closing the session has stopped; None before this trial, and after a failed one."""
 
     @property
     def dt(self) -> float:
@@ -291,7 +294,10 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Open a session with the rig at home. Raises ConfigError if this fails and the operator gives up."""
+        """Context of a session that begins with the rig at home.
+
+        Raises ConfigError if the session cannot be opened and the operator does not retry.
+        """
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
@@ -344,9 +350,7 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If it fails, retry with an emulator until a timeout, or ask the
-        operator.
-        """
+        """Return the result of ``attempt``. If it fails, retry (emulator) or ask the operator whether to retry."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -370,9 +374,10 @@ def _check_middle(rig: FreeRig) -> None:
 
 @dataclass(frozen=True)
 class Dash:
-    """Motion of all axes with ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then to rest.
+    """Motion of all axes. They have ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, and then
+    brake.
 
-    The motion begins at the current position, or at ``start`` ``(n_axes,)`` m.
+    The motion begins at the current position, or at ``start`` ``(n_axes,)`` m if this is set.
     """
 
     velocity: Array
@@ -383,7 +388,9 @@ class Dash:
 
     @classmethod
     def resolving(cls, scenario: Scenario, bridged: int) -> Dash:
-        """Return a motion that takes BRAKING_SAMPLES to stop, within its fractions of stroke and velocity."""
+        """Return a motion that brakes within BRAKING_SAMPLES, or less if its share of stroke or velocity requires
+        it.
+        """
         limits, dt = scenario.limits.values(), scenario.dt
         constant = max(32, round(CONSTANT_S / dt))
         braking = BRAKING_SAMPLES
@@ -397,7 +404,7 @@ class Dash:
 
     @classmethod
     def fastest(cls, scenario: Scenario, stated: FarEnd, lag: Array) -> Dash | None:
-        """Return the fastest motion within the limits, or None if it is hardly faster than :meth:`resolving`.
+        """Return the fastest motion within the limits, or None if it is not much faster than :meth:`resolving`.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """
