@@ -26,7 +26,7 @@ AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "for
 by far; another axis moves; no sensor responds; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
-"""Smallest difference of a mean that counts as a change, in standard deviations of the mean."""
+"""Smallest significant change of a mean, in standard deviations of the mean."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
 """Smallest significant changes of displacement and force, as fractions of the travel and of the load cell's range.
@@ -42,7 +42,7 @@ class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
     ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion. ``ended`` is why the move ended
-    early; it is an empty string if the move is complete.
+    early; a complete move has an empty string.
     """
 
     index: int
@@ -78,9 +78,7 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, quantity: str, since: int = 0) -> Array:
-        """Return the change of ``quantity`` from the rest ``since`` to the last rest, positive along
-        ``direction``.
-        """
+        """Return the change of ``quantity`` from the rest ``since`` to the last rest, along ``direction``."""
         return np.asarray(
             self.direction * (getattr(self.stands[-1], quantity) - getattr(self.stands[since], quantity))
         )
@@ -90,7 +88,7 @@ class AxisMove:
 class RigKnowledge:
     """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bound and range of force (N).
 
-    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels, and
+    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels;
     None for an axis without such a sensor.
     """
 
@@ -161,9 +159,7 @@ CERTAINTY = 3.0
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness matrix (N/m) of the axes with a complete move, by axis of force and of
-    displacement.
-    """
+    """Return the tangent stiffness matrix (N/m) of axes with complete moves, by axis of force and of motion."""
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
     if not places:
@@ -498,10 +494,7 @@ def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
 
 
 def _under_way(move: AxisMove) -> float:
-    """Return half the difference between the mean forces of the outward and the return motion.
-
-    This part of the force depends only on the rate.
-    """
+    """Return half the difference between the mean forces out and back, which depends only on the rate."""
     out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
     return move.direction * 0.5 * (out - back)
 

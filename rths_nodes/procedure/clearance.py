@@ -2,9 +2,8 @@
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
 Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
-and also forces if the operator has declared the specimen unloaded. Tares are bounded. The tare of a displacement
-is relative to the controller's active command, if this can be read. A larger tare means that the zero of the
-sensor is wrong.
+and also forces if the operator has declared the specimen unloaded. Tares are bounded; a displacement counts
+relative to the controller's active command, if this can be read. A larger tare shows a wrong zero of the sensor.
 """
 
 from __future__ import annotations
@@ -151,9 +150,7 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """Item to sign for: its ``name``, and its text ``words``. The scale of a sensor also has ``axis`` and
-    ``channel``.
-    """
+    """Item to sign for: ``name`` and text ``words``. The scale of a sensor also has ``axis`` and ``channel``."""
 
     name: str
     words: str

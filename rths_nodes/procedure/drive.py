@@ -5,8 +5,7 @@ Values are untared, in the coordinates of the axes. The first command is the act
 the measured position if that command cannot be read. The command changes only in a motion (``motions.py``), in the
 safe stop of a motion, or if the rig does not follow (``following.py``).
 
-Before each motion, a digital output of the rig (horn or lamp) may warn for some seconds, which are counted in
-samples of the rig.
+Before each motion, a digital output of the rig (horn or lamp) may warn for some seconds.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted. This is repeated after each run, because a run resets it."""
+        """Set real-time priority, if permitted. Each run resets it."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -166,9 +165,9 @@ def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: I
 class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
-    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason why
-    the rig must not move now, and ``broken`` the reason why the drive has ended; without a reason they are empty
-    strings. ``braking`` is called with the reason for a stop, ``on_measurement`` with every Measurement.
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is why the rig
+    must not move now, ``broken`` why the drive has ended; without a reason they are empty strings. ``braking`` is
+    called with the reason for a stop, ``on_measurement`` with every Measurement.
     """
 
     measured: Measurement
@@ -186,7 +185,7 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.heard, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
-        """Outcome of an aborted motion of the current act. It bars further motions until :meth:`ready`."""
+        """Aborted motion of the current act. It bars further motions until :meth:`ready`."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
@@ -299,8 +298,7 @@ class RigDrive:
         )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion`` to its end or to a safe stop. A stop bars further motions until
-        :meth:`ready`.
+        """Move the rig along ``motion`` to its end or a safe stop, which bars motions until :meth:`ready`.
 
         Errors of the function set by :meth:`expect` are raised before any motion.
         """
@@ -449,8 +447,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return why the rig has failed or exceeds a limit (an empty string if neither), and the exceeded level or
-        None.
+        """Return why the rig must stop (an empty string if it need not), and the exceeded level or None.
 
         An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """
@@ -467,7 +464,7 @@ class RigDrive:
     def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
         """Take the port back from a run; brake and hold the rig.
 
-        ``before``, ``last`` and ``measured`` are the last two commands and the last Measurement of the run.
+        ``before`` and ``last`` are the last two commands of the run, ``measured`` is its last Measurement.
         """
         self._before, self.command, self.measured = np.array(before), np.array(last), measured
         self._samples = 0
@@ -485,7 +482,7 @@ class RigDrive:
             self.hold_loop.give_back()
 
     def await_rest(self) -> None:
-        """Wait until the rig is held and its actuators have settled. An interrupt does not end the wait."""
+        """Wait until the rig is held and its actuators have settled, even if interrupted."""
 
         def rest() -> None:
             self._over.wait()
@@ -506,10 +503,7 @@ STOP_LOOK_S = 0.01
 
 
 def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
-    """Return the warning output that the rig file names, or None if it names none.
-
-    Raises ConfigError if ``port`` has no warning output.
-    """
+    """Return the rig file's warning output, or None. Raises ConfigError if ``port`` has no such output."""
     section = scenario.rig_file.warning if scenario.rig_file is not None else None
     if section is not None and not port.can_warn:
         raise ConfigError(
@@ -548,8 +542,8 @@ class MotionWarning:
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller switches it :meth:`off`.
 
-        If ``held``, the drive holds the rig and counts samples; otherwise a rung holds the rig, and the clock
-        counts. Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be held.
+        If ``held``, the drive holds the rig and counts samples; otherwise a rung holds it and the clock counts.
+        Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be held.
         """
         assert self._section is not None  # callers check ``wired``
         if self._on:

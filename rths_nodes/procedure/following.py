@@ -4,11 +4,11 @@
 Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere. When
 they follow the external command again, they move to it at once. While the rig does not follow, the command
 therefore moves to the position of the rig at every tick, within velocity and stroke, so that closing the interlock
-moves nothing. If the pressure has only dropped to low, the command moves to this position once.
+moves nothing. If the pressure has only dropped to low, the command moves there once.
 
-An open interlock may be only a signal. A rig that still follows would then run ahead of its command until its
-force is zero, because of the static error of its loop. The command therefore waits, moves to the position of the
-rig, and waits again. An axis that has moved with the command follows, and its command does not move further.
+An open interlock may be only a signal. A rig that still follows would then run ahead of its command, because of
+the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. If an
+axis has moved with its command, this command moves no further.
 
 ``slow_error`` bounds the tracking error in slow motions. For sensors see ``loop/stages/frozen.py``.
 """
@@ -93,9 +93,8 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Times after the loss of the rig, in multiples of ``taken_after``: the command moves towards the position of the
-rig; it is decided which axes have moved with the command; these axes have come to rest; their remaining error is
-static."""
+"""Times after the loss of the rig, in multiples of ``taken_after``, at which the command moves towards the rig,
+the axes that have moved with it are determined, these axes rest, and their remaining error is static."""
 WENT_ALONG = 0.5
 """Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
 TAKEN_AFTER_S = 0.1
@@ -105,8 +104,8 @@ TAKEN_AFTER_S = 0.1
 class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
-    ``reason`` is why the rig does not follow; it is an empty string if the rig follows. ``count`` is the number of
-    losses, ``last`` the last reason. With force-controlled axes, modes and active commands are ignored.
+    ``reason`` is why the rig does not follow; an empty string if it does. ``count`` is the number of losses,
+    ``last`` the last reason. With force-controlled axes, modes and active commands are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -304,8 +303,8 @@ class _Axis:
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
         """Return why the load cell seems dead; an empty string if it does not.
 
-        A dead load cell shows no change of force in both directions of motion, a plateau only in one direction.
-        The expected force is based on the small moves and the ``displacements`` (m) of all axes.
+        A dead cell shows no change of force in both directions of motion, a plateau only in one. The expected
+        force is based on the small moves and the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""

@@ -68,7 +68,7 @@ def situation(state: State) -> str:
 
 
 UNCONDITIONAL = ("stop", "hold", "note")
-"""Acts that are performed even after a stop or a change of state, because these acts move nothing."""
+"""Acts that are performed even after a stop or a change of state, because they move nothing."""
 
 
 class ActRefused(ConfigError):
@@ -153,8 +153,8 @@ class SessionMachine:
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
         """Context of an act. An act inside another act is part of the outer act, and one stop ends both.
 
-        Raises ActRefused if the count of stops or the state differs from ``seen``. The comparison and the begin of
-        the act share one lock, so that no stop can occur in between.
+        Raises ActRefused if the count of stops or the state differs from ``seen``. The act begins under the lock
+        of this comparison, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:
             yield outer
@@ -205,7 +205,7 @@ class SessionMachine:
     def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
         """If the rig is at rest and ``why()`` returns a state and its reason, enter this state.
 
-        Without ``wait``, do nothing if another thread holds the lock, because some callers must not wait.
+        Without ``wait``, do nothing if another thread holds the lock.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
             return

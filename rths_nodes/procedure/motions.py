@@ -7,7 +7,7 @@ checks the commands against the limits. A ramp connects two rests on a straight 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
 Its velocity is at most 1.875 d / T, its acceleration 10 / sqrt(3) d / T^2; M keeps both within the bounds of each
-axis. At rest an actuator has reached its command, a dashpot has no force, and noise can be averaged.
+axis.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SLOW = 0.02
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion: complete if ``reason`` is empty, else ended by a safe stop for this reason.
+    """Outcome of a motion: complete if ``reason`` is empty, else a safe stop for this reason.
 
     ``tripped`` is false if the operator stopped the motion.
     """
@@ -70,8 +70,7 @@ class DriveOutcome:
 class GuidedMotion:
     """Motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps``, which return the ``result``.
 
-    ``modes`` returns the control mode of each axis in the last command, one byte per axis; empty bytes mean
-    displacement.
+    ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
     """
 
     def __init__(
@@ -106,9 +105,7 @@ def hold(
     ended: Callable[[], str] = str,
     shown: Callable[[int], None] = lambda left: None,
 ) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason; ``shown`` receives the number of
-    samples left.
-    """
+    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason; pass ``shown`` the samples left."""
     seen: list[Measurement] = []
     for left in range(samples, 0, -1):
         shown(left)
@@ -159,10 +156,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity of each axis on the way to its start, m/s.
-
-    This is the velocity of the small move or, without a small move, a fraction of the limit.
-    """
+    """Return the velocity of each axis to its start, m/s: from its small move, else a fraction of its limit."""
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
     return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])
@@ -187,11 +181,10 @@ class Stand:
 
 
 class QuasiStatic:
-    """Ramps and rests of a rig that is at ``command`` ``(n_axes,)`` m.
+    """Ramps and rests of a rig that is at ``command`` ``(n_axes,)`` m; ``dt`` is the period, s.
 
-    ``dt`` is the period (s), ``transport`` the delay of the port (samples). ``acceleration`` ``(n_axes,)`` m/s^2
-    bounds the ramps. The rig rests if displacement (m) and force (N) change by less than ``still`` between two
-    windows.
+    ``transport`` is the delay of the port, samples. ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. The rig
+    rests if displacement (m) and force (N) change by less than ``still`` between two windows.
     """
 
     def __init__(
@@ -228,7 +221,7 @@ class QuasiStatic:
         return (yield from self.stand())
 
     def _brake(self, step: Array) -> Steps[None]:
-        """Bring all axes to rest in the same time, on the line of the ramp and before its goal."""
+        """Bring all axes to rest in the same time, on the line of the ramp."""
         samples = samples_to_rest(step.tolist(), (self._acceleration * self._dt**2).tolist())
         for done in range(1, samples):
             self.command = self.command + step * (1.0 - done / samples)

@@ -161,9 +161,9 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the positions of the axes at the start of the test, ``(n_axes,)`` m from the zero of the rig.
+    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig.
 
-    They are zero with an external integrator or a soft start.
+    The start is zero with an external integrator or a soft start.
     """
     external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:
@@ -196,8 +196,8 @@ class RunOutcome:
 class RungUnderWay:
     """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end; it is an
-    empty string if the rung may continue. Raises ConfigError if a model is missing.
+    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end; an empty
+    string if it need not. Raises ConfigError if a model is missing.
     """
 
     def __init__(
@@ -232,9 +232,7 @@ class RungUnderWay:
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
-        """Enter the state that follows the run; ``broken`` is why the port has failed, an empty string if it has
-        not.
-        """
+        """Enter the state after the run; ``broken`` is why the port has failed, an empty string if it has not."""
         machine = self._machine
         with machine.lock:
             self.suspended = False
@@ -362,9 +360,7 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Reason of the first fault of the rig during this run, which ends the run; an empty string without a
-        fault.
-        """
+        """Reason of the rig's first fault, which ends the run; an empty string without a fault."""
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 
@@ -403,9 +399,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that has not followed at some time in this run; None if it has always
-        followed.
-        """
+        """Return the command for a rig that has not always followed in this run; None if it has."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
@@ -496,10 +490,7 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """Return the simulator's Measurement with flags, control mode, hydraulics and interlock of the rig.
-
-        If simulator and rig have auxiliary channels with different names, return the channels of the rig.
-        """
+        """Return the simulator's Measurement with flags and state of the rig."""
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)

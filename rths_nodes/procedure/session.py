@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session of a rig: a port that is opened once, and the acts (``ACTS``) from a cold rig to the end of the last
-rung.
+"""Session of a rig: a port that is opened once, and the acts (``ACTS``) of a procedure.
 
 Values are untared, in the coordinates of the axes, m and N.
 """
@@ -68,8 +67,7 @@ ARMED_FOR_S = 60.0
 ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
 """Acts that remain possible after the loss of a rig."""
 CLEAR = "CLEAR"
-"""Value of the argument ``clear`` of an act. A person types this word after reading the description of the motion.
-"""
+"""Value of the argument ``clear``, which a person types after reading the description of the motion."""
 NOT_TOLD = "not reported"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
@@ -88,25 +86,16 @@ class Test(Protocol):
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return a description of the motion of ``act``, and remove ``clear`` from its ``arguments``.
-
-        Raises ActRefused if the motion is not cleared.
-        """
+        """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``. Raises ActRefused."""
         ...
 
-    def write(self, quietly: bool = False) -> None:
-        """Write the record. If ``quietly``, suppress errors."""
-        ...
+    def write(self, quietly: bool = False) -> None: ...
 
-    def perform(self, act: str, arguments: dict[str, object]) -> str:
-        """Perform an act of the test."""
-        ...
+    def perform(self, act: str, arguments: dict[str, object]) -> str: ...
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Make ``method`` the act of the same name, which a stop ends. The act raises ActRefused if it is not
-    possible.
-    """
+    """Make ``method`` the act of the same name, which a stop ends; it raises ActRefused if it is not possible."""
 
     @wraps(method)
     def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
@@ -122,7 +111,7 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 def lost(drive: RigDrive) -> str:
     """Return why the rig is lost; an empty string if it is not.
 
-    An open interlock is a loss only if the far end provides the ticks.
+    A rig that stops following is lost only if its far end provides the ticks.
     """
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
@@ -259,11 +248,10 @@ class GuardedRig(SessionMachine):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``. It enters the state of the motions, and at the end the state after
-        them.
+        """Context of the motions of ``act``. It enters ``motion[0]`` of the act, and at the end ``motion[1]``.
 
-        A stop or an error leads to another state. ``begins`` is called with the first motion. A refusal before
-        this motion changes nothing.
+        After a stop or an error it enters another state. ``begins`` is called with the first motion. A refusal
+        before this motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -327,14 +315,12 @@ class RigSession(GuardedRig):
         """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
-        """Operator who last armed a rung, and the ``way`` of this request. Both are set before the rig is armed.
-        """
+        """Operator who last armed a rung, and ``way`` of this request."""
         self._one = threading.Lock()
         super().__init__(scenario, record, realtime, clock, changed, judged)
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Perform ``act`` for the operator ``by``; ``way`` is the source of the request. Return the result as
-        text.
+        """Perform ``act`` for the operator ``by``; ``way`` is the source of the request. Return a text.
 
         Only acts of MEANWHILE run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the act is
         not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be written, an
@@ -457,9 +443,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test. If ``unloaded``, forces also count from
-        them.
-        """
+        """Use the offsets with this ``hash`` as the zero of the test, and for forces only if ``unloaded``."""
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
@@ -745,7 +729,6 @@ def checked(rig: GuardedRig, act: str) -> str:
 
 
 def allowed(rig: GuardedRig, act: str) -> str:
-    """Return why the test bars ``act``; an empty string if it does not."""
     return rig.test.barred(act) if rig.test is not None else ""
 
 

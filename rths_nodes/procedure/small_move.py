@@ -10,7 +10,7 @@ The ``experimental_stiffness`` of an integrator is compared in the same way.
 
 If the controller closes the force loop of an axis, a small force follows. The loop of the held axis takes over at
 the measured force, applies a force, rests, and removes the force; then the axis is held again. This verifies sign
-and scale of commands in N, that the controller accepts them, and that both changes of mode are bumpless.
+and scale of commands in N, and bumpless changes of mode.
 """
 
 from __future__ import annotations
@@ -158,10 +158,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end at the rest after the fraction ``share`` of its travel.
-
-    Return an empty string if the move may continue.
-    """
+    """Return why the move must end after the rest at ``share`` of its travel; an empty string if it need not."""
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -293,8 +290,7 @@ def _declared(scenario: Scenario) -> dict[str, float]:
 SAME_FORCE = 0.03
 """Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2
-"""Largest accepted force in the wrong direction, as a fraction of the small force, and largest accepted excess
-travel, as a fraction of the small move."""
+"""Largest accepted opposite force and excess travel, as fractions of the small force and the small move."""
 
 
 @dataclass
@@ -312,11 +308,9 @@ class Pressed:
 
 
 class SmallForces:
-    """Small forces on the axes of ``scenario`` whose force loop the controller closes. ``command`` (m) is held
-    before.
+    """Small forces on the axes of ``scenario`` whose force loop the controller closes, from ``command`` m.
 
-    ``modes`` are the control modes of the last command of :meth:`run`, one byte per axis; empty bytes mean
-    displacement.
+    ``modes`` are the modes in the last command of :meth:`run`, one byte per axis; empty bytes mean displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
@@ -385,9 +379,7 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. For an axis in N, it is the measured displacement minus the sensor's offset
-        ``shift`` (m).
-        """
+        """Return ``sent`` in m. An axis in N gets its displacement minus the sensor's offset ``shift`` (m)."""
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)
@@ -400,9 +392,9 @@ def judge_forces(
     expected: Sequence[int],
     checks: Mapping[str, AxisChecks],
 ) -> None:
-    """Write verdicts on the force loops of the ``expected`` axes into ``checks``.
+    """Write verdicts on the ``expected`` force loops into ``checks``.
 
-    ``stopped`` is why the small forces were stopped; it is an empty string if they were not.
+    ``stopped`` is why the small forces were stopped; an empty string if they were not.
     """
     done = {move.index: move for move in moves}
     for index in expected:

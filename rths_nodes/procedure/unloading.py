@@ -7,13 +7,13 @@ together, so that axes of one specimen do not load each other:
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
 J is the tangent dF/dc of forces with respect to commands. It is measured with a small step of each axis towards
-less force, and then updated with the secant of each step (Broyden 1965), which also fits a yielded specimen. If
-the forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight
-are unloaded last.
+less force, and updated with the secant of each step (Broyden 1965), which also fits a yielded specimen. If the
+forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight come
+last.
 
 A load cell may fail unnoticed. Within a travel as long as the small move, the force must therefore respond with
-the stiffness that the small move has measured. Without this response, the operator signs for positions; only axes
-whose displacement a check has verified can move to them.
+the stiffness of that move. Without this response, the operator can sign for positions of axes whose displacement a
+check has verified.
 """
 
 from __future__ import annotations
@@ -47,15 +47,14 @@ BLIND = 0.25
 """Travel within which the force must respond, as a fraction of the whole travel. Used if there is no small move.
 """
 BLIND_STEP = 0.25
-"""Length of a step before the force has responded, as a fraction of the travel within which it must respond."""
+"""Step before the force has responded, as a fraction of the travel within which the force must respond."""
 IN_MOTION = 2.0
 """Safety factor for the change of force that velocity and damping explain."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
 """Bounds of the ratio of measured to expected change of force. A yielded or hardened specimen stays within them.
 """
 LEFT_OVER = 0.1
-"""Smallest ratio of a force to the sum of the magnitudes of its parts. Below it, the parts cancel and prove
-nothing."""
+"""Smallest ratio of a force to the sum of its parts' magnitudes at which the force is significant."""
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
@@ -69,8 +68,7 @@ DAMPING = 0.7
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance below which unloading is complete. If it cannot be reached, a force within its
-tolerance suffices."""
+"""Ratio of force to tolerance at which unloading ends; otherwise a force within its tolerance suffices."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
@@ -198,8 +196,7 @@ def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
 class Way:
     """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
 
-    ``first`` and ``last`` are the first and the last rest. ``given_up`` is why the specimen is not unloaded; it is
-    an empty string if it is unloaded.
+    ``first`` and ``last`` are rests. ``given_up`` is why the specimen is not unloaded; an empty string if it is.
     """
 
     def __init__(
@@ -257,9 +254,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force drifts. If the specimen relaxes, the force changes more and more slowly and does
-        not drift.
-        """
+        """Return whether a force drifts. The force of a relaxing specimen changes more and more slowly."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -286,9 +281,7 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force, N, in the first step of an axis, which may be very
-        short.
-        """
+        """Return the smallest significant change of force (N) in the first, maybe very short, step of an axis."""
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))
@@ -300,8 +293,7 @@ class Way:
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
         """Return why forces do not respond to axes that have ``moved`` (m); an empty string if they do.
 
-        ``change`` is the change of force (N), ``faster`` the change of velocity (m/s), ``noise`` the uncertainty
-        (N).
+        ``change`` and ``noise`` of the forces are in N; ``faster`` is the change of velocity, m/s.
         """
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
@@ -459,9 +451,7 @@ class Way:
         return step
 
     def _go(self, step: Array, active: Places) -> Steps[str]:
-        """Make one step, rest, and update the tangent. Return why the step ended early; an empty string if it did
-        not.
-        """
+        """Make a step, rest, and update the tangent. Return why the step ended early, or an empty string."""
         start, before = self._walk.command, self._forces()
         why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()

@@ -2,9 +2,8 @@
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
 During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`) and passes it to the
-operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost. No message waits for
-compression. ``close`` converts the journal to an indexed file; after a crash :func:`recover` converts it.
-:func:`read` reads both forms.
+operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost. ``close`` converts the
+journal to an indexed file; after a crash :func:`recover` converts it. :func:`read` reads both forms.
 """
 
 from __future__ import annotations
@@ -132,9 +131,7 @@ def _installed(package: str, file: str) -> Path | None:
 
 
 def offered_qos(reliability: str = "reliable", durability: str = "volatile", depth: int = 10) -> dict[str, object]:
-    """Return a QoS profile in the form of rosbag2 (metadata version 9). It keeps the last ``depth`` messages and
-    has no deadline.
-    """
+    """Return a QoS profile in the form of rosbag2 (metadata version 9): keep last ``depth``, no deadline."""
     return {
         "history": "keep_last",
         "depth": depth,
@@ -290,8 +287,7 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, first and last sample) and index the file. Further calls do
-        nothing.
+        """Add the last ``information`` (outcome, first and last sample) and index the file, once.
 
         Raises RecordingError if this fails; :func:`recover` can then recover the written data.
         """
@@ -309,8 +305,7 @@ class Writer:
 class Bag:
     """A recording to read: its file and the information about the test.
 
-    ``notes`` describe missing data in an unfinished journal. ``size`` is the length of the file's valid part,
-    bytes.
+    ``notes`` describe missing data in an unfinished journal. ``size`` is the length of the valid part, bytes.
     """
 
     path: Path
@@ -343,9 +338,7 @@ class Bag:
 
 
 def read(path: Path | str) -> Bag:
-    """Open the recording at ``path``. Raises ConfigError if it cannot be read. ``notes`` describe damage to a
-    journal.
-    """
+    """Open the recording at ``path``; ``notes`` describe damage to a journal. Raises ConfigError."""
     file = recording(path)
     inventory = Inventory()
     try:
@@ -410,13 +403,11 @@ def _bag(
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
-    """Index the journal of a killed recorder. ``directory`` may also be the file. A complete recording is not
-    changed.
+    """Index the journal of a killed recorder (``directory`` or file). A complete recording is not changed.
 
     Damaged parts are omitted and reported. With ``out``, the recording is created in the directory ``out``, and
     the original is not changed. Raises ConfigError if there is no recording, if the recording is in use or was
-    made by another recorder, and if ``out`` contains a recording. Raises RecordingError if the recording cannot be
-    written.
+    made by another recorder, and if ``out`` contains a recording. Raises RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:

@@ -37,9 +37,7 @@ LONGEST_FIELD = 31
 
 
 class History(NamedTuple):
-    """History of a quantity: ``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, with the names of the
-    ``columns``.
-    """
+    """History of a quantity: ``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, and column names."""
 
     name: str
     values: Array

@@ -36,9 +36,7 @@ def write(result: Commissioning, path: Path | str) -> None:
 
 
 def keep_older(*paths: Path) -> list[Path]:
-    """Copy existing ``paths`` to names that contain their modification time; return the copies. Raises
-    ConfigError.
-    """
+    """Copy existing ``paths`` to names with their modification time; return the copies. Raises ConfigError."""
     copies = []
     for path in filter(Path.exists, paths):
         changed = datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d_%H%M%S")
@@ -67,10 +65,10 @@ def of_rig(rig: Path | str) -> Commissioning | None:
 
 
 def in_effect(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
-    """Return the commissioning of the rig file ``rig``, and the reason why it bars rungs that move the rig.
+    """Return the commissioning of the rig file ``rig``, and why it bars rungs that move the rig.
 
-    The reason is an empty string if the commissioning is valid. Simulators and emulators need no commissioning.
-    Raises ConfigError for an invalid file.
+    The reason is an empty string if it bars none. Simulators and emulators need no commissioning. Raises
+    ConfigError for an invalid file.
     """
     if not rig or Assembly(scenario).port.simulated:
         return None, ""

@@ -109,8 +109,7 @@ def offered(text: str) -> list[dict[str, object]]:
 METADATA_VERSION = 9
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Size of a chunk, bytes: 0.1 s at 1024 Hz. One damaged byte loses a chunk. Larger chunks would save 2 % of the
-file."""
+"""Size of a chunk, bytes: 0.1 s at 1024 Hz. One damaged byte loses a chunk. Larger chunks would save 2 %."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
 """Largest number of bytes that an interrupted write can leave after the last complete record."""
@@ -224,11 +223,10 @@ def _topic_metadata(channel: Channel, kind: str) -> dict[str, object]:
 
 
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
-    """Copy the complete records of ``path`` into an indexed file, which replaces ``path`` or is written to
-    ``target``.
+    """Copy the complete records of ``path`` to an indexed file: ``target`` or, by default, ``path`` itself.
 
-    If ``recovering``, the information in the new file lists the losses. Needs constant memory, and disk space for
-    the copy. Raises RecordingError if the copy fails; ``path`` is then unchanged.
+    If ``recovering``, the new file lists the losses. Needs constant memory, and disk space for the copy. Raises
+    RecordingError if the copy fails; ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)

@@ -47,8 +47,7 @@ class RecordFile:
     def write(self, record: ProcedureRecord, last: bool = False) -> Path:
         """Write ``record`` atomically; return the path. The ``last`` write uses the reserved space.
 
-        If the first write fails, raises ConfigError; if a later write fails, RecordingError. The old file is then
-        unchanged.
+        Raises ConfigError if the first write fails, and RecordingError later. The old file is then unchanged.
         """
         with self._lock:
             try:
@@ -68,9 +67,7 @@ class RecordFile:
             return self.path
 
     def _keep_room(self, size: int) -> None:
-        """Reserve space. An error of the first reservation is raised; later errors are ignored until the last
-        write.
-        """
+        """Reserve space. An error of the first reservation is raised; later errors are ignored."""
         if self._room is None:
             self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
             with contextlib.suppress(OSError):  # some file systems do not support locks
@@ -106,10 +103,7 @@ class OfProcedure(NamedTuple):
 
 
 def of_recording(path: Path | str) -> OfProcedure | None:
-    """Return the procedure to which the recording at ``path`` belongs; None if it belongs to none.
-
-    Raises the errors of :func:`read`.
-    """
+    """Return the procedure of the recording at ``path``, or None. Raises the errors of :func:`read`."""
     recording = Path(path).resolve()
     folder = recording if recording.is_dir() else recording.parent
     return OfProcedure(read(folder.parent), folder.name) if exists(folder.parent) else None

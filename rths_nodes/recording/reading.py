@@ -39,13 +39,12 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Number of message lengths that are tried for a layout, and number of messages that are tried for each length."""
+"""Numbers of message lengths, and of messages of each length, that are tried for a layout."""
 
 BATCH = 4096
 """Number of messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
-"""A history has at most SPARSE rows per received message, plus SILENT rows. A message number beyond this length
-counts as damaged and does not extend the history."""
+"""A history has at most SPARSE rows per received message, plus SILENT rows. Larger message numbers are skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -407,7 +406,6 @@ def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
 
 
 def _layouts(text: str, messages: Sequence[bytes]) -> Iterator[StreamLayout | ValueError]:
-    """Yield a possible layout from each of a few messages of each length, the most frequent length first."""
     tried: Counter[int] = Counter()
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
         for message in messages:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete records of an MCAP file (https://mcap.dev/spec), which can be finished, truncated or damaged."""
+"""Complete records of an MCAP file (https://mcap.dev/spec). The file can be finished, truncated or damaged."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ RECORD = struct.Struct("<BQ")
 MESSAGE = struct.Struct("<HIQQ")
 """Head of a message: channel, sequence number, log time and publish time."""
 LARGEST_CHUNK = 1 << 28
-"""Largest unpacked chunk, bytes. Recorders write far smaller chunks."""
+"""Largest unpacked chunk, bytes; recorders write far smaller chunks."""
 _CHECKSUM = 4
-"""Length of the checksum at the end of the data, bytes. A checksum of zero means that there is no checksum."""
+"""Length of the checksum at the end of the data, bytes. A checksum of zero is not checked."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
 _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
@@ -148,9 +148,7 @@ def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, in
 
 
 def summary(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield opcode and content of the index records and metadata records. Raises RecordingError if they are
-    damaged.
-    """
+    """Yield opcode and content of index and metadata records. Raises RecordingError if they are damaged."""
     with path.open("rb") as stream:
         footer = _footer(stream)
         size = stream.seek(0, 2) - _TAIL
@@ -180,10 +178,10 @@ def _named(path: Path, index: MetadataIndex) -> bytes:
 class Contents:
     """Records of the data section of an MCAP file, including chunks, up to the end of the file's complete part.
 
-    Iterate once; each item is the opcode and the content of a record. Damage raises RecordingError; if
-    ``lenient``, a damaged chunk is skipped. ``size`` is the length of the valid part of the file, bytes. After the
-    iteration, ``damage`` describes the damage, ``end`` (byte) is the end of the complete part, and ``lost_bytes``
-    is the number of bytes that were skipped or follow the end.
+    Iterates once over opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is
+    skipped. ``size`` is the length of the valid part of the file, bytes. After the iteration, ``damage`` describes
+    the damage, ``end`` is the end (byte) of the complete part, and ``lost_bytes`` counts bytes that were skipped
+    or follow the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
@@ -208,9 +206,7 @@ class Contents:
         self.lost_bytes += self.size - self.end
 
     def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
-        """Yield the records that ``take`` accepts. If ``take`` raises ValueError, the record is damaged and
-        skipped.
-        """
+        """Yield the records that ``take`` accepts. Skip a record for which ``take`` raises ValueError."""
         refused = 0
         for opcode, content in self:
             try:

@@ -99,11 +99,10 @@ def _of_force(modes: Array) -> NDArray[np.bool_]:
 
 @dataclass(eq=False)
 class Run:
-    """Data of one test: ``n`` samples (0 ... n-1) and ``n_steps`` steps (0 ... n_steps-1), in SI units and rig
-    time.
+    """Data of one test in SI units and rig time: ``n`` samples (0 ... n-1), ``n_steps`` steps (0 ... n_steps-1).
 
-    Arrays with one row per sample: ``time (n,)`` s; ``target``, ``command``, ``displacement`` and
-    ``true_displacement`` ``(n, n_axes)`` m; ``force`` and ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of
+    Arrays with one row per sample: ``time (n,)`` s; ``target``, ``command``, ``displacement``,
+    ``true_displacement`` ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of
     measurement and command; ``compensator (n, len(compensator_names))``. ``command`` is the compensator's command.
     Before the first command, and during a safe stop, ``target`` and ``command`` hold the applied command. In a
     brief run of a study, ``compensator`` has one row per report of the compensator, and there are no velocities,
@@ -112,10 +111,10 @@ class Run:
     Arrays with one row per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``,
     ``dof_acceleration`` ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
     ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J (input, kinetic, strain,
-    damping). ``energies`` has no rows if all degrees of freedom of the model are observed. ``dof_names`` are the
-    observed degrees of freedom, which are the columns of these arrays.
+    damping), without rows if all degrees of freedom are observed. ``dof_names`` are the observed degrees of
+    freedom, the columns of these arrays.
 
-    ``scenario`` is checked, but its components are not built, because they may not be installed here.
+    ``scenario`` is checked, but its components are not built: they may not be installed here.
     """
 
     scenario: Scenario
@@ -149,7 +148,7 @@ class Run:
     """
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
-    """Data of the force axes, which the other arrays omit; None if there are no force axes."""
+    """Data of the force axes, which the other arrays omit; None without force axes."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -167,7 +166,7 @@ class Run:
 
     @property
     def incomplete(self) -> str:
-        """Text with the number and range of the missing samples; an empty string if the recording is complete."""
+        """Number and range of the missing samples, as text; an empty string for a complete recording."""
         numbers = np.flatnonzero(self.missing)
         if not len(numbers):
             return ""
@@ -203,9 +202,7 @@ class Run:
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def rates(self, values: Array) -> Array:
-        """Return the rates of change of ``values`` ``(n, ...)`` between samples, 1/s; NaN across a hold or a
-        pause.
-        """
+        """Return the rates of change of ``values`` ``(n, ...)``, 1/s; NaN across a hold or a pause."""
         rates = np.diff(values, axis=0) / self.scenario.dt
         rates[(self.flags[1:] & FLAG_SLOWED) > 0] = np.nan
         return rates

@@ -60,12 +60,11 @@ from rths_nodes.mechanics.axial_load import lengths_of
 LOOK_S = 0.05
 """Polling interval of the operator's request to end, s."""
 QUIET_S = 0.5
-"""Time without a datagram after which a session with its rig at rest ends, s. In lockstep ``longest_wait`` applies
-until the session is closed."""
+"""Silence after which a session ends while its rig is at rest, s. In lockstep ``longest_wait`` applies until the
+session is closed."""
 LAG_S = 0.1
-"""Allowed lag of an actuator, s: three times the lag of the slowest actuator in the package. The receiver stops
-the rig if the tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport
-and bridge."""
+"""Allowed lag of an actuator, s: three times the largest lag in the package. The receiver stops the rig if the
+tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and bridge."""
 PERSISTENCE_S = 0.005
 """Time for which force or error exceeds a limit before the receiver stops, s. The test computer stops earlier."""
 SLIPPED = "ticks by which its clock was late"
@@ -84,7 +83,7 @@ FROZEN_S = 0.05
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in port units. The largest error is the travel in ``away`` s at the velocity
+    """Return the limits of an axis in port units. The error limit is the travel in ``away`` s at the velocity
     limit, but at most the stroke.
     """
     command, force = abs(gains.command), abs(gains.force)
@@ -187,8 +186,7 @@ class Switches:
         self._lock = threading.Lock()
 
     def turn(self, text: str) -> None:
-        """Turn a switch: ``interlock open`` now, ``interlock open @300`` at sample 300, ``@+300`` after 300
-        samples.
+        """Turn a switch: ``interlock open`` now, with ``@300`` at sample 300, with ``@+300`` after 300 samples.
 
         Raises ConfigError.
         """
@@ -262,7 +260,7 @@ class Emulator:
                 scenario.model_of(axis, noun)
         self.scenario, self._plans, self._connect_within = scenario, plans, params.connect_within
         self._faults, self.switches = planted, Switches()
-        """Switches for a person at the rig: interlock, pressure and cable."""
+        """Planted faults, and switches for a person at the rig: interlock, pressure and cable."""
         self.true: Measurement
         """True state of the rig in SI units, in the order of the scenario's axes."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None

@@ -32,7 +32,7 @@ KINDS = {
     INTERLOCK: (0, "the interlock of the rig opens"),
     HYDRAULICS: (0, "the pressure is switched; 0: off, 1: low, 2: high"),
 }
-"""Default of N, and meaning, of each kind of fault."""
+"""Default N and meaning of each kind of fault."""
 _LONGEST = 1_000_000
 _WORDS = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
 

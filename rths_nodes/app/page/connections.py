@@ -34,7 +34,7 @@ BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD, LARGEST_BODY = 8192, access.LARGEST_BODY
 """Maximum sizes of head and body of a request, bytes."""
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
-"""Service of each kind of stop. ``emergency_stop`` is the name used in version 0.9."""
+"""Service of each kind of stop. The name ``emergency_stop`` is from version 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
@@ -158,7 +158,7 @@ class Behind:
             self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
-        """Return a function that calls ``stop`` and reports the outcome to the page, which lists the outcome."""
+        """Return a function that calls ``stop`` and reports the outcome to the page."""
 
         async def stop_and_tell(kind: str, reason: str) -> str:
             try:

@@ -87,7 +87,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a report, or None if it is not a file or too large. Raises OSError if it or its folder is a link."""
+    """Return a report, or None if it is not a file or too large. Raises OSError for a link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -121,7 +121,7 @@ FILES = {
     "/uPlot.min.css": ("uPlot.min.css", "text/css"),
 }
 HEAD = struct.Struct("<II")
-"""Head of a message with columns of curves: first sample, and number of samples per column."""
+"""Head of a message with columns: first sample, and number of samples per column."""
 TOKEN = "X-Rths-Operator"
 """Header with the token of the leading page."""
 
@@ -135,8 +135,7 @@ class Watched(Protocol):
 class PageServer:
     """Serves the situation of ``watched`` at ``address``.
 
-    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` performs the leader's
-    acts.
+    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` performs acts.
     """
 
     def __init__(

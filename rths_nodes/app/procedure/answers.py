@@ -27,7 +27,7 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Maximum length of a test id, which is the name of the folder of the test, characters."""
+"""Maximum length of a test id, which names the folder of the test, characters."""
 REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
 """Message that refuses rung h and the key ``iteration``, which version 0.9.0 had."""
 

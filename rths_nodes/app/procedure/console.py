@@ -81,8 +81,7 @@ def typed(question: str) -> str:
 def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
     """Wait for a line from the terminal, or until ``ended`` returns a reason; return this reason.
 
-    Return an empty string for a line. Signals always interrupt this wait. A plain read that begins just after a
-    signal would wait for the next key.
+    Return an empty string for a line. A signal always interrupts this wait, but not always a plain read.
     """
     reader, writer = os.pipe()
     for end in (reader, writer):
@@ -169,8 +168,7 @@ class Console:
             self._print("y or n")
 
     def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
-        """Return CLEAR if the file allows the ``motion`` of ``act``. Otherwise print the motion and return the
-        typed line.
+        """Return CLEAR if the file allows the ``motion`` of ``act``; else print it and return the typed line.
 
         Raises ActRefused if ``ended`` returns a reason before a line is typed.
         """
@@ -505,9 +503,7 @@ def _sign_for(console: Console, rest: str) -> bool:
 
 
 def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
-    """Return whether the operator signs for ``statement``; ``called`` are the names of its item in an answers
-    file.
-    """
+    """Return whether the operator signs for ``statement``, which an answers file lists by a name in ``called``."""
     if set(called) & set(console.answers.sign_for):
         return True
     return console.attended and console.yes(f"{statement}; do you sign for it?")

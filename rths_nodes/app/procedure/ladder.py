@@ -286,8 +286,7 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 
 
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete the row of a rung in the history of its specimen; return whether the rung loads the
-    specimen.
+    """Begin or complete a rung's row in the specimen's history; return whether the rung loads the specimen.
 
     Simulated rungs do not count.
     """

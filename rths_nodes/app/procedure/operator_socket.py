@@ -59,9 +59,9 @@ class Answer:
 
     ``stops`` is the count of stops, and ``why_not`` are reasons why ``acts`` are not possible. ``next_rung`` has a
     ``scenario_hash`` and an ``engine``; ``offsets_hash`` belongs to the last offsets. ``sign_for`` accepts the
-    names ``to_sign``. ``motions`` describes the motion of each act; the text is empty if nothing moves.
-    ``checklist`` has items to answer, ``warning`` the active output with the seconds left. ``next_act`` is the
-    proposed act. ``verdicts`` of the ``planned`` rungs are empty until the rungs have run.
+    names ``to_sign``. ``motions`` of the acts are texts, empty if nothing moves. ``checklist`` has items to
+    answer, ``warning`` the active output with the seconds left. ``next_act`` is proposed. ``verdicts`` of the
+    ``planned`` rungs are empty until the rungs have run.
     """
 
     done: bool = False
@@ -102,8 +102,7 @@ class _Call:
 class OperatorSocket:
     """Handles requests of processes of this user at the abstract ``name``. Each connection has a thread.
 
-    ``left`` is called if a process disconnects while its act is under way. Raises ConfigError if the name is
-    taken.
+    ``left`` is called if a process disconnects while its act is under way. Raises ConfigError for a used ``name``.
     """
 
     def __init__(self, answering: Answering, left: Callable[[Credentials], None], name: bytes) -> None:
@@ -243,17 +242,13 @@ class SocketOperator:
         self.seen = Answer()
 
     def ask(self, act: str = "", by: str = "", **arguments: str) -> Answer:
-        """Request an act, and wait for its end; an empty act only queries. Raises ConfigError as :meth:`send`
-        does.
-        """
+        """Request an act, and wait for its end; an empty act only queries. Raises the errors of :meth:`send`."""
         names, values, seen = tuple(arguments), tuple(arguments.values()), self.seen
         self.seen = self.send(Request(act, names, values, by, seen.stops, seen.state, seen.test_id))
         return self.seen
 
     def send(self, request: Request) -> Answer:
-        """Send a request, and return the answer. Raises ConfigError without an answer, or if another user
-        responds.
-        """
+        """Send a request, and return the answer. Raises ConfigError if no process of the user answers."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             try:
                 connection.connect(address(f"/{self._namespace}/operator", self._domain, self._user))

@@ -78,7 +78,7 @@ class Clearing:
                 self._peaks = self._ladder.expected(step.rung.name)
 
     def check(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return a description of the motion of ``act``, and remove ``clear`` from its ``arguments``.
+        """Return the motion of ``act`` as text, and remove ``clear`` from its ``arguments``.
 
         Return an empty string if nothing moves. Raises ActRefused for a program that would move a real rig, and
         for a motion without the word CLEAR.
@@ -109,9 +109,7 @@ class Clearing:
 
     @property
     def to_answer(self) -> list[str]:
-        """Unconfirmed items of the checklist or, if there are none, all items that the operator may still
-        withdraw.
-        """
+        """Unconfirmed items or, if there are none, items whose confirmation can still be withdrawn."""
         return self.unconfirmed or (self._items if self._session.state is State.REFERENCED else [])
 
     def barred(self, act: str) -> str:
@@ -123,9 +121,7 @@ class Clearing:
         return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
-        """Record the answer to an ``item``. Raises ConfigError for an unknown item, or if the answer is not y or
-        n.
-        """
+        """Record the answer to an ``item``. Raises ConfigError for an unknown item or an answer except y and n."""
         if item not in (items := self._items):
             raise unknown("checklist.item", "item", item, items)
         if answer not in (YES, NO):

@@ -39,8 +39,7 @@ INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
 PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
-"""Time without a request from this test's page after which a rung that the page has armed is disarmed, s. The page
-polls every 0.4 s."""
+"""Time without a request from this test's page after which a rung that the page has armed is disarmed, s."""
 LOOK_S = 0.05
 """Polling interval for the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
@@ -118,9 +117,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Answer a request of the process ``peer``. The answer reports failures; unexpected failures are also
-        printed.
-        """
+        """Answer a request of ``peer``. The answer reports failures; unexpected failures are also printed."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()

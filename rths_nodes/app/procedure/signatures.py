@@ -75,9 +75,7 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 @contextmanager
 def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
-    """Apply the stored signatures for the rig file ``rig``; store new signatures after the block. Raises
-    ConfigError.
-    """
+    """Apply the stored signatures for the rig file ``rig``; store new ones after the block. Raises ConfigError."""
     clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:
         yield

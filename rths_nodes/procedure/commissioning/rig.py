@@ -29,7 +29,7 @@ from rths_nodes.procedure.motions import BoundedRamp, accelerations
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
-"""Time to brake from the slower motion, samples: enough to distinguish half and double the deceleration."""
+"""Time to brake from the slower motion, samples; it distinguishes half and double the deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
 """Time at constant velocity, in which a stop must begin: s for the slower motion, samples for the fast motion."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
@@ -37,20 +37,19 @@ SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
 FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
 """Largest travel, velocity and tracking error of the fast motion, as fractions of the limits."""
 FASTER = 1.2
-"""Smallest ratio of the fast motion's velocity to the slower motion's velocity."""
+"""Smallest ratio of the fast motion's velocity to the slower motion's."""
 MIDDLE = 0.25
-"""Largest distance of the first position from the middle, as a fraction of the stroke. A motion by half the stroke
-then stays within the limits."""
+"""Largest distance of the first position from the middle, as a fraction of the stroke."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
-"""Velocity of a free axis over long distances, as a fraction of the velocity limit."""
+"""Velocity of a free axis over long distances, as a fraction of the limit."""
 AT_HOME = 1e-9
 """Smallest significant distance from the first position, m."""
 FINEST = 1e-6
 """Smallest distance that the rows of the report distinguish, m."""
 AGAIN_S, PATIENCE_S = 0.1, 10.0
-"""Retry interval and timeout for opening a session, s. An emulator needs time between two sessions."""
+"""Retry interval and timeout for opening a session, s."""
 
 T = TypeVar("T")
 
@@ -65,10 +64,7 @@ class TooEarly(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """A sample of the rig: sent command, active command and displacement (m), and force (N).
-
-    ``stopped`` is why the far end has stopped; it is an empty string if it has not.
-    """
+    """Sample of the rig: commands and displacement (m), force (N), and why the far end has ``stopped``."""
 
     sample: int
     sent: Array
@@ -82,8 +78,8 @@ class Row:
 class FreeRig:
     """Drives the rig of ``scenario`` at ``port``; :attr:`rows` contains all samples since :meth:`open`.
 
-    Raises Refused if a force changes by more than a small move permits. Unless ``awaits_stop`` is true, also
-    raises Refused if the far end stops by itself.
+    Raises Refused if a force changes by more than a small move permits or, unless ``awaits_stop``, if the far end
+    stops by itself.
     """
 
     awaits_stop = False
@@ -132,7 +128,7 @@ class FreeRig:
                 self.port.close()
 
     def stated(self) -> FarEnd:
-        """Return the limits that the far end states or, if it states none, the limits in the rig file."""
+        """Return the limits that the far end states, or else the limits of the rig file."""
         if self.port.stated is not None:
             return self.port.stated
         rows = [
@@ -180,9 +176,7 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why the axes are not free; an empty string if they are. ``change`` of their forces: ``(n_axes,)``
-        N.
-        """
+        """Return why axes are not free, from the ``change`` of force ``(n_axes,)`` N; an empty string if free."""
         size = np.abs(change)
         if not (size > self._force).any():
             return ""
@@ -221,9 +215,7 @@ class FreeRig:
 
 
 def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
-    """Move all axes slowly out and back by their small moves for ``seconds`` of the rig's clock; yield every
-    sample.
-    """
+    """Move all axes slowly out and back by small moves, for ``seconds`` of rig time; yield every sample."""
     start = rig.command
     rig.awaits_stop = True
     end, out = len(rig.rows) + rig.samples(seconds), True
@@ -250,8 +242,7 @@ class Operator(Protocol):
 class Bench:
     """Rig of ``scenario`` without a specimen. ``patience`` is the timeout for an action of the operator, s.
 
-    ``home`` ``(n_axes,)`` m is the position of the rig in the first session. Each session returns to this
-    position.
+    ``home`` ``(n_axes,)`` m is the position in the first session. Each session returns to ``home``.
     """
 
     scenario: Scenario
@@ -262,7 +253,7 @@ class Bench:
     build: str = ""
     """Build of the receiver; an empty string before the first session."""
     fast: Dash | None = None
-    """Fastest motion that closing the session has stopped; None before this trial, and after a failed one."""
+    """Motion for the fast trials; None if the limits allow none, or if an earlier stop failed or was not tried."""
 
     @property
     def dt(self) -> float:
@@ -294,10 +285,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Context of a session that begins with the rig at home.
-
-        Raises ConfigError if the session cannot be opened and the operator does not retry.
-        """
+        """Context of a session that begins with the rig at home. Raises ConfigError if it cannot be opened."""
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
@@ -350,7 +338,7 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If it fails, retry (emulator) or ask the operator whether to retry."""
+        """Return the result of ``attempt``. If it fails, retry (emulator) or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -374,10 +362,9 @@ def _check_middle(rig: FreeRig) -> None:
 
 @dataclass(frozen=True)
 class Dash:
-    """Motion of all axes. They have ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, and then
-    brake.
+    """Motion of all axes: ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then braking.
 
-    The motion begins at the current position, or at ``start`` ``(n_axes,)`` m if this is set.
+    The motion begins at the current position, or at ``start`` ``(n_axes,)`` m.
     """
 
     velocity: Array
@@ -388,9 +375,7 @@ class Dash:
 
     @classmethod
     def resolving(cls, scenario: Scenario, bridged: int) -> Dash:
-        """Return a motion that brakes within BRAKING_SAMPLES, or less if its share of stroke or velocity requires
-        it.
-        """
+        """Return a motion that brakes for BRAKING_SAMPLES, or fewer if stroke or velocity limit require it."""
         limits, dt = scenario.limits.values(), scenario.dt
         constant = max(32, round(CONSTANT_S / dt))
         braking = BRAKING_SAMPLES

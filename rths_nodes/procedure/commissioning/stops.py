@@ -78,7 +78,7 @@ def judged(
 
 
 def resolved(value: float, step: float, unit: str) -> str:
-    """Return ``value`` as text, or "less than ``step``" below this resolution; both are in ``unit``."""
+    """Return ``value`` as text, or "less than" the resolution ``step``; both are in ``unit``."""
     return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
 
 
@@ -180,9 +180,6 @@ def killed(bench: Bench) -> Rows:
 
 
 def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
-    """Return the rows of a stop from a speed that resolves the deceleration. If they pass, try the highest speed
-    too.
-    """
     rows = attempt(bench, False)
     if any(row.verdict == FAILED for row in rows):
         bench.fast = None
@@ -274,7 +271,6 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
 def _session_over(
     bench: Bench, states: list[ReportedState], since: int, dash: Dash, stated: FarEnd
 ) -> CommissioningRow:
-    """Check that the session has ended, because the rig would otherwise follow commands of any sender."""
     stopped = [state for state in states if state.stopped]
     took = stopped[0].measured.sample - since if stopped else None
     measured = (
@@ -313,7 +309,7 @@ def _received(pipe: Connection) -> Any:
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
     """Open a session and move along ``dash``, in the process to be killed.
 
-    In lockstep, time stops when no command is sent; the process then waits until it is killed.
+    In lockstep, time stops without commands while the process waits to be killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
@@ -412,11 +408,9 @@ def _stop_rows(
 def by_place(
     bench: Bench, cause: str, sent: Array, velocity: Array, stated: FarEnd, bridged: int, suffix: str = ""
 ) -> Rows:
-    """Check, for a port without a listener, that the rig rests within its motion ``sent`` plus a stopping
-    distance.
+    """Check, without a listener, that the rig rests within its motion ``sent`` plus a stopping distance.
 
-    ``sent`` ``(n, n_axes)`` m are commands that include both ends of the motion; their speed is <= ``velocity``
-    m/s.
+    ``sent`` ``(n, n_axes)`` m are commands at up to ``velocity`` m/s that include both ends of the motion.
     """
     bench.operator.ready("begin a new session at the rig")
     with bench.opened() as rig:

@@ -87,7 +87,7 @@ from rths_nodes.procedure.session import RigSession
 FOLLOWS = 0.2
 """Largest accepted error at rest, and largest accepted motion of another axis, as fractions of the small move."""
 BEYOND_VELOCITY = 1.05
-"""Velocity of the step that exceeds the velocity limit, relative to this limit."""
+"""Velocity of a step that exceeds the velocity limit, relative to the limit."""
 BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
 """Distance by which a command exceeds the stroke: as a fraction of the stroke, and its largest value, m."""
 ROUNDING = 1e-3
@@ -100,12 +100,11 @@ SETTLED_S = 0.2
 STOP_SPARE = 2
 """Tolerance of the operator's stop, samples, because the stop takes effect with the next command."""
 WATCHED_S = 1.0
-"""Time during which the rig is observed after the interlock is closed or the pressure has returned, s."""
+"""Observation time after the interlock is closed or the pressure has returned, s."""
 STILL = 0.1
 """Largest motion that counts as no motion, as a fraction of the small move."""
 OFF = 0.5
-"""Lag above which an axis counts as without pressure, as a fraction of the small move. Used if the rig does not
-report its pressure."""
+"""Smallest lag that shows an unreported loss of pressure, as a fraction of the small move."""
 SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
@@ -531,9 +530,7 @@ def calibrations(bench: Bench) -> Rows:
 
 
 class Trial(NamedTuple):
-    """Row of the table: function, causes of its rows, action, requirement, and the statement that the trial
-    proves.
-    """
+    """Trial: function, causes of its rows, action, requirement, and the statement that the trial proves."""
 
     run: Callable[[Bench], Rows]
     causes: tuple[str, ...]
