@@ -151,7 +151,7 @@ class RigKnowledge:
 
 
 FROM = 2
-"""Index of the rest to which changes are compared; this rest is at half of the travel."""
+"""Index of the rest from which changes are measured; this rest is at half of the travel."""
 ALIKE = 0.03
 """Tolerated relative difference between two redundant sensors."""
 CERTAINTY = 3.0

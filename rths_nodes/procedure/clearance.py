@@ -2,8 +2,9 @@
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
 Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
-and also forces if the operator has declared the specimen unloaded. Tares are bounded; a displacement counts
-relative to the controller's active command, if this can be read. A larger tare shows a wrong zero of the sensor.
+and also forces if the operator has declared the specimen unloaded. Tares are bounded. The tare of a displacement
+is relative to the controller's active command, if this can be read. A larger tare shows a wrong zero of the
+sensor.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted. Each run resets it."""
+        """Set real-time priority, if permitted; each run resets it."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -276,7 +276,7 @@ class RigDrive:
         self.heard(self.measured)
 
     def refer(self, displacement: Array, command: Array) -> None:
-        """Take ``displacement`` and ``command`` ``(n_axes,)`` m at rest as the reference of tracking errors."""
+        """Use ``displacement`` and ``command`` ``(n_axes,)`` m at rest as the reference of tracking errors."""
         shift = self.shift = displacement - command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
@@ -540,7 +540,7 @@ class MotionWarning:
         return f"{self._section.output} is on: motion in {math.ceil(self.left)} s"
 
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
-        """Switch the output on before ``act``, and wait for the warning time. The caller switches it :meth:`off`.
+        """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
         If ``held``, the drive holds the rig and counts samples; otherwise a rung holds it and the clock counts.
         Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be held.

@@ -47,7 +47,7 @@ FEWEST = 8
 STILL = 1e-6
 """Largest change between windows that counts as rest, as a fraction of the stroke and of the force limit."""
 CERTAIN = 4.0
-"""Smallest difference between two means that counts, in standard deviations of the difference."""
+"""Smallest significant difference between two means, in standard deviations of the difference."""
 GENTLE = 0.1
 """Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
@@ -91,7 +91,7 @@ class GuidedMotion:
     def step(self, measured: Measurement) -> Array | None:
         """Return the next command ``(n_axes,)`` after ``measured``, or None at the end."""
         try:
-            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # starts it
+            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # None starts it
             self._begun = True
             return self._sent
         except StopIteration as end:

@@ -111,7 +111,7 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 def lost(drive: RigDrive) -> str:
     """Return why the rig is lost; an empty string if it is not.
 
-    A rig that stops following is lost only if its far end provides the ticks.
+    A rig that stops following its commands is lost only if its far end provides the ticks.
     """
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
@@ -235,7 +235,7 @@ class GuardedRig(SessionMachine):
         self.begin(act)
         if held:
             self._ready()
-        under_way = self.under_way  # here, because the thread that drives the rig calls the function
+        under_way = self.under_way  # read here: the thread that drives the rig calls the function
         self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
 
     @contextmanager
@@ -443,7 +443,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test, and for forces only if ``unloaded``."""
+        """Use the offsets with this ``hash`` as the zero of the test, but for forces only if ``unloaded``."""
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:

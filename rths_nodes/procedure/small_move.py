@@ -290,7 +290,8 @@ def _declared(scenario: Scenario) -> dict[str, float]:
 SAME_FORCE = 0.03
 """Largest accepted relative difference between measured and commanded force."""
 FORCE_CAUTION = 0.2
-"""Largest accepted opposite force and excess travel, as fractions of the small force and the small move."""
+"""Largest accepted force in the wrong direction, as a fraction of the small force, and largest accepted excess
+travel, as a fraction of the small move."""
 
 
 @dataclass
@@ -308,7 +309,7 @@ class Pressed:
 
 
 class SmallForces:
-    """Small forces on the axes of ``scenario`` whose force loop the controller closes, from ``command`` m.
+    """Small forces on axes of ``scenario`` with a force loop in the controller, starting at ``command`` m.
 
     ``modes`` are the modes in the last command of :meth:`run`, one byte per axis; empty bytes mean displacement.
     """

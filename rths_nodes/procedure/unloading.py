@@ -68,7 +68,8 @@ DAMPING = 0.7
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends; otherwise a force within its tolerance suffices."""
+"""Ratio of force to tolerance at which unloading ends. If unloading fails, a force within its tolerance suffices.
+"""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97

@@ -47,7 +47,8 @@ class RecordFile:
     def write(self, record: ProcedureRecord, last: bool = False) -> Path:
         """Write ``record`` atomically; return the path. The ``last`` write uses the reserved space.
 
-        Raises ConfigError if the first write fails, and RecordingError later. The old file is then unchanged.
+        A failure of the first write raises ConfigError, a later failure RecordingError. The old file is then
+        unchanged.
         """
         with self._lock:
             try:

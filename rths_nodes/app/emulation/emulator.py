@@ -63,8 +63,9 @@ QUIET_S = 0.5
 """Silence after which a session ends while its rig is at rest, s. In lockstep ``longest_wait`` applies until the
 session is closed."""
 LAG_S = 0.1
-"""Allowed lag of an actuator, s: three times the largest lag in the package. The receiver stops the rig if the
-tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and bridge."""
+"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The receiver stops the
+rig if the tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and
+bridge."""
 PERSISTENCE_S = 0.005
 """Time for which force or error exceeds a limit before the receiver stops, s. The test computer stops earlier."""
 SLIPPED = "ticks by which its clock was late"

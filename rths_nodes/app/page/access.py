@@ -62,7 +62,8 @@ def refused(status: int, why: str) -> web.Response:
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST. A page from another origin needs a preflight request for this header, which is refused."""
+"""Header of every POST. For this header, a page from another origin needs a preflight request, which is refused.
+"""
 PER_SECOND = 100
 """Maximum number of requests per second and address."""
 TOO_MANY = "too many requests"

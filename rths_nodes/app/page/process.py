@@ -55,7 +55,6 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
 
 
 def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    """Start the process in its own session, so that only the test receives Ctrl-C."""
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments]
     return subprocess.Popen(
         [*program, "--parent", str(os.getpid())],
@@ -63,7 +62,7 @@ def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
-        start_new_session=True,
+        start_new_session=True,  # only the test receives Ctrl-C
     )
 
 

@@ -113,7 +113,8 @@ class Console:
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = False
-        """``asking``: a question is open; ``_typed``: the operator has typed something for the next act."""
+        """``asking`` is true while a question is open, ``_typed`` once the operator has typed something for the
+        act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
         self._heard_at, self._answered, self._warned = -SAME_KEY_S, 0, ""

@@ -121,7 +121,7 @@ class Clearing:
         return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
-        """Record the answer to an ``item``. Raises ConfigError for an unknown item or an answer except y and n."""
+        """Record an answer to ``item``. Raises ConfigError for an unknown item or an answer other than y or n."""
         if item not in (items := self._items):
             raise unknown("checklist.item", "item", item, items)
         if answer not in (YES, NO):
@@ -361,7 +361,7 @@ class ProcedureRunner:
         record.ended = record.ended or now()
         try:
             self.write(last=True)
-        except RecordingError as error:  # the reserved space is missing too
+        except RecordingError as error:  # even the reserved space does not suffice
             code = ExitCode.FAILED
             record.outcome, record.reason = code.outcome, str(error)
         return code

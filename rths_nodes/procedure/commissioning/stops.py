@@ -230,7 +230,7 @@ def _run_up(rig: FreeRig, dash: Dash) -> Array:
 def _killed(bench: Bench, fast: bool) -> Rows:
     for _ in range(KILLS):
         with bench.opened() as rig:
-            stated = rig.stated()  # moves home: the process to be killed cannot ask for clearance
+            stated = rig.stated()  # at home: the process to be killed cannot ask for clearance
         dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
         bench.operator.ready(moves(bench, dash, words), moves=True)

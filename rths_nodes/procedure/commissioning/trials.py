@@ -294,7 +294,7 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes, discard the findings, and sign for all items. Without a specimen, a load cell seems dead."""
+    """Check the axes, discard the findings (a load cell without a specimen seems dead), and sign for all items."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -302,7 +302,7 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """``port`` that stops the session in ``state`` once ``due(travel)`` is true; the travel is ``(n_axes,)`` m."""
+    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true, ``(n_axes,)`` m."""
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
         super().__init__(port)
@@ -379,7 +379,7 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop. ``commands`` ``(n, n_axes)`` m: two before the stop, and all after it."""
+    """Check the operator's stop from two ``commands`` before it and all after it, ``(n, n_axes)`` m."""
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
     if len(commands) >= 2:
