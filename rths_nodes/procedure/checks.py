@@ -290,7 +290,7 @@ BOTH_AFTER_HALF = 3
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first`` is the rest before the moves, ``stopped`` why they ended early."""
+    """Return the checks of each axis. ``first`` is the rest before the moves, ``stopped`` why the moves ended."""
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, checks)

@@ -82,7 +82,7 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 
 
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return remarks on ``axes`` whose active command cannot be read; ``places`` ``(n_axes,)`` m are measured."""
+    """Return remarks on ``axes`` whose active command cannot be read, at the ``places`` ``(n_axes,)`` m."""
     return [
         f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
         f"position, {position:.6g} m: expect a bump if both differ"

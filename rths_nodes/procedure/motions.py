@@ -6,8 +6,8 @@ checks the commands against the limits. A ramp connects two rests on a straight 
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
-Its velocity is at most 1.875 d / T, its acceleration 10 / sqrt(3) d / T^2; M keeps both within the bounds of each
-axis.
+With T = M dt, its velocity is at most 1.875 d / T and its acceleration 10 / sqrt(3) d / T^2. M keeps both within
+the bounds of each axis.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def hold(
     ended: Callable[[], str] = str,
     shown: Callable[[int], None] = lambda left: None,
 ) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason; pass ``shown`` the samples left."""
+    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason. ``shown`` receives the number of
+    samples left.
+    """
     seen: list[Measurement] = []
     for left in range(samples, 0, -1):
         shown(left)

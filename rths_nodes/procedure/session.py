@@ -186,7 +186,7 @@ class GuardedRig(SessionMachine):
         return "a rung is held: resume or stop it" if self.suspended and not ACTS[act].held else ""
 
     def begin(self, act: str, early: bool = False) -> None:
-        """Raise ActRefused if ``act`` is not possible or was stopped; ``early`` as in :meth:`why_not`."""
+        """Raise ActRefused if ``act`` is not possible or was stopped. :meth:`why_not` explains ``early``."""
         with self.lock:
             if reason := stopped_by_operator(self.stopped) if self.stopped else self.why_not(act, early):
                 raise ActRefused(f"{act}: {reason}")
@@ -248,9 +248,9 @@ class GuardedRig(SessionMachine):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``. It enters ``motion[0]`` of the act, and at the end ``motion[1]``.
+        """Context of the motions of ``act``: the state becomes its ``motion[0]``, and ``motion[1]`` at the end.
 
-        After a stop or an error it enters another state. ``begins`` is called with the first motion. A refusal
+        After a stop or an error, another state follows. ``begins`` is called with the first motion. A refusal
         before this motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
@@ -315,12 +315,12 @@ class RigSession(GuardedRig):
         """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
-        """Operator who last armed a rung, and ``way`` of this request."""
+        """Operator who last armed a rung, and the ``way`` of this request."""
         self._one = threading.Lock()
         super().__init__(scenario, record, realtime, clock, changed, judged)
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Perform ``act`` for the operator ``by``; ``way`` is the source of the request. Return a text.
+        """Perform ``act`` for operator ``by``, requested from source ``way``; return the result as text.
 
         Only acts of MEANWHILE run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the act is
         not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be written, an
@@ -677,9 +677,9 @@ class Act:
     """An act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
 
     ``guards`` return reasons why the act is not possible. ``arguments`` are names; if ``needed``, all of them
-    except ``optional`` are required. ``motion`` has the states during and after a guided motion. The operator
-    watches a ``lasting`` act. An act is also possible during another act if ``at_once``, and during a hold of a
-    rung if ``held``. If ``anybody``, other nodes may also request the act, because it brings the rig to rest. If
+    except ``optional`` are required. ``motion`` has the states during and after a guided motion. The operator can
+    intervene in a ``lasting`` act. An act is also possible during another act if ``at_once``, and during a hold of
+    a rung if ``held``. If ``anybody``, other nodes may also request the act, because it brings the rig to rest. If
     ``named``, ``do`` receives the author. If the act ``commits``, ``do`` evaluates the guards once, under the lock
     under which the act takes effect.
     """

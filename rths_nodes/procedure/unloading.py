@@ -38,8 +38,7 @@ from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Stand, Steps
 
-Places = NDArray[np.intp]
-"""Indices of axes."""
+Places = NDArray[np.intp]  # indices of axes
 
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
@@ -68,8 +67,8 @@ DAMPING = 0.7
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends. If unloading fails, a force within its tolerance suffices.
-"""
+"""Ratio of force to tolerance at which unloading ends. If unloading ends earlier, a force within its tolerance
+suffices."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
@@ -255,7 +254,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force drifts. The force of a relaxing specimen changes more and more slowly."""
+        """Return whether a force keeps changing. The changes decrease if only the specimen relaxes."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():

@@ -403,11 +403,12 @@ def _bag(
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
-    """Index the journal of a killed recorder (``directory`` or file). A complete recording is not changed.
+    """Index the journal of a killed recorder; ``directory`` may also be the file of the journal.
 
-    Damaged parts are omitted and reported. With ``out``, the recording is created in the directory ``out``, and
-    the original is not changed. Raises ConfigError if there is no recording, if the recording is in use or was
-    made by another recorder, and if ``out`` contains a recording. Raises RecordingError if writing fails.
+    A complete recording is not changed. Damaged parts are omitted and reported. With ``out``, the recording is
+    created in the directory ``out``, and the original is not changed. Raises ConfigError if there is no recording,
+    if the recording is in use or was made by another recorder, and if ``out`` contains a recording. Raises
+    RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:

@@ -38,8 +38,7 @@ KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
-"""Function of service and reason that stops the rig and returns the confirmation. Raises ConfigError without one.
-"""
+"""Function that takes service and reason, stops the rig, and returns the confirmation. Raises ConfigError."""
 
 
 def is_other(received: bytes) -> bool:
@@ -115,7 +114,7 @@ def _answer(status: int, fields: dict[str, object]) -> bytes:
 READY = b"ready"
 LONGEST_EVENT = 65536
 PATIENCE_S = 5.0
-"""Timeout for the process to exit, s."""
+"""Timeout for the page's process to exit, s."""
 
 
 class Behind:

@@ -135,7 +135,8 @@ class Watched(Protocol):
 class PageServer:
     """Serves the situation of ``watched`` at ``address``.
 
-    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` performs acts.
+    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` performs the leader's
+    acts.
     """
 
     def __init__(

@@ -140,7 +140,7 @@ def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
-    """Read an answers file. Raises ConfigError with file, key, value, bound and known names."""
+    """Read an answers file. Raises ConfigError that states file, key, value, bound and known names."""
     try:
         source = read_text(Path(path))
     except (OSError, ValueError) as error:

@@ -76,10 +76,7 @@ class Step:
 
 
 class Ladder:
-    """The ``planned`` rungs of ``scenario``. ``level`` and ``ratio`` may be None until a rung needs them.
-
-    The host of rungs on the rig is ``embedded`` in lockstep, and ``composed`` in real time.
-    """
+    """The ``planned`` rungs of ``scenario``. ``level`` and ``ratio`` may be None until a rung needs them."""
 
     def __init__(
         self,

@@ -102,7 +102,7 @@ class _Call:
 class OperatorSocket:
     """Handles requests of processes of this user at the abstract ``name``. Each connection has a thread.
 
-    ``left`` is called if a process disconnects while its act is under way. Raises ConfigError for a used ``name``.
+    ``left`` is called if a process disconnects during its act. Raises ConfigError if ``name`` is taken.
     """
 
     def __init__(self, answering: Answering, left: Callable[[Credentials], None], name: bytes) -> None:

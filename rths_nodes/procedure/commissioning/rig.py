@@ -29,7 +29,7 @@ from rths_nodes.procedure.motions import BoundedRamp, accelerations
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
-"""Time to brake from the slower motion, samples; it distinguishes half and double the deceleration."""
+"""Time to brake from the slower motion, samples: enough to distinguish half and double the deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
 """Time at constant velocity, in which a stop must begin: s for the slower motion, samples for the fast motion."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
@@ -37,7 +37,7 @@ SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
 FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
 """Largest travel, velocity and tracking error of the fast motion, as fractions of the limits."""
 FASTER = 1.2
-"""Smallest ratio of the fast motion's velocity to the slower motion's."""
+"""Smallest ratio of the velocities of the fast and the slower motion."""
 MIDDLE = 0.25
 """Largest distance of the first position from the middle, as a fraction of the stroke."""
 REST_S = 0.2
@@ -45,7 +45,7 @@ REST_S = 0.2
 FREE = 0.05
 """Velocity of a free axis over long distances, as a fraction of the limit."""
 AT_HOME = 1e-9
-"""Smallest significant distance from the first position, m."""
+"""Smallest significant distance from home, m."""
 FINEST = 1e-6
 """Smallest distance that the rows of the report distinguish, m."""
 AGAIN_S, PATIENCE_S = 0.1, 10.0
