@@ -26,7 +26,7 @@ AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "for
 by far; another axis moves; no sensor responds; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
-"""Smallest significant change of a mean, in standard deviations of the mean."""
+"""Smallest significant change of a mean, in standard deviations of the change."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
 """Smallest significant changes of displacement and force, as fractions of the travel and of the load cell's range.

@@ -337,7 +337,7 @@ class RigDrive:
         self._begin = begin
 
     def ready(self) -> None:
-        """Permit the motions of a new act; clear earlier stops. The caller holds the machine's lock."""
+        """Permit the motions of an act; clear earlier stops. The caller holds the machine's lock."""
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
 

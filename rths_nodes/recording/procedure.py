@@ -113,8 +113,8 @@ def of_recording(path: Path | str) -> OfProcedure | None:
 def last_moving(folder: Path | str) -> Path | None:
     """Return the recording of the last rung in ``folder`` that moved the rig.
 
-    If no rung moved the rig, return the last recording of a finished test. Otherwise return None, because the
-    result of a simulator is not the result of the test.
+    If no rung moved the rig, return the last recording of a finished test. Return None for an unfinished test,
+    because the result of a simulator is not the result of the test.
     """
     folder = Path(folder)
     record = read(folder)

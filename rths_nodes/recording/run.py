@@ -112,7 +112,7 @@ class Run:
     ``dof_acceleration`` ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
     ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J (input, kinetic, strain,
     damping), without rows if all degrees of freedom are observed. ``dof_names`` are the observed degrees of
-    freedom, the columns of these arrays.
+    freedom, the ``n_dof`` columns.
 
     ``scenario`` is checked, but its components are not built: they may not be installed here.
     """
