@@ -25,10 +25,11 @@ AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "for
 by far; another axis moves; no sensor responds; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
-"""Number of standard deviations of a mean by which a value must differ to count as changed."""
+"""Smallest significant change of a mean, in standard deviations of the change."""
 BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
-"""Smallest significant changes, as fractions of the travel and of the load cell's range."""
+"""Smallest significant changes of displacement and force, as fractions of the travel and of the load cell's range.
+"""
 
 
 def section_of(rig: RigAxis | None, section: str) -> str:
@@ -39,8 +40,8 @@ def section_of(rig: RigAxis | None, section: str) -> str:
 class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
-    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion. ``ended`` is the reason of an
-    early end.
+    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion. ``ended`` is why the move ended
+    early; a complete move has an empty string.
     """
 
     index: int
@@ -51,7 +52,7 @@ class AxisMove:
     out: list[Array] = field(default_factory=list)
     back: list[Array] = field(default_factory=list)
     last: Measurement | None = None
-    """Measurement at an early end."""
+    """Measurement at which the move ended early."""
     returning: list[tuple[float, float]] = field(default_factory=list)
     """Command and displacement (m) of each sample of the return motion and of the rest after it."""
 
@@ -76,9 +77,7 @@ class AxisMove:
         return not self.ended and self.after is not None
 
     def change(self, quantity: str, since: int = 0) -> Array:
-        """Return the change of displacement, force or auxiliary channels after the rest ``since``, along
-        ``direction``.
-        """
+        """Return the change of ``quantity`` from the rest ``since`` to the last rest, along ``direction``."""
         return np.asarray(
             self.direction * (getattr(self.stands[-1], quantity) - getattr(self.stands[since], quantity))
         )
@@ -88,8 +87,8 @@ class AxisMove:
 class RigKnowledge:
     """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bound and range of force (N).
 
-    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels; an
-    axis without such a sensor has None.
+    ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels;
+    None for an axis without such a sensor.
     """
 
     names: tuple[str, ...]
@@ -151,17 +150,15 @@ class RigKnowledge:
 
 
 FROM = 2
-"""Index of the rest to which changes are compared; this rest is at half of the travel."""
+"""Index of the rest from which changes are measured; this rest is at half of the travel."""
 ALIKE = 0.03
-"""Tolerated relative difference of two redundant sensors."""
+"""Tolerated relative difference between two redundant sensors."""
 CERTAINTY = 3.0
-"""Tolerated number of standard deviations of a result."""
+"""Uncertainty of a measured change, in standard deviations."""
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness (N/m) of each axis with a complete move, per displacement of each of these
-    axes.
-    """
+    """Return the tangent stiffness matrix (N/m) of axes with complete moves, by axis of force and of motion."""
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
     if not places:
@@ -282,19 +279,17 @@ def _by_stiffness(
 
 
 FOLLOWS = 0.3
-"""Smallest ratio of displacement to command, without the lost motion, for an axis that follows."""
+"""Smallest ratio of displacement to command for an axis that follows; lost motion is excluded."""
 CLOSELY = 0.1
-"""Relative difference between displacement and command below which there is no remark."""
+"""Largest relative difference between displacement and command that causes no remark."""
 BOTH_AFTER_HALF = 3
-"""Number of the rest of a move at half of the travel, counted from 1."""
+"""Number of the rest at half of the travel, counted from 1."""
 
 
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first`` is the rest before the moves; ``stopped`` is the reason of an
-    early end.
-    """
+    """Return the checks of each axis. ``first`` is the rest before the moves, ``stopped`` why the moves ended."""
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, checks)
@@ -498,9 +493,7 @@ def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
 
 
 def _under_way(move: AxisMove) -> float:
-    """Return half the difference between the mean forces of the outward and the return motion, which depends only
-    on the rate.
-    """
+    """Return half the difference between the mean forces out and back, which depends only on the rate."""
     out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
     return move.direction * 0.5 * (out - back)
 

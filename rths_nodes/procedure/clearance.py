@@ -2,8 +2,9 @@
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
 Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
-and also forces if the operator has declared the specimen unloaded. Tares are bounded, relative to the active
-command of the controller if it can be read: a larger tare means that the zero of the sensor is wrong.
+and also forces if the operator has declared the specimen unloaded. Tares are bounded. The tare of a displacement
+is relative to the controller's active command, if this can be read. A larger tare shows a wrong zero of the
+sensor.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class Offsets:
         ]
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
-        """Return texts, by axis, on forces at rest that were not tared and exceed ``AT_REST``."""
+        """Return a remark, by axis, on each untared force at rest that exceeds ``AT_REST``."""
         remarks: dict[str, str] = {}
         for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
             span = axis.force.range_si
@@ -150,7 +151,7 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """An item to sign for: ``name``, and ``words`` for people. For a scale, ``axis`` and sensor ``channel``."""
+    """Item to sign for: ``name`` and text ``words``. The scale of a sensor also has ``axis`` and ``channel``."""
 
     name: str
     words: str
@@ -166,8 +167,7 @@ class ToSign:
 class Clearance:
     """Findings of the checks in ``record`` on the ``axes`` of the rig, and signatures of the operator.
 
-    ``cautions`` concern values of scenario and rig file; a signature for a caution remains valid after a new
-    check.
+    ``cautions`` concern values in the scenario and the rig file. Their signatures remain valid after a new check.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Clearance:
         self._signed = self.signed_cautions
 
     def signed_before(self, earlier: Mapping[str, str]) -> None:
-        """Copy signatures of earlier tests on the same rig; ``earlier`` has the persons by text of the item."""
+        """Copy signatures from earlier tests on the same rig; ``earlier`` maps texts of items to signatures."""
         for caution in self.cautions:
             if caution.words in earlier and caution.words not in self._signed:
                 self._signed.add(caution.words)
@@ -226,7 +226,7 @@ class Clearance:
         return [item for item in items if item.words not in self._signed]
 
     def sign(self, name: str, by: str) -> None:
-        """Sign for the open item with exactly this name or text. Raises ConfigError if there is none."""
+        """Sign for the open item whose name or text is ``name``. Raises ConfigError if there is none."""
         wanting = self.wanting()
         item = next((item for item in wanting if name in (item.name, item.words)), None)
         if item is None:

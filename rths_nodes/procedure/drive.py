@@ -5,8 +5,7 @@ Values are untared, in the coordinates of the axes. The first command is the act
 the measured position if that command cannot be read. The command changes only in a motion (``motions.py``), in the
 safe stop of a motion, or if the rig does not follow (``following.py``).
 
-Before each motion, a digital output of the rig (horn or lamp) may warn for some seconds, which are counted in
-samples of the rig.
+Before each motion, a digital output of the rig (horn or lamp) may warn for some seconds.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ KEPT_ALIVE = 0.25
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 10.0
-"""Timeout of the current tick when another thread borrows the rig, s."""
+"""Timeout of the current tick while another thread waits to borrow the rig, s."""
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread: continuously if ``interval`` is 0, else every ``interval`` s, or never if it is
-    None.
+    """Calls ``tick`` in a thread: continuously if ``interval`` is 0, every ``interval`` s, or never if it is None.
 
-    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives a final error.
+    Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives the error that
+    ends the loop.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted. Each run resets the priority of threads."""
+        """Set real-time priority, if permitted; each run resets it."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -137,8 +136,9 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Call ``wait`` until it returns. Raise an Exception at once, but an interrupt at the end, after calling
-    ``interrupted()``.
+    """Call ``wait`` until it returns. An Exception is raised at once.
+
+    An interrupt calls ``interrupted()`` and is raised at the end.
     """
     first: BaseException | None = None
     while True:
@@ -165,9 +165,9 @@ def ticked(tick: Callable[[], None], fail: Callable[[Exception], None], items: I
 class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
-    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is the reason why
-    the rig must not move now, or an empty string. ``broken`` is the reason why the drive has ended, or an empty
-    string. ``braking`` is called with the reason for a stop, ``on_measurement`` with every Measurement.
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is why the rig
+    must not move now, ``broken`` why the drive has ended; without a reason they are empty strings. ``braking`` is
+    called with the reason for a stop, ``on_measurement`` with every Measurement.
     """
 
     measured: Measurement
@@ -185,7 +185,7 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.heard, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
-        """Aborted motion of the current act; bars further motions until :meth:`ready`."""
+        """Aborted motion of the current act. It bars further motions until :meth:`ready`."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
@@ -212,7 +212,7 @@ class RigDrive:
         self._open = False
 
     def connect(self) -> None:
-        """Open the port, and hold the rig from its first tick.
+        """Open the port, and hold the rig from the first tick.
 
         Raises ConfigError if this fails, or if the controller's active command differs from the measured position.
         """
@@ -276,7 +276,7 @@ class RigDrive:
         self.heard(self.measured)
 
     def refer(self, displacement: Array, command: Array) -> None:
-        """Take ``displacement`` and ``command`` ``(n_axes,)`` m at rest as the reference of tracking errors."""
+        """Use ``displacement`` and ``command`` ``(n_axes,)`` m at rest as the reference of tracking errors."""
         shift = self.shift = displacement - command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
@@ -298,10 +298,9 @@ class RigDrive:
         )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion`` to its end or a safe stop. A stop bars further motions until
-        :meth:`ready`.
+        """Move the rig along ``motion`` to its end or a safe stop, which bars motions until :meth:`ready`.
 
-        Raises the errors of the function set by :meth:`expect`, before any motion.
+        Errors of the function set by :meth:`expect` are raised before any motion.
         """
         begin = self._begin
         self.expect(lambda: None)
@@ -338,7 +337,7 @@ class RigDrive:
         self._begin = begin
 
     def ready(self) -> None:
-        """Permit the motions of an act that was not stopped, under the machine's lock; clear earlier stops."""
+        """Permit the motions of an act; clear earlier stops. The caller holds the machine's lock."""
         self._asked, self.mishap = "", None
         self.loss.accept(self.port.hydraulics)
 
@@ -448,8 +447,9 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return the text of a fault of the rig and a broken limit; both set the ``alarm`` until the next
-        Measurement.
+        """Return why the rig must stop (an empty string if it need not), and the exceeded level or None.
+
+        An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """
         port, measured = self.port, self.measured
         beyond = self._check.measurement(measured, command.tolist(), self._modes) or port.partial_stop
@@ -462,8 +462,9 @@ class RigDrive:
         return failed or beyond, breach
 
     def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
-        """Take the port back with the last two commands and the last Measurement of the run; brake, and hold the
-        rig.
+        """Take the port back from a run; brake and hold the rig.
+
+        ``before`` and ``last`` are the last two commands of the run, ``measured`` is its last Measurement.
         """
         self._before, self.command, self.measured = np.array(before), np.array(last), measured
         self._samples = 0
@@ -498,13 +499,11 @@ class RigDrive:
 
 
 STOP_LOOK_S = 0.01
-"""Polling interval of a stop during the warning of a held rung, s."""
+"""Polling interval for a stop during the warning of a held rung, s."""
 
 
 def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
-    """Return the warning output that the rig file names, or None. Raises ConfigError if ``port`` has no such
-    output.
-    """
+    """Return the rig file's warning output, or None. Raises ConfigError if ``port`` has no such output."""
     section = scenario.rig_file.warning if scenario.rig_file is not None else None
     if section is not None and not port.can_warn:
         raise ConfigError(
@@ -541,10 +540,10 @@ class MotionWarning:
         return f"{self._section.output} is on: motion in {math.ceil(self.left)} s"
 
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
-        """Switch the output on before ``act``, and wait for its duration. The caller switches it :meth:`off`.
+        """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
-        If ``held``, the drive holds the rig; otherwise a rung holds it, and the clock counts. Raises ActRefused
-        once ``stopped`` returns a reason, and if the rig can no longer be held.
+        If ``held``, the drive holds the rig and counts samples; otherwise a rung holds it and the clock counts.
+        Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be held.
         """
         assert self._section is not None  # callers check ``wired``
         if self._on:

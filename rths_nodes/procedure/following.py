@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that a rig follows its commands, closely in slow motions, and that its sensors move with the rig.
 
-Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere.
-Afterwards they move to the external command at once. While the rig does not follow, the command therefore moves to
-the position of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. If
-the pressure has only dropped to low, the command moves there once.
+Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere. When
+they follow the external command again, they move to it at once. While the rig does not follow, the command
+therefore moves to the position of the rig at every tick, within velocity and stroke, so that closing the interlock
+moves nothing. If the pressure has only dropped to low, the command moves there once.
 
-An open interlock may be only a signal. A rig that still follows would then run ahead of its command until its
-force is zero, because of the static error of its loop. The command therefore waits, moves to the position of the
-rig, and waits again. An axis that has moved along follows, and its command does not move further.
+An open interlock may be only a signal. A rig that still follows would then run ahead of its command, because of
+the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. If an
+axis has moved with its command, this command moves no further.
 
 ``slow_error`` bounds the tracking error in slow motions. For sensors see ``loop/stages/frozen.py``.
 """
@@ -44,12 +44,12 @@ AGREEMENT = 0.02
 """Largest accepted difference between active command and measured position, as a fraction of the sensor's range.
 """
 MOVED = 1e-4
-"""Largest accepted difference between active and sent command, as a fraction of the command's range, but not less
-than the resolution of the command."""
+"""Largest accepted difference between active and sent command, as a fraction of the command's range. The
+resolution of the command is always accepted."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Return why the external command must not be accepted, or an empty string.
+    """Return why the external command must not be accepted; an empty string if it may.
 
     ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
@@ -65,9 +65,9 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Return why the controller does not drive to the last command ``sent``, or an empty string.
+    """Return why the controller does not drive to the last command ``sent``; an empty string if it does.
 
-    An axis in force control is held where its loop has moved it, and then follows only changes.
+    An axis in force control is held where its loop has moved it, and then follows only changes of the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         if axis.limits.of_force:
@@ -82,7 +82,7 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 
 
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return a remark for each of ``axes``, whose active command cannot be read; ``places`` is ``(n_axes,)`` m."""
+    """Return remarks on ``axes`` whose active command cannot be read, at the ``places`` ``(n_axes,)`` m."""
     return [
         f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
         f"position, {position:.6g} m: expect a bump if both differ"
@@ -93,10 +93,10 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Events after the loss of the rig, in multiples of TAKEN_AFTER_S: the command moves to the position of the rig;
-it is decided which axes have moved along; these axes have come to rest; their remaining error is static."""
+"""Times after the loss of the rig, in multiples of ``taken_after``, at which the command moves towards the rig,
+the axes that have moved with it are determined, these axes rest, and their remaining error is static."""
 WENT_ALONG = 0.5
-"""Fraction of the trial motion above which an axis counts as following."""
+"""Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
 TAKEN_AFTER_S = 0.1
 """Time at rest within which a controller accepts the sent command, s."""
 
@@ -104,8 +104,8 @@ TAKEN_AFTER_S = 0.1
 class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
-    ``reason`` is why the rig does not follow, or an empty string. ``count`` is the number of losses, ``last`` the
-    last reason. With force-controlled axes, modes and active commands are ignored.
+    ``reason`` is why the rig does not follow; an empty string if it does. ``count`` is the number of losses,
+    ``last`` the last reason. With force-controlled axes, modes and active commands are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -117,7 +117,7 @@ class LossWatch:
             axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke for axis in self._axes.values()
         ]
         self._at_rest = MOVED * np.array(spans)
-        """Largest change of displacement within ``taken_after`` ticks for an axis at rest, m."""
+        """Largest change of displacement within ``taken_after`` ticks that counts as rest, m."""
         self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
         """Number of ticks at rest after which the actuators have reached the last command."""
         self._by_force = any(axis.of_force for axis in limits)
@@ -135,7 +135,7 @@ class LossWatch:
         self._follows = np.zeros(0, bool)
         self._measured: deque[Array] = deque(maxlen=self.taken_after + 1)
         self._missed: Array | None = None
-        """Tracking error of the rig at measured rest, m, while it last followed; None after a motion."""
+        """Tracking error at the last rest at which the rig followed, m; None after a motion."""
 
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
@@ -182,8 +182,7 @@ class LossWatch:
         return elsewhere
 
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
-        """Return the command that follows ``command``, towards the position of the rig, or None if the rig
-        follows.
+        """Return the next command after ``command``, towards the position of the rig; None if the rig follows.
 
         ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. For a rig that rested under force
         when it was lost, the measured error replaces ``shift``.
@@ -227,7 +226,7 @@ class LossWatch:
 LEAST_ERROR = 1e-3
 """Smallest default of ``slow_error``, m."""
 TIMES_FOUND = 3.0
-"""Ratio of the default of ``slow_error`` to the error measured by the check."""
+"""Ratio of the default of ``slow_error`` to the tracking error in the small move."""
 TIMES_LATE = 3.0
 """Ratio of the assumed lag to the lag of the small move."""
 WHY = "the actuator does not follow, or the displacement sensor is wrong"
@@ -272,8 +271,9 @@ class _Axis:
         return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
 
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
-        """Return why the axis does not follow a slow ``command`` or, with ``window``, any command of the last
-        LATE_S.
+        """Return why the axis does not follow a slow ``command``; an empty string if it does.
+
+        With ``window``, the axis may be at any command of the last LATE_S.
         """
         settled = self._moved.settled
         if window and not settled:
@@ -301,10 +301,10 @@ class _Axis:
         )
 
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
-        """Return why the load cell seems dead, or an empty string: no change of force in both directions, unlike
-        on a plateau.
+        """Return why the load cell seems dead; an empty string if it does not.
 
-        The expected force is based on the small moves and the ``displacements`` (m) of all axes.
+        A dead cell shows no change of force in both directions of motion, a plateau only in one. The expected
+        force is based on the small moves and the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""
@@ -322,7 +322,7 @@ class _Axis:
 class Following:
     """Checks that the axes of ``scenario`` follow, relative to the ``offsets``, with the ``checks`` of each axis.
 
-    ``warnings`` name load cells that do not move with the rig.
+    ``warnings`` name the load cells whose force does not change when the rig moves.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
@@ -333,17 +333,20 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return why a slow motion must stop, or an empty string; ``command`` ``(n_axes,)`` m is untared."""
+        """Return why a slow motion must stop; an empty string if it may continue.
+
+        ``command`` ``(n_axes,)`` m is untared.
+        """
         for axis, sent, displacement, force in self._rows(command, measured):
             if reason := axis.stuck(sent, displacement) or axis.slow_error(sent, displacement, force):
                 return reason
         return ""
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
-        """Return why a test must stop, or an empty string. ``command`` counts from the zero of the test; ``shown``
-        is untared.
+        """Return why a test must stop; an empty string if it may continue.
 
-        ``paused`` is true while the test comes to rest, rests, or returns.
+        ``command`` counts from the zero of the test; ``shown`` is untared. ``paused`` is true while the test comes
+        to rest, rests, or returns.
         """
         modes = command.control_mode
         rows = self._rows(command.command + self._held, shown)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of a procedure and their transitions, from a cold rig through the rungs of a test to its end.
 
-Commands change only in a motion state, or if the rig does not follow (``following.py``). Acts of the operator
-enter motion states; a trip also enters STOPPING. Acts that began before a stop can no longer enter a motion state
-or the armed state.
+Commands change only in a motion state, or if the rig does not follow (``following.py``). Only acts of the operator
+enter motion states, except that a trip also enters STOPPING. Acts that began before a stop can no longer enter a
+motion state or the armed state.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MOTION = frozenset(
 """States in which the rig may move."""
 
 AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, State.HELD)
-"""States in which the rig is held. The rig or the clock may end them without an act."""
+"""States in which the rig is held. The rig or the clock may end these states without an act."""
 
 BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
-"""States that only an act can enter, and only if it was not stopped."""
+"""States that only an act can enter, and only if the act was not stopped."""
 
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
@@ -72,7 +72,7 @@ UNCONDITIONAL = ("stop", "hold", "note")
 
 
 class ActRefused(ConfigError):
-    """An act that is not possible, with the reason for the operator. The act has changed nothing."""
+    """The act is not possible and has changed nothing. The message gives the operator the reason."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ActUnderWay:
     def __init__(self, machine: SessionMachine) -> None:
         self.machine = machine
         self.stopped = ""
-        """Reason of the first stop since the act began, or an empty string."""
+        """Reason of the first stop since the act began; an empty string if there was none."""
         self.guarded = ""
         """Name of the act whose guards were evaluated last; an empty string once the act begins."""
 
@@ -140,7 +140,7 @@ class SessionMachine:
 
     @property
     def stopped(self) -> str:
-        """Reason why the current act was stopped, or an empty string."""
+        """Reason why the current act was stopped; an empty string if it was not."""
         act = self.under_way
         return act.stopped if act is not None else ""
 
@@ -153,8 +153,8 @@ class SessionMachine:
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
         """Context of an act. An act inside another act is part of the outer act, and one stop ends both.
 
-        Raises ActRefused if the count of stops or the state differs from ``seen``. The act begins under the same
-        lock, so that no stop can occur in between.
+        Raises ActRefused if the count of stops or the state differs from ``seen``. The act begins under the lock
+        of this comparison, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:
             yield outer
@@ -203,10 +203,9 @@ class SessionMachine:
                 self._changed(state, reason)
 
     def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
-        """If the state is at rest, enter the state that ``why`` returns with its reason, if any.
+        """If the rig is at rest and ``why()`` returns a state and its reason, enter this state.
 
-        Without ``wait``, do nothing if another thread holds the lock: the caller may be a thread that must not
-        wait.
+        Without ``wait``, do nothing if another thread holds the lock.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
             return

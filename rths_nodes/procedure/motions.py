@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guided motions, which an operator requests outside of tests: one engine with goal, velocity, watch and end.
+"""Guided motions, which an operator requests outside of a rung.
 
 The steps of a motion are a generator of commands in untared coordinates: ramps and rests. The drive (``drive.py``)
 checks the commands against the limits. A ramp connects two rests on a straight line of all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
-Its velocity is at most 1.875 d / T, its acceleration 10 / sqrt(3) d / T^2; M keeps both within the bounds of each
-axis. At rest an actuator has reached its command, a dashpot has no force, and noise can be averaged.
+With T = M dt, its velocity is at most 1.875 d / T and its acceleration 10 / sqrt(3) d / T^2. M keeps both within
+the bounds of each axis.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from rths_nodes.loop.supervision.pause import MOST_CURVED
 
 T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
-"""Yields commands ``(n_axes,)`` m, receives Measurements, returns a result."""
+"""Generator that yields commands ``(n_axes,)`` m, receives Measurements, and returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m, or an empty string."""
+"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m; an empty string if it does.
+"""
 Guard = Callable[[Measurement], str]
-"""Function that returns why a ramp must end, or an empty string."""
+"""Function that returns why a ramp must end; an empty string if it may continue."""
 
 WINDOW_S = 0.05
 """Length of a window, s. At rest, the means of two windows agree within the noise."""
@@ -44,20 +45,21 @@ LONGEST_S = 2.0
 FEWEST = 8
 """Smallest length of a window, samples."""
 STILL = 1e-6
-"""Largest change between windows that counts as rest, as a fraction of stroke and force limit."""
+"""Largest change between windows that counts as rest, as a fraction of the stroke and of the force limit."""
 CERTAIN = 4.0
-"""Number of standard deviations by which two means must differ to count as different."""
+"""Smallest significant difference between two means, in standard deviations of the difference."""
 GENTLE = 0.1
 """Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity of the motion to the start, as a fraction of the limit, if the rig file contains no velocity."""
+"""Velocity of the motion to the start, as a fraction of the limit. Used if the rig file contains no velocity."""
 
 
 @dataclass(frozen=True)
 class DriveOutcome:
-    """Outcome of a motion: complete if ``reason`` is empty, else a safe stop; ``tripped`` is false if the operator
-    stopped it.
+    """Outcome of a motion: complete if ``reason`` is empty, else a safe stop for this reason.
+
+    ``tripped`` is false if the operator stopped the motion.
     """
 
     reason: str = ""
@@ -66,10 +68,9 @@ class DriveOutcome:
 
 
 class GuidedMotion:
-    """A motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps`` to their end and ``result``.
+    """Motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps``, which return the ``result``.
 
-    ``modes`` returns the control mode of each axis in the last command, one byte per axis; empty bytes mean
-    displacement.
+    ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
     """
 
     def __init__(
@@ -84,13 +85,13 @@ class GuidedMotion:
         self.result: Any = None
 
     def watched(self, measured: Measurement) -> str:
-        """Return why the rig does not follow the last command, or an empty string."""
+        """Return why the rig does not follow the last command; an empty string if it does."""
         return self._watch(self._sent, measured)
 
     def step(self, measured: Measurement) -> Array | None:
         """Return the next command ``(n_axes,)`` after ``measured``, or None at the end."""
         try:
-            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # starts it
+            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # None starts it
             self._begun = True
             return self._sent
         except StopIteration as end:
@@ -104,7 +105,7 @@ def hold(
     ended: Callable[[], str] = str,
     shown: Callable[[int], None] = lambda left: None,
 ) -> Steps[list[Measurement]]:
-    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason; ``shown`` receives the number of
+    """Hold ``command`` for ``samples``, or until ``ended`` returns a reason. ``shown`` receives the number of
     samples left.
     """
     seen: list[Measurement] = []
@@ -122,11 +123,10 @@ def smooth(s: float) -> float:
 
 
 class BoundedRamp:
-    """Motion from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time for all axes; ``dt`` in
-    s.
+    """Motion of all axes from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time.
 
-    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis. Raises ConfigError for a position that is not
-    finite, and for a bound that is not positive.
+    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis; ``dt`` is the period, s. Raises ConfigError
+    for a position that is not finite, and for a bound that is not positive.
     """
 
     def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
@@ -158,9 +158,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity of each axis to its start, m/s: the velocity of its small move, or a fraction of its
-    limit.
-    """
+    """Return the velocity of each axis to its start, m/s: from its small move, else a fraction of its limit."""
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
     return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])
@@ -185,10 +183,10 @@ class Stand:
 
 
 class QuasiStatic:
-    """Ramps and rests of a rig at ``command`` ``(n_axes,)`` m, with period ``dt`` s and ``transport`` samples.
+    """Ramps and rests of a rig that is at ``command`` ``(n_axes,)`` m; ``dt`` is the period, s.
 
-    ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. The rig rests if displacement (m) and force (N) change
-    by less than ``still`` between two windows.
+    ``transport`` is the delay of the port, samples. ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. The rig
+    rests if displacement (m) and force (N) change by less than ``still`` between two windows.
     """
 
     def __init__(
@@ -207,8 +205,9 @@ class QuasiStatic:
         return cls(command, scenario.dt, scenario.port.transport_samples, accelerations(limits), still)
 
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
-        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s; return why ``guard`` ended the ramp, or an
-        empty string.
+        """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s.
+
+        Return why ``guard`` ended the ramp; an empty string if it did not.
         """
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before = self.command
@@ -224,7 +223,7 @@ class QuasiStatic:
         return (yield from self.stand())
 
     def _brake(self, step: Array) -> Steps[None]:
-        """Bring all axes to rest in the same time, on the line of the ramp and before its goal."""
+        """Bring all axes to rest in the same time, on the line of the ramp."""
         samples = samples_to_rest(step.tolist(), (self._acceleration * self._dt**2).tolist())
         for done in range(1, samples):
             self.command = self.command + step * (1.0 - done / samples)

@@ -74,7 +74,7 @@ def arm(
     """Arm a rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
 
     ``code`` is the code at the start of the test, ``build`` the current build of the receiver. Raises ConfigError
-    with all changes of scenario, offsets, rig and code.
+    that lists all changes of scenario, offsets, rig and code.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
@@ -99,10 +99,9 @@ def arm(
 
 
 def program_of(scenario: Scenario) -> str:
-    """Return the identity of the executive's program for a rung: text, compiler, flags and binary; empty for other
-    engines.
+    """Return the identity of the executive's program for a rung: text, compiler, flags and binary.
 
-    Raises ConfigError if the scenario cannot run with the executive.
+    Return an empty string for other engines. Raises ConfigError if the scenario cannot run with the executive.
     """
     if scenario.engine != EXECUTIVE:
         return ""
@@ -112,9 +111,7 @@ def program_of(scenario: Scenario) -> str:
 
 
 def armed_hash(scenario: Scenario) -> str:
-    """Return the hash by which a rung of ``scenario`` is armed; the hash covers the program of the scenario's
-    engine.
-    """
+    """Return the hash by which a rung of ``scenario`` is armed. It covers the program of the scenario's engine."""
     return hash_of(scenario, program_of(scenario))
 
 
@@ -164,7 +161,10 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig; zero with an external integrator."""
+    """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig.
+
+    The start is zero with an external integrator or a soft start.
+    """
     external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:
         return np.zeros(len(scenario.axes))
@@ -196,8 +196,8 @@ class RunOutcome:
 class RungUnderWay:
     """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is the reason why the rung must
-    end, or an empty string. Raises ConfigError if a model is missing.
+    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end; an empty
+    string if it need not. Raises ConfigError if a model is missing.
     """
 
     def __init__(
@@ -232,9 +232,7 @@ class RungUnderWay:
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
-        """Enter the state that follows the run; ``broken`` is the reason why the port has failed, or an empty
-        string.
-        """
+        """Enter the state after the run; ``broken`` is why the port has failed, an empty string if it has not."""
         machine = self._machine
         with machine.lock:
             self.suspended = False
@@ -327,7 +325,7 @@ class RungPort(PortBefore):
         self._true: Measurement | None = None
         self._opened = self._lost = ""
         self.begins: Callable[[], None] = lambda: None
-        """Callback, called when the run begins to drive the rig."""
+        """Function that is called when the run begins to drive the rig."""
 
     @property
     def counter_at_start(self) -> int | None:
@@ -362,9 +360,7 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Reason of the first fault of the rig during this run, which ends the run; an empty string without a
-        fault.
-        """
+        """Reason of the rig's first fault, which ends the run; an empty string without a fault."""
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 
@@ -403,7 +399,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that does not follow, or did not earlier in this run; else None."""
+        """Return the command for a rig that has not always followed in this run; None if it has."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None
@@ -453,9 +449,7 @@ class RungPort(PortBefore):
 
 
 class ComputedForcePort(RungPort):
-    """Port of rung (d): models of the specimens compute the ``forces`` of the axes from the measured
-    displacements.
-    """
+    """Port of rung (d): specimen models compute the ``forces`` of the axes from the measured displacements."""
 
     def __init__(self, drive: RigDrive, tares: Tares, forces: Forces) -> None:
         super().__init__(drive, tares)
@@ -470,7 +464,7 @@ class ComputedForcePort(RungPort):
         return replace(tared, force=np.array(self._forces(now, before)))
 
     def truth(self) -> None:
-        """Return None: the rig has no true state of the computed specimen."""
+        """Return None, because the rig has no true state of the computed specimen."""
 
 
 class UnsentPort(RungPort):
@@ -496,9 +490,7 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """Return the simulator's Measurement with the state of the rig, and with the channels of the rig if the
-        names differ.
-        """
+        """Return the simulator's Measurement with flags and state of the rig."""
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)

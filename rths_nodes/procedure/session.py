@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Session of a rig: a port that is opened once, and the acts (``ACTS``) from a cold rig to the end of the last
-rung.
+"""Session of a rig: a port that is opened once, and the acts (``ACTS``) of a procedure.
 
 Values are untared, in the coordinates of the axes, m and N.
 """
@@ -68,7 +67,7 @@ ARMED_FOR_S = 60.0
 ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
 """Acts that remain possible after the loss of a rig."""
 CLEAR = "CLEAR"
-"""Argument ``clear`` of an act. A person types this word after reading the description of the motion."""
+"""Value of the argument ``clear``, which a person types after reading the description of the motion."""
 NOT_TOLD = "not reported"
 _PRESSURES = {HYDRAULICS_OFF: "off", HYDRAULICS_LOW: "low", HYDRAULICS_HIGH: "high"}
 _INTERLOCKS = {INTERLOCK_CLOSED: "closed", INTERLOCK_OPEN: "open"}
@@ -80,31 +79,23 @@ S = TypeVar("S", bound="GuardedRig")
 
 
 class Test(Protocol):
-    """The test of a session: acts on rungs and checklist, further guards, and the file of the record."""
+    """Test of a session: acts on rungs and checklist, further guards, and the file of the record."""
 
     def barred(self, act: str) -> str:
-        """Return why the test forbids ``act``, or an empty string."""
+        """Return why the test forbids ``act``; an empty string if it does not."""
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act``, and remove ``clear`` from its ``arguments``. Raises ActRefused without a
-        clearance.
-        """
+        """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``. Raises ActRefused."""
         ...
 
-    def write(self, quietly: bool = False) -> None:
-        """Write the record; if ``quietly``, suppress errors."""
-        ...
+    def write(self, quietly: bool = False) -> None: ...
 
-    def perform(self, act: str, arguments: dict[str, object]) -> str:
-        """Perform an act of the test."""
-        ...
+    def perform(self, act: str, arguments: dict[str, object]) -> str: ...
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Decorate a method as the act with the method's name; a stop ends the act. Raises ActRefused if it is not
-    possible.
-    """
+    """Make ``method`` the act of the same name, which a stop ends; it raises ActRefused if it is not possible."""
 
     @wraps(method)
     def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
@@ -118,7 +109,10 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 def lost(drive: RigDrive) -> str:
-    """Return why the rig is lost, or an empty string. Only a far end that provides the ticks ends the session."""
+    """Return why the rig is lost; an empty string if it is not.
+
+    A rig that stops following its commands is lost only if its far end provides the ticks.
+    """
     return drive.broken or (drive.port.interlock if drive.port.follows_rig else "")
 
 
@@ -151,7 +145,7 @@ class GuardedRig(SessionMachine):
         self.rung: RungUnderWay | None = None
         """Armed rung, or rung under way."""
         self._losses = 0
-        """Number of losses at the time when the rig was positioned."""
+        """Number of losses of the rig before it was positioned."""
         self._armed_until = 0
         """Monotonic time at which the rung is disarmed, ns."""
 
@@ -164,14 +158,15 @@ class GuardedRig(SessionMachine):
         return self.busy or self.state is State.ARMED
 
     def possible(self) -> dict[str, str]:
-        """Return by act why the act is not possible; an empty string if it is possible."""
+        """Return, by act, why the act is not possible; an empty string if it is."""
         with self.lock:
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
 
     def why_not(self, act: str, early: bool = False) -> str:
-        """Return why ``act`` is not possible, or an empty string. If ``early`` and the act ``commits``, check only
-        the state.
+        """Return why ``act`` is not possible; an empty string if it is.
+
+        If ``early`` and the act ``commits``, check only the state.
         """
         with self.lock:
             self._leave_start()
@@ -191,7 +186,7 @@ class GuardedRig(SessionMachine):
         return "a rung is held: resume or stop it" if self.suspended and not ACTS[act].held else ""
 
     def begin(self, act: str, early: bool = False) -> None:
-        """Raise ActRefused if ``act`` is not possible or was stopped; ``early`` as in :meth:`why_not`."""
+        """Raise ActRefused if ``act`` is not possible or was stopped. :meth:`why_not` explains ``early``."""
         with self.lock:
             if reason := stopped_by_operator(self.stopped) if self.stopped else self.why_not(act, early):
                 raise ActRefused(f"{act}: {reason}")
@@ -240,7 +235,7 @@ class GuardedRig(SessionMachine):
         self.begin(act)
         if held:
             self._ready()
-        under_way = self.under_way  # here, because the thread that drives the rig calls the function
+        under_way = self.under_way  # read here: the thread that drives the rig calls the function
         self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
 
     @contextmanager
@@ -253,10 +248,10 @@ class GuardedRig(SessionMachine):
 
     @contextmanager
     def motion(self, act: str, begins: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Context of the motions of ``act``, between the two states of its ``motion``; a stop or an error ends it
-        in another state.
+        """Context of the motions of ``act``: the state becomes its ``motion[0]``, and ``motion[1]`` at the end.
 
-        ``begins`` is called with the first motion. A refusal before this motion changes nothing.
+        After a stop or an error, another state follows. ``begins`` is called with the first motion. A refusal
+        before this motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -320,12 +315,12 @@ class RigSession(GuardedRig):
         """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
-        """Operator of the last arming, and the ``way`` of the request. Both are set before the rig is armed."""
+        """Operator who last armed a rung, and the ``way`` of this request."""
         self._one = threading.Lock()
         super().__init__(scenario, record, realtime, clock, changed, judged)
 
     def do(self, act: str, by: str = "", way: str = "", seen: Seen | None = None, **arguments: object) -> str:
-        """Perform an ``act`` for the operator ``by``, requested by the ``way``; return the result as text.
+        """Perform ``act`` for operator ``by``, requested from source ``way``; return the result as text.
 
         Only acts of MEANWHILE run during another act. Thread-safe. Raises ActRefused (a ConfigError) if the act is
         not possible or was stopped, or if the situation differs from ``seen``. If the record cannot be written, an
@@ -448,9 +443,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test. Forces count from these offsets only if
-        ``unloaded``.
-        """
+        """Use the offsets with this ``hash`` as the zero of the test, but for forces only if ``unloaded``."""
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
@@ -501,8 +494,9 @@ class RigSession(GuardedRig):
     def arm(
         self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str, by: str = "", second: str = ""
     ) -> tuple[str, ...]:
-        """Arm a rung of ``scenario`` as it will run; return the names of the persons who arm it. Raises
-        ConfigError if a hash differs.
+        """Arm ``rung`` with the ``scenario`` that it will run; return the names of the persons who arm it.
+
+        Raises ConfigError if a hash differs.
         """
         assert self.offsets is not None
         build = self.drive.port.build
@@ -533,8 +527,8 @@ class RigSession(GuardedRig):
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
         """Run the armed rung: ``runner`` runs its scenario on the lent port. Then the rung is disarmed.
 
-        The rung is recorded before it runs. If a file or the code has changed, ActRefused is raised and it stays
-        armed.
+        The rung is recorded before it runs. If a file or the code has changed, ActRefused is raised and the rung
+        stays armed.
         """
         moves = self.rung is not None and RUNGS[self.rung.armed.rung].moves
         with self._warned("run") if moves else nullcontext():
@@ -594,7 +588,7 @@ class RigSession(GuardedRig):
             self.rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig; thread-safe. Acts under way end, and can no longer move or arm it."""
+        """Brake, hold and disarm the rig. Acts under way end and can no longer move or arm it. Thread-safe."""
         reason = reason or "the operator has asked to stop"
         with self.lock:
             self.count_stop(reason)
@@ -612,8 +606,9 @@ class RigSession(GuardedRig):
 
     @as_act
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
-        """Unload the specimen to zero force, or move axes to the positions ``to`` (m) for which a person has
-        ``signed``.
+        """Unload the specimen to zero force, or move axes to the positions ``to``, m.
+
+        ``signed`` is the person who has signed for these positions.
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks
@@ -646,7 +641,7 @@ class RigSession(GuardedRig):
         self.close()
 
     def close(self) -> None:
-        """Close the port in any case; the rig is left to its own safe state."""
+        """Close the port even if the rig is unreachable. The rig enters its own safe state."""
         self.stop("the session is closed")
         with suppress(ConfigError, PortError):  # the rig may be unreachable
             self.drive.close()
@@ -682,9 +677,9 @@ class Act:
     """An act: its description ``words``, the ``states`` in which it is possible, and its function ``do``.
 
     ``guards`` return reasons why the act is not possible. ``arguments`` are names; if ``needed``, all of them
-    except ``optional`` are required. ``motion`` has the states during and after a guided motion. The operator
-    watches a ``lasting`` act. An act is also possible during another act if ``at_once``, and during a hold of a
-    rung if ``held``. Other nodes may request an act for ``anybody``, because it brings the rig to rest. If
+    except ``optional`` are required. ``motion`` has the states during and after a guided motion. The operator can
+    intervene in a ``lasting`` act. An act is also possible during another act if ``at_once``, and during a hold of
+    a rung if ``held``. If ``anybody``, other nodes may also request the act, because it brings the rig to rest. If
     ``named``, ``do`` receives the author. If the act ``commits``, ``do`` evaluates the guards once, under the lock
     under which the act takes effect.
     """
@@ -734,7 +729,6 @@ def checked(rig: GuardedRig, act: str) -> str:
 
 
 def allowed(rig: GuardedRig, act: str) -> str:
-    """Return why the test bars ``act``: an unconfirmed checklist, or no item or rung left."""
     return rig.test.barred(act) if rig.test is not None else ""
 
 
@@ -884,7 +878,7 @@ ACTS = {
         "take the offsets again, close the port, end the test", _AT_REST, RigSession.finish, lasting=True
     ),
 }
-"""Acts by name. A new act takes a row and a function."""
+"""Acts by name. A new act needs an entry and a function."""
 
 MOTIONS = tuple(name for name, act in ACTS.items() if "clear" in act.arguments)
 """Acts that begin a motion and need the word CLEAR."""

@@ -4,13 +4,13 @@
 An axis moves out in three stages, rests after each stage, and returns. The first stage shows whether the correct
 axis moves, and in which direction. ``checks.py`` interprets the results.
 
-The scenario's own specimens make the same moves and give the expected stiffness, because a rate-dependent specimen
-is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale. The
-``experimental_stiffness`` of an integrator is compared in the same way.
+The scenario's specimen models make the same moves and give the expected stiffness, because a rate-dependent
+specimen is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale.
+The ``experimental_stiffness`` of an integrator is compared in the same way.
 
-If the controller closes a force loop, a small force follows. The loop of a held axis takes over at the measured
-force, applies a force, rests, and removes the force; then the axis is held again. This verifies sign and scale of
-commands in N, that the controller accepts them, and that both changes of mode are bumpless.
+If the controller closes the force loop of an axis, a small force follows. The loop of the held axis takes over at
+the measured force, applies a force, rests, and removes the force; then the axis is held again. This verifies sign
+and scale of commands in N, and bumpless changes of mode.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ STAGES = (0.25, 0.5, 1.0)
 CAUTION = 0.1
 """Largest accepted error of the displacement in motion, as a fraction of the travel."""
 LOUDEST = 8.0
-"""Largest deviation of one sample, as a multiple of the sensor's scatter."""
+"""Largest deviation of one sample that noise explains, as a multiple of the sensor's scatter."""
 OTHER = 0.3
 """Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because actuators of one
 specimen are coupled."""
@@ -66,7 +66,7 @@ STILL = (1e-3, 1e-5)
 LEAST, MOST = 0.67, 1.5
 """Bounds of the ratio of measured to expected stiffness. A ratio outside these bounds requires a signature."""
 SURE = 0.2
-"""Relative uncertainty above which a stiffness is not compared."""
+"""Largest relative uncertainty of a stiffness that is compared."""
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
 
 
@@ -120,9 +120,7 @@ class SmallMoves:
 
     @staticmethod
     def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        """Return the guard of the return motion, which only limits and ``slow_error`` end, because it leads to the
-        start.
-        """
+        """Return the guard of the return motion. It never ends this motion, which leads to the start."""
 
         def listen(measured: Measurement) -> str:
             forces.append(measured.force)
@@ -160,7 +158,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end after the rest at the fraction ``share`` of its travel, or an empty string."""
+    """Return why the move must end after the rest at ``share`` of its travel; an empty string if it need not."""
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -175,7 +173,7 @@ def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
 
 
 class _Specimens(Rig):
-    """Specimens of the axes without actuators: each specimen is at its command."""
+    """Rig without actuators: each specimen is at the command of its axis."""
 
     def __init__(self, models: Sequence[object], dt: float) -> None:
         self._paths = [SpecimenPath(registry.build("specimen", params), dt) for params in models]
@@ -192,7 +190,7 @@ class _Specimens(Rig):
 def compare(
     scenario: Scenario, rig: RigKnowledge, moves: Sequence[AxisMove], checks: Mapping[str, AxisChecks]
 ) -> None:
-    """Write the ratios of measured to expected stiffness of each axis into ``checks``."""
+    """Write the ratio of measured to expected stiffness of each axis into ``checks``."""
     expected = {SCENARIO: _of_scenario(scenario, rig), DECLARED: _declared(scenario)}
     for move in moves:
         name, axis_checks = rig.names[move.index], checks[rig.names[move.index]]
@@ -311,11 +309,9 @@ class Pressed:
 
 
 class SmallForces:
-    """Applies small forces to the axes of ``scenario`` whose force loop the controller closes, starting at
-    ``command`` m.
+    """Small forces on axes of ``scenario`` with a force loop in the controller, starting at ``command`` m.
 
-    ``modes`` are the control modes of the last command of :meth:`run`, one byte per axis; empty bytes mean
-    displacement.
+    ``modes`` are the modes in the last command of :meth:`run`, one byte per axis; empty bytes mean displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
@@ -384,9 +380,7 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. An axis in N counts as being at its position; ``shift`` (m) is the offset of its
-        sensor.
-        """
+        """Return ``sent`` in m. An axis in N gets its displacement minus the sensor's offset ``shift`` (m)."""
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)
@@ -399,7 +393,10 @@ def judge_forces(
     expected: Sequence[int],
     checks: Mapping[str, AxisChecks],
 ) -> None:
-    """Write verdicts on the force loops of ``expected`` axes into ``checks``; ``stopped`` is a reason or empty."""
+    """Write verdicts on the ``expected`` force loops into ``checks``.
+
+    ``stopped`` is why the small forces were stopped; an empty string if they were not.
+    """
     done = {move.index: move for move in moves}
     for index in expected:
         axis_checks, name = checks[rig.names[index]], rig.names[index]

@@ -6,12 +6,13 @@ together, so that axes of one specimen do not load each other:
 
     d = -a J^-1 F,    J <- J + (dF - J d) d^T / (d^T d)
 
-J is the tangent dF/dc of forces with respect to commands: first from a small step of each axis towards less force,
-then from the secant of each step (Broyden 1965), which also fits a yielded specimen. If the forces do not
-decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight come last.
+J is the tangent dF/dc of forces with respect to commands. It is measured with a small step of each axis towards
+less force, and updated with the secant of each step (Broyden 1965), which also fits a yielded specimen. If the
+forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight come
+last.
 
-A load cell may fail unnoticed. Within quarters of the small move, the force must therefore respond with the
-stiffness measured in that move. If it does not, the operator signs for positions of axes whose displacement a
+A load cell may fail unnoticed. Within a travel as long as the small move, the force must therefore respond with
+the stiffness of that move. Without this response, the operator can sign for positions of axes whose displacement a
 check has verified.
 """
 
@@ -36,22 +37,22 @@ from rths_nodes.procedure.drive import RigDrive
 from rths_nodes.procedure.following import Following
 from rths_nodes.procedure.motions import GuidedMotion, QuasiStatic, Stand, Steps
 
-Places = NDArray[np.intp]
-"""Indices of axes."""
+Places = NDArray[np.intp]  # indices of axes
 
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
 BLIND = 0.25
-"""Travel within which the force must respond, as a fraction of all travel, if there is no small move."""
+"""Travel within which the force must respond, as a fraction of the whole travel. Used if there is no small move.
+"""
 BLIND_STEP = 0.25
-"""Step until the force has responded, as a fraction of the travel within which the force must respond."""
+"""Step before the force has responded, as a fraction of the travel within which the force must respond."""
 IN_MOTION = 2.0
-"""Factor on the change of force that velocity and damping of the small move explain."""
+"""Safety factor for the change of force that velocity and damping explain."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
-"""Bounds of the ratio of the response to the stiffness. A yielded or hardened specimen stays within these bounds.
+"""Bounds of the ratio of measured to expected change of force. A yielded or hardened specimen stays within them.
 """
 LEFT_OVER = 0.1
-"""Ratio of resultant to sum of magnitudes below which the forces on an axis cancel and prove nothing."""
+"""Smallest ratio of a force to the sum of its parts' magnitudes at which the force is significant."""
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
@@ -65,29 +66,31 @@ DAMPING = 0.7
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends. A force within its tolerance is sufficient."""
+"""Ratio of force to tolerance at which unloading ends. If unloading ends earlier, a force within its tolerance
+suffices."""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
-"""Ratio to the smallest earlier force below which a force counts as decreased."""
+"""Ratio of a force to its smallest earlier value below which the force counts as decreased."""
 PATIENCE = 4
 """Number of consecutive steps without a decrease after which unloading is given up."""
 MOST_STEPS = 100
 LOUDEST = 8.0
-"""Largest deviation of one sample, as a multiple of the load cell's scatter."""
+"""Largest deviation of one sample that noise explains, as a multiple of the load cell's scatter."""
 MAY_RISE = 0.05
 """Largest accepted increase of a force, as a fraction of its range. It is not zero, because another axis may push.
 """
 CLOSE_TO_LIMIT = 0.95
-"""Fraction of its limit up to which a force may increase."""
+"""Largest force that an increase may reach, as a fraction of the limit."""
 STILL = (1e-3, 1e-5)
 """Largest changes between windows that count as rest, as fractions of a first step and of the load cell's range.
 """
 
 
 def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
-    """Parse positions by axis, m: one number for a rig with one axis, else ``axis: number, ...``. Raises
-    ConfigError.
+    """Parse positions by axis, m: one number for a rig with one axis, else ``axis: number, ...``.
+
+    Raises ConfigError.
     """
     positions = {}
     for entry in text.split(","):
@@ -192,7 +195,7 @@ def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
 class Way:
     """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
 
-    ``first`` and ``last`` are rests. ``given_up`` is why the rig is not unloaded, or an empty string.
+    ``first`` and ``last`` are rests. ``given_up`` is why the specimen is not unloaded; an empty string if it is.
     """
 
     def __init__(
@@ -250,7 +253,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force drifts; the force of a relaxing specimen changes more and more slowly."""
+        """Return whether a force keeps changing. The changes decrease if only the specimen relaxes."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -277,9 +280,7 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force in the first step of an axis, N; this step may be very
-        short.
-        """
+        """Return the smallest significant change of force (N) in the first, maybe very short, step of an axis."""
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))
@@ -289,8 +290,9 @@ class Way:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Return why forces do not respond, beyond ``noise`` (N), to axes ``moved`` (m) and ``faster`` (m/s); else
-        an empty string.
+        """Return why forces do not respond to axes that have ``moved`` (m); an empty string if they do.
+
+        ``change`` and ``noise`` of the forces are in N; ``faster`` is the change of velocity, m/s.
         """
         tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
         expected = tangent @ moved
@@ -448,7 +450,7 @@ class Way:
         return step
 
     def _go(self, step: Array, active: Places) -> Steps[str]:
-        """Make one step, rest, and update the tangent; return why the step ended early, or an empty string."""
+        """Make a step, rest, and update the tangent. Return why the step ended early, or an empty string."""
         start, before = self._walk.command, self._forces()
         why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()

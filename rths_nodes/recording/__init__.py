@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recordings: writing, reading, recovering, analysing; without ROS."""
+"""Recordings of tests: written, read and recovered without ROS."""

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
 
-During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`), which reaches the
-operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost. No message waits for
-compression. ``close`` converts the journal to an indexed file; after a crash :func:`recover` does. :func:`read`
-reads both.
+During a test :class:`Writer` appends to a journal (:mod:`rths_nodes.recording.journal`) and passes it to the
+operating system every 0.1 s. If the recorder is killed, at most the last 0.1 s is lost. ``close`` converts the
+journal to an indexed file; after a crash :func:`recover` converts it. :func:`read` reads both forms.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def definition(kind: str) -> str:
 
 
 def type_hash(kind: str) -> str:
-    """Return the hash of an installed message type (``RIHS01_...``), or an empty string."""
+    """Return the hash of a message type (``RIHS01_...``); an empty string if the type is not installed."""
     package, name = _split(kind)
     file = _installed(package, f"{name}.json")
     hashes = json.loads(file.read_text(encoding="utf-8"))["type_hashes"] if file else []
@@ -132,7 +131,7 @@ def _installed(package: str, file: str) -> Path | None:
 
 
 def offered_qos(reliability: str = "reliable", durability: str = "volatile", depth: int = 10) -> dict[str, object]:
-    """Return a QoS profile as written by rosbag2 (metadata version 9): keep last ``depth``, no deadlines."""
+    """Return a QoS profile in the form of rosbag2 (metadata version 9): keep last ``depth``, no deadline."""
     return {
         "history": "keep_last",
         "depth": depth,
@@ -223,7 +222,7 @@ def _in_place(path: Path, file: FileIO) -> bool:
 
 
 class Writer:
-    """Writes a recording into ``directory``, which it creates; not thread-safe.
+    """Writes a recording into ``directory``. Creates the directory. Not thread-safe.
 
     ``information`` about the test (scenario, run id, versions) is written at once. Raises ConfigError if the
     directory contains a recording or cannot be written, or if a message type is not installed.
@@ -288,9 +287,9 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, first and last sample) and index the file. May be called again.
+        """Add the last ``information`` (outcome, first and last sample) and index the file, once.
 
-        Raises RecordingError; the written data can then be recovered.
+        Raises RecordingError if this fails; :func:`recover` can then recover the written data.
         """
         if self._file.closed:
             return
@@ -339,7 +338,7 @@ class Bag:
 
 
 def read(path: Path | str) -> Bag:
-    """Open the recording at ``path``. Raises ConfigError. For a damaged journal, ``notes`` describe the damage."""
+    """Open the recording at ``path``; ``notes`` describe damage to a journal. Raises ConfigError."""
     file = recording(path)
     inventory = Inventory()
     try:
@@ -404,12 +403,12 @@ def _bag(
 
 
 def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
-    """Index the journal of a killed recorder, in ``directory`` or as a file. A complete recording is not changed.
+    """Index the journal of a killed recorder; ``directory`` may also be the file of the journal.
 
-    Damaged parts are omitted and reported. With ``out``, the recording is created in the directory ``out``, and
-    the original is not changed. Raises ConfigError if there is no recording, if the recording is in use or was
-    made by another recorder, and if ``out`` contains a recording; RecordingError if the recording cannot be
-    written.
+    A complete recording is not changed. Damaged parts are omitted and reported. With ``out``, the recording is
+    created in the directory ``out``, and the original is not changed. Raises ConfigError if there is no recording,
+    if the recording is in use or was made by another recorder, and if ``out`` contains a recording. Raises
+    RecordingError if writing fails.
     """
     path = recording(directory)
     if out is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Histories of a Run as columns with units, and as files for other programs."""
+"""Histories of a Run as columns with units, and in files for other programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONGEST_FIELD = 31
 
 
 class History(NamedTuple):
-    """``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, and the names of the columns."""
+    """History of a quantity: ``values`` ``(n,)`` or ``(n, len(columns))`` in ``unit``, and column names."""
 
     name: str
     values: Array

@@ -42,9 +42,9 @@ from rths_nodes.recording.records import (
 
 
 class Inventory:
-    """Contents of a file, read from records of its index and records between messages.
+    """Contents of a file, from the records of its index and the records between its messages.
 
-    ``counts``: number of messages by channel number; ``stated``: the numbers according to the index.
+    ``counts`` are the numbers of messages by channel number; ``stated`` are these numbers according to the index.
     """
 
     def __init__(self) -> None:
@@ -109,10 +109,10 @@ def offered(text: str) -> list[dict[str, object]]:
 METADATA_VERSION = 9
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Number of bytes lost through one damaged byte: 0.1 s at 1024 Hz. Larger chunks would save 2 % of the file."""
+"""Size of a chunk, bytes: 0.1 s at 1024 Hz. One damaged byte loses a chunk. Larger chunks would save 2 %."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
-"""Largest number of bytes after the last complete record that an interrupted write can leave."""
+"""Largest number of bytes that an interrupted write can leave after the last complete record."""
 
 
 @attrs.frozen
@@ -223,10 +223,10 @@ def _topic_metadata(channel: Channel, kind: str) -> dict[str, object]:
 
 
 def index(path: Path, target: Path | None = None, recovering: bool = False) -> Recovered:
-    """Copy the complete records of ``path`` into an indexed file, which replaces ``path`` or is ``target``.
+    """Copy the complete records of ``path`` to an indexed file: ``target`` or, by default, ``path`` itself.
 
-    If ``recovering``, the information of the file lists losses. Needs constant memory, and disk space for the
-    copy. Raises RecordingError; ``path`` is then unchanged.
+    If ``recovering``, the new file lists the losses. Needs constant memory, and disk space for the copy. Raises
+    RecordingError if the copy fails; ``path`` is then unchanged.
     """
     target = target or path
     part = target.with_name(target.name + _PART)

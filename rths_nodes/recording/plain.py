@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of dataclass records to plain data and back, with strict checks; atomic files of such records."""
+"""Strict conversion of dataclass records to plain data and back, and atomic writing of files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace the file at ``path`` with ``text``, atomically, also in a crash. Raises OSError; the file is then
-    unchanged.
-    """
+    """Replace the file at ``path`` with ``text``, atomically even in a crash. An OSError leaves it unchanged."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:
@@ -89,7 +87,7 @@ def _kinds(cls: type) -> Mapping[str, object]:
 
 
 def built(cls: type[T], data: object, path: str) -> T:
-    """Build a record of ``cls``. Raises one ConfigError for all unknown keys, missing keys and wrong types."""
+    """Build a record of ``cls``. One ConfigError reports all unknown keys, missing keys and wrong types."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
     fields_by_name = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
@@ -143,7 +141,6 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a n
 
 
 def _scalar(kind: Any, value: Any, path: str) -> object:
-    """Check a string, flag or number. A number can be NaN (missing measurement), but not infinite."""
     right = type(value) is kind or (kind is float and type(value) is int)
     if not right or (kind is float and math.isinf(value)):
         raise ConfigError(f"{path} = {show(value)}: must be {_WORDS[kind]}")

@@ -39,13 +39,12 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Number of message lengths that are tried for a layout, and number of messages that are tried for each length."""
+"""Numbers of message lengths, and of messages of each length, that are tried for a layout."""
 
 BATCH = 4096
 """Number of messages of a stream that are unpacked together."""
 SPARSE, SILENT = 10, 100_000
-"""Largest length of a history: a multiple of the number of received messages, and additional samples. A damaged
-number beyond this length does not extend the history."""
+"""A history has at most SPARSE rows per received message, plus SILENT rows. Larger message numbers are skipped."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -76,7 +75,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Columns]:
-    """Return the fields of the messages of the streams ``names``, in the order of the message numbers.
+    """Return the message fields of the streams ``names``, in the order of the message numbers.
 
     Raises ConfigError if a stream is damaged or incomplete.
     """
@@ -270,7 +269,7 @@ STREAMS = {
     "target": "step",
     TOPIC: "sample",
 }
-"""Topics of the histories, and the field with the message number."""
+"""Topics of the histories, each with the field that contains the message number."""
 
 
 def _last(topic: str) -> str:
@@ -282,7 +281,7 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
-    """Return the checked scenario of a recording. Raises ConfigError that begins with ``origin``.
+    """Return the checked scenario of a recording. Raises ConfigError whose message begins with ``origin``.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
     kept as recorded; an attempt to build them raises an error with the reason.
@@ -407,7 +406,6 @@ def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
 
 
 def _layouts(text: str, messages: Sequence[bytes]) -> Iterator[StreamLayout | ValueError]:
-    """Yield possible layouts of the messages, a few tries per length, the most frequent length first."""
     tried: Counter[int] = Counter()
     for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
         for message in messages:

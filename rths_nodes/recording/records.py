@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Complete records of an MCAP file (https://mcap.dev/spec), which can be finished, truncated or damaged."""
+"""Complete records of an MCAP file (https://mcap.dev/spec). The file can be finished, truncated or damaged."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ INFORMATION = "rths_nodes"
 ROSBAG2 = "rosbag2"
 RECORD = struct.Struct("<BQ")
 MESSAGE = struct.Struct("<HIQQ")
-"""Channel, sequence, log time and publish time, at the beginning of a message."""
+"""Head of a message: channel, sequence number, log time and publish time."""
 LARGEST_CHUNK = 1 << 28
-"""Largest unpacked chunk, bytes. Recorders write far smaller chunks."""
+"""Largest unpacked chunk, bytes; recorders write far smaller chunks."""
 _CHECKSUM = 4
-"""Length of the checksum at the end of the data, bytes. A checksum of zero means none."""
+"""Length of the checksum at the end of the data, bytes. A checksum of zero is not checked."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
 _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
 
 class RecordingError(RuntimeError):
-    """Recording failed or cannot be read. The message has the path and the reason."""
+    """A recording failed or cannot be read. The message contains the path and the reason."""
 
 
 def reason(error: OSError) -> str:
@@ -48,7 +48,7 @@ def reason(error: OSError) -> str:
 
 
 def recording(path: Path | str) -> Path:
-    """Return the MCAP file of a recording. ``path`` is the file or its directory. Raises ConfigError."""
+    """Return the path of a recording's MCAP file. ``path`` is this file or its directory. Raises ConfigError."""
     path = Path(path)
     try:
         if path.is_dir():
@@ -76,7 +76,7 @@ def recording(path: Path | str) -> Path:
 
 
 def check_free(directory: Path) -> None:
-    """Raise ConfigError if no recording can be made in ``directory``; create nothing."""
+    """Raise ConfigError if no recording can be made in ``directory``. Create nothing."""
     try:
         if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
             raise ConfigError(f"{directory}: contains a recording already; choose another directory")
@@ -92,7 +92,7 @@ def check_free(directory: Path) -> None:
 
 
 def locked(stream: IO[bytes]) -> bool:
-    """Return whether another process has locked the file; otherwise lock it."""
+    """Lock the file. Return true if another process has locked it already."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -137,7 +137,7 @@ def parsed(record: Any, content: bytes) -> Any:
 
 
 def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, int]]:
-    """Yield opcode, content and end of the complete records at the start of ``stream`` (``size`` bytes)."""
+    """Yield opcode, content and end (byte) of the complete records at the start of ``stream`` (``size`` bytes)."""
     at = stream.tell()
     while len(head := stream.read(RECORD.size)) == RECORD.size:
         opcode, length = RECORD.unpack(head)
@@ -176,12 +176,12 @@ def _named(path: Path, index: MetadataIndex) -> bytes:
 
 
 class Contents:
-    """Records of the data section of an MCAP file, including chunks, up to the end of its complete part.
+    """Records of the data section of an MCAP file, including chunks, up to the end of the file's complete part.
 
-    Iterate once for opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is skipped.
-    ``size`` is the length of the valid part of the file, bytes. After the iteration, ``damage`` describes the
-    damage, ``end`` is the end of the complete part, and ``lost_bytes`` counts bytes that were skipped or follow
-    the end.
+    Iterates once over opcode and content. Damage raises RecordingError; if ``lenient``, a damaged chunk is
+    skipped. ``size`` is the length of the valid part of the file, bytes. After the iteration, ``damage`` describes
+    the damage, ``end`` is the end (byte) of the complete part, and ``lost_bytes`` counts bytes that were skipped
+    or follow the end.
     """
 
     def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
@@ -206,9 +206,7 @@ class Contents:
         self.lost_bytes += self.size - self.end
 
     def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
-        """Yield the records that ``take`` accepts. A record that ``take`` refuses with ValueError is damaged and
-        skipped.
-        """
+        """Yield the records that ``take`` accepts. Skip a record for which ``take`` raises ValueError."""
         refused = 0
         for opcode, content in self:
             try:

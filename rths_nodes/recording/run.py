@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of a test with its scenario, indices and timing, without ROS."""
+"""Data of a test: arrays, scenario, indices and timing; independent of ROS."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from rths_nodes.loop.scenario.schema import Scenario
 Flags = NDArray[np.uint32]
 
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
-"""Fields of a Target with the energies of a model of which only a part is published."""
+"""Fields of a Target with the energies of a model, if only some of its degrees of freedom are published."""
 ELSEWHERE = "elsewhere"
-"""Host of an imported test, and type of its unknown parts."""
+"""Host of an imported test, and type of the components that are unknown."""
 _ROWS = 1 << 16
 
 
@@ -43,8 +43,9 @@ _ROWS = 1 << 16
 class Loads:
     """Data of the force axes ``names`` of a Run: arrays ``(n, n_force)`` of samples 0 ... n-1.
 
-    ``target`` and ``command`` (N) are NaN while the axis was held. ``held`` is the displacement command (m) then,
-    NaN in force mode. ``force`` and ``true_force`` are in N, ``displacement`` and ``true_displacement`` in m.
+    ``target`` and ``command`` (N) are NaN while the axis was held. ``held`` is the displacement command (m) of the
+    held axis, and NaN in force mode. ``force`` and ``true_force`` are in N, ``displacement`` and
+    ``true_displacement`` in m.
     """
 
     names: tuple[str, ...]
@@ -98,19 +99,20 @@ def _of_force(modes: Array) -> NDArray[np.bool_]:
 
 @dataclass(eq=False)
 class Run:
-    """Data of a report. ``n`` samples (0 ... n-1), ``n_steps`` steps (0 ... n_steps-1); SI units, time of the rig.
+    """Data of one test in SI units and rig time: ``n`` samples (0 ... n-1), ``n_steps`` steps (0 ... n_steps-1).
 
-    Arrays per sample: ``time (n,)`` s; ``target``, ``command`` (from the compensator; before the first command,
-    and during a safe stop, both hold the applied command), ``displacement``, ``true_displacement`` ``(n, n_axes)``
-    m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of measurement and command;
-    ``compensator (n, len(compensator_names))``. In a brief run of a study, ``compensator`` has a row per report of
-    the compensator, and there are no velocities, accelerations and restoring forces.
+    Arrays with one row per sample: ``time (n,)`` s; ``target``, ``command``, ``displacement``,
+    ``true_displacement`` ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of
+    measurement and command; ``compensator (n, len(compensator_names))``. ``command`` is the compensator's command.
+    Before the first command, and during a safe stop, ``target`` and ``command`` hold the applied command. In a
+    brief run of a study, ``compensator`` has one row per report of the compensator, and there are no velocities,
+    accelerations and restoring forces.
 
-    Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
-    ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force`` ``(n_steps - 1, n_dof)``
-    of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J (input, kinetic, strain, damping) if the model
-    has more degrees of freedom than observed, else without rows. ``dof_names``: the observed degrees of freedom,
-    columns of the arrays per step.
+    Arrays with one row per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``,
+    ``dof_acceleration`` ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
+    ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J (input, kinetic, strain,
+    damping), without rows if all degrees of freedom are observed. ``dof_names`` are the observed degrees of
+    freedom, the ``n_dof`` columns.
 
     ``scenario`` is checked, but its components are not built: they may not be installed here.
     """
@@ -142,7 +144,8 @@ class Run:
     updating_names: tuple[str, ...] = ()
     updating_time: Array = field(default_factory=lambda: EMPTY)
     updating: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    """Quantities of learning copies ``(n, len(updating_names))`` after the samples at ``updating_time``."""
+    """Quantities of the learning copies ``(n, len(updating_names))``, one row for each time in ``updating_time``.
+    """
     notes: tuple[str, ...] = ()
     loads: Loads | None = None
     """Data of the force axes, which the other arrays omit; None without force axes."""
@@ -163,7 +166,7 @@ class Run:
 
     @property
     def incomplete(self) -> str:
-        """Text with number and range of the missing samples; empty for a complete recording."""
+        """Number and range of the missing samples, as text; an empty string for a complete recording."""
         numbers = np.flatnonzero(self.missing)
         if not len(numbers):
             return ""
@@ -184,7 +187,7 @@ class Run:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a finished test is not valid, or an empty string."""
+        """Reason why a finished test is not valid; an empty string if it is valid."""
         return self.late.not_valid(len(self.time) - 1) if self.outcome == "finished" else ""
 
     @property
@@ -199,7 +202,7 @@ class Run:
         return self.late.ending(self.outcome, len(self.time) - 1)
 
     def rates(self, values: Array) -> Array:
-        """Return the rate of ``values`` ``(n, ...)`` between samples, 1/s; NaN across a hold or a pause."""
+        """Return the rates of change of ``values`` ``(n, ...)``, 1/s; NaN across a hold or a pause."""
         rates = np.diff(values, axis=0) / self.scenario.dt
         rates[(self.flags[1:] & FLAG_SLOWED) > 0] = np.nan
         return rates
@@ -232,7 +235,7 @@ def _first(table: Array, rows: int) -> Array:
 
 
 def longest_stretch(usable: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the indices of the longest sequence of ``usable`` samples ``(n,)``. Analyses do not bridge gaps."""
+    """Return the indices of the longest unbroken sequence of ``usable`` samples ``(n,)``."""
     if not usable.any():
         return np.arange(0)
     edges = np.flatnonzero(np.diff(np.concatenate(([False], usable, [False]))))
@@ -329,7 +332,7 @@ class Collector:
         }
 
     def whole(self, rows: Mapping[str, Mapping[str, Array]]) -> None:
-        """Store all histories of the first samples by stream and field, with the energies in one array."""
+        """Store the histories of the first samples at once, by stream and field; the energies are one array."""
         target = dict(rows["target"])
         energies = target.pop("energies")
         columns = {name: energies[:, index : index + 1] for index, name in enumerate(ENERGIES)}

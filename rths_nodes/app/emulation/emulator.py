@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
 
-The receiver is the C code for laboratory targets. Its commands drive the rig of the scenario, as in the port
-``simulator``. In lockstep each tick waits for its command, and results are bit-identical to the simulator.
+The receiver is the C code for laboratory targets. The commands of the receiver drive the scenario's rig, as in the
+port ``simulator``. In lockstep each tick waits for its command, and results are bit-identical to the simulator.
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ from rths_nodes.mechanics.axial_load import lengths_of
 LOOK_S = 0.05
 """Polling interval of the operator's request to end, s."""
 QUIET_S = 0.5
-"""Silence after which a stopped session ends, s. In lockstep ``longest_wait`` applies until the session is closed.
-"""
+"""Silence after which a session ends while its rig is at rest, s. In lockstep ``longest_wait`` applies until the
+session is closed."""
 LAG_S = 0.1
-"""Allowed lag of an actuator, s: three times the slowest one in the package. The receiver stops the rig if the
-tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and bridge."""
+"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The receiver stops the
+rig if the tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and
+bridge."""
 PERSISTENCE_S = 0.005
-"""Time beyond a limit of force or error before the receiver stops, s; the test computer stops earlier."""
+"""Time for which force or error exceeds a limit before the receiver stops, s. The test computer stops earlier."""
 SLIPPED = "ticks by which its clock was late"
-"""Name of the count of missed periods of this process, in which its rig rested."""
+"""Name of the count of periods that this process has missed. The rig rests during these periods."""
 IN_ORDER = 2
 """Reason code of a session that the test computer has closed."""
 
@@ -83,8 +84,8 @@ FROZEN_S = 0.05
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in port units. The largest error is the travel in ``away`` s at the velocity
-    limit.
+    """Return the limits of an axis in port units. The error limit is the travel in ``away`` s at the velocity
+    limit, but at most the stroke.
     """
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
@@ -101,9 +102,7 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the force loops of ``axes`` in the order and units (``gains``) of the port; ``moved`` are the axes of
-    the test.
-    """
+    """Return the force loops of ``axes`` in the order and units of the port. The test moves the axes ``moved``."""
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -131,7 +130,7 @@ def receiver_loads(
 
 
 class Controllers:
-    """Controllers of the ``axes`` with a valve; other axes follow their commands. Raises ConfigError."""
+    """Controllers of all ``axes`` with a valve; other axes follow their commands. Raises ConfigError."""
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []
@@ -159,10 +158,9 @@ class Controllers:
             valve.stand(float(places[index]))
 
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
-        """Return the positions of all pistons ``(n_axes,)`` (m) after the Measurement ``shown``; ``command`` is in
-        m or N.
+        """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
 
-        If ``stands``, the rig is at rest and the valves are shut.
+        ``command`` is in m or N. If ``stands``, the rig is at rest and the valves are shut.
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -189,8 +187,7 @@ class Switches:
         self._lock = threading.Lock()
 
     def turn(self, text: str) -> None:
-        """Turn a switch: ``interlock open`` now, ``interlock open @300`` at sample 300, ``@+300`` after 300
-        samples.
+        """Turn a switch: ``interlock open`` now, with ``@300`` at sample 300, with ``@+300`` after 300 samples.
 
         Raises ConfigError.
         """
@@ -264,9 +261,9 @@ class Emulator:
                 scenario.model_of(axis, noun)
         self.scenario, self._plans, self._connect_within = scenario, plans, params.connect_within
         self._faults, self.switches = planted, Switches()
-        """Switches for a person at the rig: interlock, pressure and cable."""
+        """Planted faults, and switches for a person at the rig: interlock, pressure and cable."""
         self.true: Measurement
-        """True state of the rig in SI units, by axes of the scenario."""
+        """True state of the rig in SI units, in the order of the scenario's axes."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
         """Function that is called with each true state, for further sensors."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)

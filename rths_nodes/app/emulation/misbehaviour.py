@@ -32,14 +32,14 @@ KINDS = {
     INTERLOCK: (0, "the interlock of the rig opens"),
     HYDRAULICS: (0, "the pressure is switched; 0: off, 1: low, 2: high"),
 }
-"""Default N and meaning of each kind."""
+"""Default N and meaning of each kind of fault."""
 _LONGEST = 1_000_000
 _WORDS = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Misbehaviour:
-    """Fault of a kind in KINDS, ``count`` times from ``sample`` on."""
+    """Fault of a ``kind`` in KINDS, with N = ``count``, from ``sample`` on."""
 
     kind: str
     sample: int

@@ -34,7 +34,7 @@ FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: 
 FACTORS |= {VELOCITY: ("velocity", 2.0)}
 JUMP_M = 1e-3
 LONGEST_S = 9.9
-"""Longest silence of a receiver with a dead watchdog, s: ``rths_init`` refuses 10 s and more."""
+"""Longest possible timeout of a receiver's watchdog, s. ``rths_init`` refuses 10 s and more."""
 
 
 class Planted:
@@ -58,9 +58,7 @@ class Planted:
         return limits
 
     def waits(self, bridged: int, watchdog: int, dt: float) -> tuple[int, int]:
-        """Return the number of samples that the receiver really bridges, and the number after which it ends the
-        session.
-        """
+        """Return the true number of bridged samples, and the number of samples after which the session ends."""
         longest = int(LONGEST_S / dt)
         if ENDLESS in self._kinds:
             return longest, longest + 1

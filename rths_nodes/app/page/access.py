@@ -62,7 +62,8 @@ def refused(status: int, why: str) -> web.Response:
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST. A page from another origin needs a preflight request for this header, which is refused."""
+"""Header of every POST. For this header, a page from another origin needs a preflight request, which is refused.
+"""
 PER_SECOND = 100
 """Maximum number of requests per second and address."""
 TOO_MANY = "too many requests"
@@ -104,7 +105,7 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return why ``remote`` must not stop the rig of the server at ``host``, or an empty string."""
+    """Return why ``remote`` must not stop the rig of the server at ``host``; an empty string if it may."""
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing: the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
@@ -117,9 +118,7 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 
 
 def known_host(header: str, served: str) -> bool:
-    """Return whether the Host ``header`` contains this server's address. Other names are not accepted, because
-    they could be used for DNS rebinding.
-    """
+    """Return whether the Host ``header`` contains this server's address. Other names permit DNS rebinding."""
     host = host_of(header)
     if host == "localhost" or host == served:
         return True

@@ -34,11 +34,11 @@ BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD, LARGEST_BODY = 8192, access.LARGEST_BODY
 """Maximum sizes of head and body of a request, bytes."""
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
-"""Service of each kind of stop; the last name is from version 0.9."""
+"""Service of each kind of stop. The name ``emergency_stop`` is from version 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
-"""Function that stops by kind and reason, and returns the response. Raises ConfigError without a confirmation."""
+"""Function that takes service and reason, stops the rig, and returns the confirmation. Raises ConfigError."""
 
 
 def is_other(received: bytes) -> bool:
@@ -55,8 +55,9 @@ def is_complete(received: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StopServer:
-    """Handles requests for ``address`` with ``stop`` and ``reaches``. If ``open_to_others``, any computer may stop
-    the rig.
+    """Handles stop requests to ``address``: ``stop`` performs them, ``reaches()`` is true if they reach a rig.
+
+    If ``open_to_others``, any computer may stop the rig.
     """
 
     stop: Stop
@@ -113,7 +114,7 @@ def _answer(status: int, fields: dict[str, object]) -> bytes:
 READY = b"ready"
 LONGEST_EVENT = 65536
 PATIENCE_S = 5.0
-"""Timeout for the process to exit, s."""
+"""Timeout for the page's process to exit, s."""
 
 
 class Behind:
@@ -156,7 +157,7 @@ class Behind:
             self._tell({"reaches": rig})
 
     def told(self, stop: Stop) -> Stop:
-        """Return a function that calls ``stop`` and reports the outcome to the page, which lists it."""
+        """Return a function that calls ``stop`` and reports the outcome to the page."""
 
         async def stop_and_tell(kind: str, reason: str) -> str:
             try:
@@ -186,8 +187,9 @@ class Behind:
 
 
 async def serve_behind(application: web.Application, end: int, note: Callable[[dict[str, object]], None]) -> None:
-    """Serve connections from the socket with descriptor ``end`` until the front ends; call ``note`` with its
-    reports.
+    """Serve connections from the socket with descriptor ``end`` until the front ends.
+
+    ``note`` receives the reports of the front.
     """
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     runner = quiet_runner(application)
@@ -218,13 +220,13 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
 
 AT_ONCE = 64
-"""Number of connections that are accepted before pending stops continue."""
+"""Number of connections that are accepted in one batch, before pending stops continue."""
 WAITING = 400
 """Maximum number of connections with incomplete requests. A further connection closes the oldest."""
 PART_S = 0.01
 """Polling interval of an incomplete request, s."""
 LOOKS = 500
-"""Number of polls after which an incomplete connection is closed."""
+"""Number of polls after which a connection with an incomplete request is closed."""
 FULL_S = 0.01
 """Pause if no file descriptor is free, s."""
 LONGEST = LARGEST_HEAD + LARGEST_BODY
@@ -232,7 +234,7 @@ LONGEST = LARGEST_HEAD + LARGEST_BODY
 
 
 class Front:
-    """Handles stops with ``stops``, and calls ``hand_on`` with every other connection, unread."""
+    """Handles stops with ``stops``, and passes every other connection, unread, to ``hand_on``."""
 
     def __init__(
         self, listening: socket.socket, stops: StopServer, hand_on: Callable[[socket.socket], None]

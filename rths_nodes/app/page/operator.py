@@ -32,7 +32,7 @@ LOOKALIKES = str.maketrans("OIL", "011", " -")
 SHOW_S = 5.0
 """Shortest interval between two printed lines with the same code, s."""
 WRONG_PER_SECOND = 10
-"""Maximum number of wrong codes per second, from all callers, that get an ordinary response."""
+"""Maximum number of wrong codes per second, from all callers. Further wrong codes raise TooManyCodes."""
 GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
@@ -76,7 +76,7 @@ class Operating:
         """Times of the last wrong codes."""
         self._token, self.name = "", ""
         self._seen: float | None = None
-        """Time of the last sign of life of the leading page; None if the page was lost or no page leads."""
+        """Time of the last message from the leading page; None if no page leads or the page was lost."""
 
     def offer(self) -> None:
         with self._lock:
@@ -91,10 +91,10 @@ class Operating:
                 self._say(f"code to be typed at the page within {CODE_S:.0f} s: {code}")
 
     def lead(self, code: str, name: str) -> str:
-        """Make ``name``, who has typed the ``code``, the leader; disarm the rig and return a token. Raises
-        ConfigError.
+        """Let the person ``name``, who typed the ``code``, lead the test; disarm the rig and return a token.
 
-        The code is compared before any limit applies, so that wrong codes never delay a correct code.
+        Raises ConfigError. The code is compared before any limit applies, so that wrong codes never delay a
+        correct code.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -135,9 +135,7 @@ class Operating:
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
-        """Do an act for the situation ``seen`` by the browser, and wait for its end. Raises ConfigError if the act
-        is refused.
-        """
+        """Perform an act for the situation ``seen`` by the browser, and wait for its end. Raises ConfigError."""
         if not self.alive(token):
             raise ConfigError(f"{act}: you do not lead this test: first type a code of the terminal")
         if act not in ACTS:

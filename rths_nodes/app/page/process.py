@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process that serves the page of a run or a test; TCP port of a page, and the owner of the port."""
+"""Process that serves the page of a run or a test, and TCP port of the page."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ PATIENCE_S = 5.0
 
 @contextmanager
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
-    """Serve the page of ``namespace`` during the block; yield its pid. ``say`` prints its output. Raises
-    ConfigError.
+    """Serve the page of ``namespace`` during the block; yield the pid of its process.
+
+    ``say`` prints the output of this process. Raises ConfigError.
     """
     serving = _started([*arguments, "--namespace", namespace])
     first = serving.stdout.readline() if serving.stdout else ""
@@ -54,7 +55,6 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
 
 
 def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
-    """Start the process in its own session, so that only the test receives Ctrl-C."""
     program = [sys.executable, "-m", "rths_nodes.app.cli", "page", *arguments]
     return subprocess.Popen(
         [*program, "--parent", str(os.getpid())],
@@ -62,7 +62,7 @@ def _started(arguments: Sequence[str]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
-        start_new_session=True,
+        start_new_session=True,  # only the test receives Ctrl-C
     )
 
 

@@ -3,7 +3,7 @@
 
     GET  /           the page; /card: the operator's card, to be printed
     GET  /situation  the onlooker's data, as JSON
-    GET  /live       a WebSocket: the situation as text, ten times a second; columns as bytes
+    GET  /live       a WebSocket: ten times a second, the situation as text and the curves as bytes
     GET  /recordings recordings of a folder, as JSON; /report/NAME: a report
     POST /code       the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the procedure
     POST /act        {"act", "arguments"} of the leader; the response follows at the end of the act
@@ -43,7 +43,7 @@ LARGEST_REPORT = 64 << 20
 
 
 class Shelf:
-    """Lists the recordings in ``folder``, read again at each request. Links in the folder are not followed."""
+    """Lists the recordings in ``folder``, which is read at each request. Links in the folder are not followed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -87,7 +87,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a report. Raises OSError if the report or its folder is a link."""
+    """Return a report, or None if it is not a file or too large. Raises OSError for a link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -121,7 +121,7 @@ FILES = {
     "/uPlot.min.css": ("uPlot.min.css", "text/css"),
 }
 HEAD = struct.Struct("<II")
-"""Prefix of columns: first sample, and number of samples per column."""
+"""Head of a message with columns: first sample, and number of samples per column."""
 TOKEN = "X-Rths-Operator"
 """Header with the token of the leading page."""
 
@@ -135,7 +135,8 @@ class Watched(Protocol):
 class PageServer:
     """Serves the situation of ``watched`` at ``address``.
 
-    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` leads the procedure.
+    If ``stop_from_anywhere``, clients on other machines may stop the rig. ``operating`` performs the leader's
+    acts.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class PageServer:
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def _limited(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Limit GET requests by address. A POST has separate limits, applied after its access rights."""
+        """Limit GET requests by address. The limits of a POST apply later, after its access rights are checked."""
         if request.method != "POST" and not self._rate.admits(request.remote or ""):
             return refused(429, access.TOO_MANY)
         return await handler(request)

@@ -27,7 +27,7 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Maximum length of a test id, which is the name of the folder of the test, characters."""
+"""Maximum length of a test id, which names the folder of the test, characters."""
 REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
 """Message that refuses rung h and the key ``iteration``, which version 0.9.0 had."""
 
@@ -93,7 +93,7 @@ class Answers:
         return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
-        """Refuse a test id that cannot name a folder, rungs out of order, and invalid differences."""
+        """Refuse a test id that cannot name a folder, rungs out of order, and an invalid largest difference."""
         problems = Problems()
         if self.test_id is not None:
             with problems.gathered():
@@ -140,7 +140,7 @@ def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
-    """Read an answers file. Raises ConfigError with file, key, value, bound and known names."""
+    """Read an answers file. Raises ConfigError that states file, key, value, bound and known names."""
     try:
         source = read_text(Path(path))
     except (OSError, ValueError) as error:
@@ -187,7 +187,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return the missing answers of the planned rungs, each key with its meaning; ``only`` selects keys."""
+    """Return each answer that the planned rungs lack, with its meaning; ``only`` selects keys."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     problems = []
     for key in needed(planned):

@@ -51,13 +51,13 @@ NEXT = {
 """Advice on the next step, by state at rest after a motion."""
 INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
-"""Polling interval of a motion, keys and signals, s."""
+"""Polling interval of keys and signals during an act, s."""
 ENDED_S = 0.1
 """Interval of checks whether the act has ended, s."""
 SAME_KEY_S = 0.2
-"""Time within which several signals are one request, s: a frightened operator presses twice."""
+"""Time within which several signals count as one request, s, because an operator may press a key twice."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
-"""Act by word typed during a motion. Any other input is a note."""
+"""Act by the word that the operator types during a motion. Any other input is a note."""
 ENDING = ("unload", "finish")
 """Acts at the end of a test that do not belong to a rung."""
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
@@ -79,10 +79,9 @@ def typed(question: str) -> str:
 
 
 def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
-    """Wait for a line from the terminal, or until ``ended`` returns a reason; return this reason, or an empty
-    string.
+    """Wait for a line from the terminal, or until ``ended`` returns a reason; return this reason.
 
-    Signals always interrupt this wait. A plain read that begins just after a signal would wait for the next key.
+    Return an empty string for a line. A signal always interrupts this wait, but not always a plain read.
     """
     reader, writer = os.pipe()
     for end in (reader, writer):
@@ -102,8 +101,9 @@ def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
 
 
 class Console:
-    """Operator who answers from ``answers``, then through ``ask(question)``; without ``ask`` the file must be
-    complete.
+    """Operator whose answers come first from ``answers``, then from ``ask(question)``.
+
+    Without ``ask``, the answers must be complete.
     """
 
     runner: ProcedureRunner
@@ -113,7 +113,8 @@ class Console:
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = False
-        """``asking``: a question is open; ``_typed``: the operator has typed something for the next act."""
+        """``asking`` is true while a question is open, ``_typed`` once the operator has typed something for the
+        act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
         self._heard_at, self._answered, self._warned = -SAME_KEY_S, 0, ""
@@ -128,7 +129,7 @@ class Console:
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str) -> str:
-        """Return a line as typed. Raises Interrupted without a terminal."""
+        """Return the typed line unchanged. Raises Interrupted without a terminal."""
         if self._ask is None:
             raise Interrupted(f"no terminal to ask: {question}")
         self.asking = self._typed = True
@@ -168,8 +169,7 @@ class Console:
             self._print("y or n")
 
     def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
-        """Return CLEAR if the file allows the ``motion`` of ``act``, else a line that the operator types after
-        reading it.
+        """Return CLEAR if the file allows the ``motion`` of ``act``; else print it and return the typed line.
 
         Raises ActRefused if ``ended`` returns a reason before a line is typed.
         """
@@ -267,8 +267,9 @@ class Console:
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> bool:
-        """Do an act with its questions; return False if the sequence ends. Print refusals if the operator leads,
-        else raise them.
+        """Ask the questions of an act and perform it; return False if the sequence ends.
+
+        A refusal is printed if the operator leads, and raised otherwise.
         """
         self._typed = False
         try:
@@ -287,7 +288,7 @@ class Console:
         return True
 
     def perform(self, act: str, shown: str = "", /, **arguments: Any) -> str:
-        """Do an act. A lasting act runs in a thread, so that the operator can intervene."""
+        """Perform an act. A lasting act runs in a thread, so that the operator can intervene."""
         session = self.runner.session
         motion = self.runner.clearing.motion(act, arguments)
         if motion and not session.why_not(act):  # an impossible act is refused without a question
@@ -434,7 +435,7 @@ def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Ask whether a rung that is not valid counts. Without an answer, a test with an answers file ends."""
+    """Ask whether a rung that is not valid counts. If it does not, a test with an answers file ends."""
     if console.attended and console.yes(f"rung {rung.name}: {rung.ending}; does it count nevertheless?"):
         console.runner.record.count(rung)
         console.runner.write()
@@ -503,7 +504,7 @@ def _sign_for(console: Console, rest: str) -> bool:
 
 
 def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
-    """Return whether the operator signs for ``statement``; ``called`` are its names in an answers file."""
+    """Return whether the operator signs for ``statement``, which an answers file lists by a name in ``called``."""
     if set(called) & set(console.answers.sign_for):
         return True
     return console.attended and console.yes(f"{statement}; do you sign for it?")
@@ -576,5 +577,5 @@ QUESTIONS: dict[str, Callable[[Console, str], bool]] = {
     "acknowledge": lambda console, rest: console.leads and console.plain("acknowledge", rest),
     "unload": _unload,
 }
-"""Function that asks the questions of an act; ``rest`` is the remainder of the typed line. False ends the sequence
-of an answers file."""
+"""Functions, by act, that ask the questions of the act; ``rest`` is the remainder of the typed line. If a function
+returns False, the sequence of an answers file ends."""

@@ -2,9 +2,9 @@
 """Ladder of a test: scenario and host of each rung, the expected motion of the rig, and comparison of rungs.
 
 Rungs are compared at the integration steps, which do not depend on the time ratio. Rungs of equal ratio are
-compared at the longer steps, because a replayed history has a step in each sample. Histories are divided by the
-level, so that linear tests do not differ. A difference is the rms of the histories' difference divided by the rms
-of the earlier history, from the end of a soft start to the last common step.
+compared at the longer of their steps, because a replayed history has a step in each sample. Histories are divided
+by the level, so that linear tests do not differ. A difference is the rms of the histories' difference divided by
+the rms of the earlier history, from the end of a soft start to the last common step.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ SLOW, UNSENT = "e", "c"
 MOST = 0.3
 """Largest reduced level that is proposed."""
 ROOM = 0.8
-"""Fraction of the elastic limit that a proposed level reaches."""
+"""Largest displacement at a proposed level, as a fraction of the elastic limit."""
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Step:
-    """Rung to run; ``scenario`` already contains its level and time ratio."""
+    """Rung to run. Its ``level`` and time ``ratio`` are already applied to ``scenario``."""
 
     rung: Rung
     scenario: Scenario
@@ -76,11 +76,7 @@ class Step:
 
 
 class Ladder:
-    """The ``planned`` rungs of ``scenario``. ``level`` and ``ratio`` may be None, but must be set before their
-    use.
-
-    Rungs on the rig run on the host embedded in lockstep, and composed in real time.
-    """
+    """The ``planned`` rungs of ``scenario``. ``level`` and ``ratio`` may be None until a rung needs them."""
 
     def __init__(
         self,
@@ -97,7 +93,7 @@ class Ladder:
         self._rehearsed: dict[str, Run] = {}
         self._files = file_hashes(scenario)
         self.code = Code.of(scenario)
-        """Code that computes the test, at the construction of the ladder."""
+        """Code that computes the test, as it was when the ladder was built."""
 
     def kept(self, folder: Path) -> Ladder:
         """Return this ladder with its files copied to ``folder``. Raises ConfigError if a file has changed."""
@@ -111,7 +107,7 @@ class Ladder:
 
     @cached_property
     def simulated(self) -> Scenario:
-        """Scenario of the test with all parts on a simulator. Raises ConfigError without models."""
+        """Scenario of the test with all parts on a simulator. Raises ConfigError if a model is missing."""
         return rehearsal.simulated(self.scenario)
 
     def step(self, name: str) -> Step:
@@ -157,7 +153,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return the peaks by axis from the rehearsal, if there is a simulator. Raises ConfigError."""
+        """Return the peaks by axis from the rehearsal; empty without a simulator. Raises ConfigError."""
         return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
 
     @cached_property
@@ -168,7 +164,7 @@ class Ladder:
             return False
 
     def stops(self, step: Step) -> dict[str, dict[str, float]]:
-        """Return the ``displacement`` (m) and ``force`` (N) of each axis at which a rung is stopped."""
+        """Return the ``displacement`` (m) and ``force`` (N) of each axis at which the rung is stopped."""
         elastic = rehearsal.elastic_limits(self.scenario) if step.rung.name in REDUCED else {}
         return {
             axis: {"displacement": min(limit.stroke, elastic.get(axis, math.inf)), "force": limit.force}
@@ -215,8 +211,9 @@ def _rounded_down(value: float) -> float:
 
 
 def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Array]:
-    """Return displacement (m) and force (N) by step, ``(n, n_axes)``; ``samples_per_step`` defaults to the value
-    of the test.
+    """Return displacement (m) and force (N) after the soft start, one row per step, ``(n, n_axes)``.
+
+    ``samples_per_step`` defaults to the value of the test.
     """
     scenario = run.scenario
     samples_per_step = samples_per_step or scenario.samples_per_step
@@ -225,8 +222,9 @@ def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Arra
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """Return differences ``displacement of AXIS`` and ``force of AXIS``; nan if the axis moved only in the later
-    rung.
+    """Return the differences of two runs: ``displacement of AXIS`` and ``force of AXIS``.
+
+    A difference is nan if the axis moved only in the later run.
     """
     result: dict[str, float] = {}
     same = run.scenario.time_ratio == before.scenario.time_ratio
@@ -285,8 +283,7 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 
 
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
-    """Begin or complete the row of a rung in the history of its specimen; return whether the rung loads the
-    specimen.
+    """Begin or complete a rung's row in the specimen's history; return whether the rung loads the specimen.
 
     Simulated rungs do not count.
     """
@@ -306,7 +303,7 @@ def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
 
 
 def complete_aborted(record: ProcedureRecord, entry: RungRecord, recording: Path) -> None:
-    """Complete an aborted rung from its recording, because the rung has loaded the specimen."""
+    """Complete the record of an aborted rung from its recording, because the rung has loaded the specimen."""
     try:
         run = read_run(recording)
     except (ConfigError, RecordingError) as error:

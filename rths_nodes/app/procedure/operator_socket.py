@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator socket of a test: requests and responses of processes of one user, as one JSON packet each.
+"""Operator socket of a test: requests and responses of processes of one user, each as one JSON packet.
 
-The kernel reports the process and user of the peer. The socket has an abstract name, like streams between nodes
+The kernel reports the process and user of the peer. The socket has an abstract name, as streams between nodes have
 (``ros/transport/greeting.py``). Any user may connect, or take the name first, so server and client both check
 their peer.
 """
@@ -29,11 +29,11 @@ RETRY_S = 0.1
 WAITING = 16
 """Backlog of connections."""
 CONNECTIONS = 64
-"""Maximum number of connections. A further connection closes an idle one of the process that has the most."""
+"""Maximum number of connections. One more closes an idle connection of the process with the most connections."""
 LOOK_S = 0.05
 """Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
-"""Count of stops, or state, from a sender that has not received an answer yet."""
+"""Value of ``stops`` and ``state`` from a sender that has not received an answer yet."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Request:
     """Request for an act, with the ``names`` and text ``values`` of its arguments; an empty ``act`` only queries.
 
     ``by`` is the name of the operator. If ``stops``, ``state`` or ``test_id`` have changed since the last answer,
-    the act is refused. ``stop``, ``hold`` and ``note`` do not need them.
+    the act is refused. ``stop``, ``hold`` and ``note`` do not need these fields.
     """
 
     act: str = ""
@@ -59,9 +59,9 @@ class Answer:
 
     ``stops`` is the count of stops, and ``why_not`` are reasons why ``acts`` are not possible. ``next_rung`` has a
     ``scenario_hash`` and an ``engine``; ``offsets_hash`` belongs to the last offsets. ``sign_for`` accepts the
-    names ``to_sign``. ``motions`` of the acts are empty if nothing moves. ``checklist`` has items to answer,
-    ``warning`` the active output with the seconds left. ``next_act`` is proposed. ``verdicts`` of the ``planned``
-    rungs are empty before they have run.
+    names ``to_sign``. ``motions`` of the acts are texts, empty if nothing moves. ``checklist`` has items to
+    answer, ``warning`` the active output with the seconds left. ``next_act`` is proposed. ``verdicts`` of the
+    ``planned`` rungs are empty until the rungs have run.
     """
 
     done: bool = False
@@ -100,10 +100,9 @@ class _Call:
 
 
 class OperatorSocket:
-    """Handles requests of processes of this user at the abstract ``name``, each connection in a thread.
+    """Handles requests of processes of this user at the abstract ``name``. Each connection has a thread.
 
-    ``left`` is called if a process disconnects while its act is under way. Raises ConfigError if the name is
-    taken.
+    ``left`` is called if a process disconnects during its act. Raises ConfigError if ``name`` is taken.
     """
 
     def __init__(self, answering: Answering, left: Callable[[Credentials], None], name: bytes) -> None:
@@ -243,15 +242,13 @@ class SocketOperator:
         self.seen = Answer()
 
     def ask(self, act: str = "", by: str = "", **arguments: str) -> Answer:
-        """Do an act, and wait for its end; an empty act only queries. Raises ConfigError as in :meth:`send`."""
+        """Request an act, and wait for its end; an empty act only queries. Raises the errors of :meth:`send`."""
         names, values, seen = tuple(arguments), tuple(arguments.values()), self.seen
         self.seen = self.send(Request(act, names, values, by, seen.stops, seen.state, seen.test_id))
         return self.seen
 
     def send(self, request: Request) -> Answer:
-        """Send a request, and return the answer. Raises ConfigError if there is no answer, or if another user
-        responds.
-        """
+        """Send a request, and return the answer. Raises ConfigError if no process of the user answers."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
             try:
                 connection.connect(address(f"/{self._namespace}/operator", self._domain, self._user))

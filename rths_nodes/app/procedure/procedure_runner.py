@@ -59,7 +59,7 @@ from rths_nodes.recording.run import Run
 CHECKLIST = "checklist"
 YES, NO = "y", "n"
 BY_A_PERSON = (TERMINAL, PAGE)
-"""Ways by which an act may move a real rig."""
+"""Sources of requests that may move a real rig."""
 
 
 class Clearing:
@@ -78,9 +78,10 @@ class Clearing:
                 self._peaks = self._ladder.expected(step.rung.name)
 
     def check(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act``, empty if nothing moves, and remove ``clear`` from its ``arguments``.
+        """Return the motion of ``act`` as text, and remove ``clear`` from its ``arguments``.
 
-        Raises ActRefused for a program that would move a real rig, and for a motion without the word CLEAR.
+        Return an empty string if nothing moves. Raises ActRefused for a program that would move a real rig, and
+        for a motion without the word CLEAR.
         """
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, CHECKLIST)):
@@ -108,9 +109,7 @@ class Clearing:
 
     @property
     def to_answer(self) -> list[str]:
-        """Unconfirmed items. If all are confirmed, all items, as long as the operator may withdraw them before the
-        first motion.
-        """
+        """Unconfirmed items or, if there are none, items whose confirmation can still be withdrawn."""
         return self.unconfirmed or (self._items if self._session.state is State.REFERENCED else [])
 
     def barred(self, act: str) -> str:
@@ -122,9 +121,7 @@ class Clearing:
         return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
-        """Record the answer to an ``item``. Raises ConfigError for an unknown item, and for an answer other than y
-        or n.
-        """
+        """Record an answer to ``item``. Raises ConfigError for an unknown item or an answer other than y or n."""
         if item not in (items := self._items):
             raise unknown("checklist.item", "item", item, items)
         if answer not in (YES, NO):
@@ -132,7 +129,7 @@ class Clearing:
         self._record.checklist.append(ChecklistAnswer(time, item, answer, by))
 
     def motion(self, act: str, arguments: Mapping[str, object] | None = None) -> str:
-        """Return the motion of ``act`` with distance, speed and force; an empty string if nothing moves."""
+        """Return distance, speed and force of the motion of ``act`` as text; an empty string if nothing moves."""
         if act == "unload":
             return self._unload(str((arguments or {}).get("to", "")))
         stated = {"check": self._check, "position": self._position, "run": self._run, "resume": self._run}
@@ -234,7 +231,7 @@ class ProcedureRunner:
     """One test on one rig: ``ladder``, ``record``, ``folder`` of the test, and the ``session``.
 
     Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
-    if a file has changed since the ladder was built, or cannot be copied.
+    if a file has changed since the ladder was built, or if it cannot be copied.
     """
 
     def __init__(
@@ -247,7 +244,7 @@ class ProcedureRunner:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
         self.tripped = ""
-        """Reason of a trip that no operator has acknowledged, also after the end of the test."""
+        """Reason of a trip that no operator has acknowledged. It remains after the end of the test."""
 
         def changed(state: State, reason: str) -> None:
             if state is not State.FINISHED:
@@ -269,7 +266,7 @@ class ProcedureRunner:
         self.session.test = self
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
-        """Reason why the record could not be written, or an empty string. Such a failure fails the test."""
+        """Reason why the record could not be written. If it is not empty, the test fails."""
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
@@ -297,9 +294,7 @@ class ProcedureRunner:
 
     @property
     def next_rung(self) -> str:
-        """Armed rung, which the operator has chosen, else the next planned rung; an empty string after the last
-        rung.
-        """
+        """Armed rung or, if none is armed, next planned rung; an empty string after the last rung."""
         if self._armed is not None and self.state is State.ARMED:
             return self._armed.rung.name
         done = self.climbed
@@ -331,9 +326,7 @@ class ProcedureRunner:
                 raise
 
     def outcome(self, refused: str = "", failed: str = "", stopped: str = "") -> tuple[ExitCode, str]:
-        """Return the outcome and, unless the test finished, the reason, such as ``refused``, ``failed`` or
-        ``stopped``.
-        """
+        """Return the outcome and its reason; the reason is an empty string if the test finished."""
         record = self.record
         last = record.rungs[-1] if record.rungs else None
         doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
@@ -368,7 +361,7 @@ class ProcedureRunner:
         record.ended = record.ended or now()
         try:
             self.write(last=True)
-        except RecordingError as error:  # the reserved space is missing too
+        except RecordingError as error:  # even the reserved space does not suffice
             code = ExitCode.FAILED
             record.outcome, record.reason = code.outcome, str(error)
         return code
@@ -539,8 +532,9 @@ class ProcedureRunner:
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
-    """Return the next act in sequence, empty at the end; ``unloads()`` decides whether to unload the specimen
-    there.
+    """Return the next act in sequence; an empty string at the end.
+
+    ``unloads()`` decides whether the specimen is unloaded after the last rung.
     """
     session, record, state, rung = runner.session, runner.record, runner.state, runner.next_rung
     if state is State.FINISHED or (state is State.IDLE and not rung):

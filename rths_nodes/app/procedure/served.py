@@ -39,20 +39,19 @@ INTERRUPTED = "the test was interrupted at the terminal"
 PROGRAM_LEFT = "the operator's program has left while its act was under way"
 PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
-"""Time without a request of this test's page after which its armed rung is disarmed, s; the page polls every 0.4
-s."""
+"""Time without a request from this test's page after which a rung that the page has armed is disarmed, s."""
 LOOK_S = 0.05
-"""Polling interval of the end of the test, s."""
+"""Polling interval for the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which the rig's state is not published, because the port is closed or a run has its own topics."""
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 class Served:
-    """Provides a ``runner`` to the operator socket and the operator node; arguments of acts are texts.
+    """Connects a ``runner`` with the operator socket and the operator node. Arguments of acts are texts.
 
-    ``page`` is the pid of this test's page, or 0. A watcher receives the state of the rig at the rate ``told_hz``,
-    Hz.
+    ``page`` is the pid of this test's page, or 0 without a page. ``told_hz`` is the rate at which a watcher
+    receives the state of the rig, Hz.
     """
 
     def __init__(
@@ -118,7 +117,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Answer a request of a process. The answer contains failures; unexpected failures are also printed."""
+        """Answer a request of ``peer``. The answer reports failures; unexpected failures are also printed."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()
@@ -138,9 +137,7 @@ class Served:
             self._runner.do("stop", peer.name, self._way(peer), reason=PROGRAM_LEFT)
 
     def disarm_if_page_silent(self) -> None:
-        """Disarm a rung that this test's page armed, if the page's process no longer polls, for example because it
-        is suspended.
-        """
+        """Disarm a rung that this test's page has armed, if the page's process no longer polls."""
         if self.state is not State.ARMED or time.monotonic() - self._page_asked <= PAGE_SILENT_S:
             return
         by, way = self._runner.session.armed_by

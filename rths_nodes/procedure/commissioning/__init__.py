@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measured commissioning of a rig: all stops and limits of its far end, without a specimen."""
+"""Commissioning of a rig: measures the stops and limits of its far end, without a specimen."""

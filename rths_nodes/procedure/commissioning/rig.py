@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig under commissioning, without a specimen: its sessions, its operator, and the motion to be stopped.
+"""A rig under commissioning, without a specimen: its sessions, its operator, and the motions that are stopped.
 
 Commands are not checked, because some of them exceed a limit on purpose to test the limits of the far end.
 """
@@ -29,45 +29,42 @@ from rths_nodes.procedure.motions import BoundedRamp, accelerations
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
-"""Duration of the slower measured stops, samples: enough to distinguish half and double the deceleration."""
+"""Time to brake from the slower motion, samples: enough to distinguish half and double the deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
-"""Duration of the constant velocity in which a stop must begin: of the slower motion, s, and of the fast motion,
-samples."""
+"""Time at constant velocity, in which a stop must begin: s for the slower motion, samples for the fast motion."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
-"""Largest fractions of the limits that the slower motion uses."""
+"""Largest fractions of stroke and velocity limit that the slower motion uses."""
 FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
-"""Largest fractions of the limits that the fast motion uses: total stroke of both sides, velocity, error."""
+"""Largest travel, velocity and tracking error of the fast motion, as fractions of the limits."""
 FASTER = 1.2
-"""Smallest ratio of the velocities of the two motions."""
+"""Smallest ratio of the velocities of the fast and the slower motion."""
 MIDDLE = 0.25
-"""Largest distance from the middle, as a fraction of the stroke. Half a stroke more is still within the limits."""
+"""Largest distance of the first position from the middle, as a fraction of the stroke."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
-"""Ratio of the velocity of a free axis to its limit over long distances, where the ramp ends at rest."""
+"""Velocity of a free axis over long distances, as a fraction of the limit."""
 AT_HOME = 1e-9
-"""Smallest significant distance from the first position, m."""
+"""Smallest significant distance from home, m."""
 FINEST = 1e-6
-"""Smallest distance that a row reports, m."""
+"""Smallest distance that the rows of the report distinguish, m."""
 AGAIN_S, PATIENCE_S = 0.1, 10.0
-"""Retry interval and timeout, s: an emulator needs time between two sessions."""
+"""Retry interval and timeout for opening a session, s."""
 
 T = TypeVar("T")
 
 
 class Refused(RuntimeError):
-    """The rig is not free, or moves by itself; the commissioning ends."""
+    """The rig is not free, or it moves or stops by itself. The commissioning ends."""
 
 
 class TooEarly(RuntimeError):
-    """The operator acted before the axes moved; the trial is repeated."""
+    """The operator acted before the axes moved. The trial is repeated."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A sample of the rig: sent and active commands and displacement (m), force (N); ``stopped`` is a reason or
-    empty.
-    """
+    """Sample of the rig: commands and displacement (m), force (N), and why the far end has ``stopped``."""
 
     sample: int
     sent: Array
@@ -81,8 +78,8 @@ class Row:
 class FreeRig:
     """Drives the rig of ``scenario`` at ``port``; :attr:`rows` contains all samples since :meth:`open`.
 
-    Raises Refused if a force changes by more than a small move may cause and, unless ``awaits_stop``, if the far
-    end stops by itself.
+    Raises Refused if a force changes by more than a small move permits or, unless ``awaits_stop``, if the far end
+    stops by itself.
     """
 
     awaits_stop = False
@@ -131,7 +128,7 @@ class FreeRig:
                 self.port.close()
 
     def stated(self) -> FarEnd:
-        """Return the limits stated by the far end, else the limits declared in the rig file."""
+        """Return the limits that the far end states, or else the limits of the rig file."""
         if self.port.stated is not None:
             return self.port.stated
         rows = [
@@ -179,9 +176,7 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why the axes are not free, from the ``change`` of their forces ``(n_axes,)`` N; an empty string
-        if they are free.
-        """
+        """Return why axes are not free, from the ``change`` of force ``(n_axes,)`` N; an empty string if free."""
         size = np.abs(change)
         if not (size > self._force).any():
             return ""
@@ -206,7 +201,7 @@ class FreeRig:
         return [self.tick() for _ in range(self.samples(seconds))]
 
     def warn(self) -> None:
-        """Hold the rig before a motion with its warning output on, if it has one."""
+        """Hold the rig with its warning output on, for the warning time. Do nothing without this output."""
         if (section := warning_of(self.scenario, self.port)) is None:
             return
         self.port.warn(True)
@@ -220,7 +215,7 @@ class FreeRig:
 
 
 def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
-    """Move all axes slowly by their small moves, for ``seconds`` of the rig's clock; yield every sample."""
+    """Move all axes slowly out and back by small moves, for ``seconds`` of rig time; yield every sample."""
     start = rig.command
     rig.awaits_stop = True
     end, out = len(rig.rows) + rig.samples(seconds), True
@@ -235,7 +230,7 @@ class Operator(Protocol):
         ...
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
-        """Call ``tick``, which holds the rig, while waiting as in :meth:`ready`."""
+        """Wait as in :meth:`ready`. Until the operator is ready, call ``tick``, which holds the rig."""
         ...
 
     def again(self, words: str) -> bool: ...
@@ -245,10 +240,9 @@ class Operator(Protocol):
 
 @dataclass
 class Bench:
-    """Rig of ``scenario`` without a specimen; ``patience`` is the time for an action of the operator, s.
+    """Rig of ``scenario`` without a specimen. ``patience`` is the timeout for an action of the operator, s.
 
-    ``home`` ``(n_axes,)`` m is the position of the rig in the first session. Each session returns to this
-    position.
+    ``home`` ``(n_axes,)`` m is the position in the first session. Each session returns to ``home``.
     """
 
     scenario: Scenario
@@ -257,9 +251,9 @@ class Bench:
     patience: float = 60.0
     home: Array | None = None
     build: str = ""
-    """Build of the receiver, known after the first session."""
+    """Build of the receiver; an empty string before the first session."""
     fast: Dash | None = None
-    """Fastest motion that was stopped by closing the session, or None."""
+    """Motion for the fast trials; None if the limits allow none, or if an earlier stop failed or was not tried."""
 
     @property
     def dt(self) -> float:
@@ -291,7 +285,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Open a session with the rig at home. Raises ConfigError if this fails and the operator gives up."""
+        """Context of a session that begins with the rig at home. Raises ConfigError if it cannot be opened."""
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
@@ -344,9 +338,7 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If it fails, retry with an emulator until a timeout, or ask the
-        operator.
-        """
+        """Return the result of ``attempt``. If it fails, retry (emulator) or ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -370,7 +362,7 @@ def _check_middle(rig: FreeRig) -> None:
 
 @dataclass(frozen=True)
 class Dash:
-    """Motion of all axes with ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then to rest.
+    """Motion of all axes: ``velocity`` ``(n_axes,)`` m/s from sample ``rising`` to ``until``, then braking.
 
     The motion begins at the current position, or at ``start`` ``(n_axes,)`` m.
     """
@@ -383,7 +375,7 @@ class Dash:
 
     @classmethod
     def resolving(cls, scenario: Scenario, bridged: int) -> Dash:
-        """Return a motion that takes BRAKING_SAMPLES to stop, within its fractions of stroke and velocity."""
+        """Return a motion that brakes for BRAKING_SAMPLES, or fewer if stroke or velocity limit require it."""
         limits, dt = scenario.limits.values(), scenario.dt
         constant = max(32, round(CONSTANT_S / dt))
         braking = BRAKING_SAMPLES
@@ -397,7 +389,7 @@ class Dash:
 
     @classmethod
     def fastest(cls, scenario: Scenario, stated: FarEnd, lag: Array) -> Dash | None:
-        """Return the fastest motion within the limits, or None if it is hardly faster than :meth:`resolving`.
+        """Return the fastest motion within the limits, or None if it is not much faster than :meth:`resolving`.
 
         ``lag`` ``(n_axes,)`` s is the delay from the commands to the axes.
         """

@@ -5,7 +5,7 @@ The commissioning process shares the socket of the process that it kills, and re
 brakes. For a port without a listener, a new session measures where the rig rests.
 
 An axis moves with constant velocity v when its commands end. ``since`` is the last sample that the far end
-received. Afterwards the axis may continue at v, and then brakes: with the deceleration a it comes to rest after
+received. Afterwards the axis may continue at v, and then brakes. With the deceleration a it comes to rest after
 n = ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
 """
 
@@ -53,18 +53,18 @@ STEADY = 16
 KILLS = 3
 """Maximum number of attempts to kill a process during its steady motion."""
 TOLD = 2
-"""Largest accepted number of samples from the watchdog to a state that reports the end of the session."""
+"""Largest accepted delay from the watchdog to a state that reports the end of the session, samples."""
 LISTENED_S = 1.0
 """Time without a state after which no further state is expected, s."""
 STANDS = 12
-"""Number of samples at one position that count as rest."""
+"""Number of consecutive samples at one position that count as rest."""
 OPENED_S = 120.0
 """Timeout for a process to start, open its session and reach its velocity, s."""
 
 SPARE = 1
-"""Tolerance of a stop, samples, because a stop begins and ends within a sample."""
+"""Tolerance of a stop, samples, because a stop begins and ends between two samples."""
 ROUNDED = 0.25
-"""Fraction of the first change by braking that cannot be detected."""
+"""Largest deviation that is not detected, as a fraction of the first change that braking causes."""
 
 HIGHEST = "from the highest speed"
 
@@ -78,7 +78,7 @@ def judged(
 
 
 def resolved(value: float, step: float, unit: str) -> str:
-    """Return ``value`` as text, or "less than" with the resolution ``step``; both are in ``unit``."""
+    """Return ``value`` as text, or "less than" the resolution ``step``; both are in ``unit``."""
     return f"less than {step:.3g} {unit}" if abs(value) < step else f"{value:.3g} {unit}"
 
 
@@ -148,7 +148,7 @@ def _stop(
     dt: float,
     step: float,
 ) -> tuple[int | None, int | None, float]:
-    """Return the number of samples until the axis brakes and until it rests, or None, and its distance (m)."""
+    """Return the samples until the axis brakes and until it rests (None if it does not), and its distance (m)."""
     seen = ROUNDED * deceleration * dt**2 + step
     numbers = np.asarray(samples) - since
     later = numbers > 0
@@ -180,9 +180,6 @@ def killed(bench: Bench) -> Rows:
 
 
 def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], Rows]) -> Rows:
-    """Return the rows of a stop from a speed that resolves the deceleration and, if they pass, from the highest
-    speed.
-    """
     rows = attempt(bench, False)
     if any(row.verdict == FAILED for row in rows):
         bench.fast = None
@@ -233,7 +230,7 @@ def _run_up(rig: FreeRig, dash: Dash) -> Array:
 def _killed(bench: Bench, fast: bool) -> Rows:
     for _ in range(KILLS):
         with bench.opened() as rig:
-            stated = rig.stated()  # moves home: the process to be killed cannot ask for clearance
+            stated = rig.stated()  # at home: the process to be killed cannot ask for clearance
         dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
         bench.operator.ready(moves(bench, dash, words), moves=True)
@@ -274,7 +271,6 @@ def _killed_once(bench: Bench, dash: Dash) -> Rows:
 def _session_over(
     bench: Bench, states: list[ReportedState], since: int, dash: Dash, stated: FarEnd
 ) -> CommissioningRow:
-    """Check that the session has ended, because the rig would otherwise follow commands of any sender."""
     stopped = [state for state in states if state.stopped]
     took = stopped[0].measured.sample - since if stopped else None
     measured = (
@@ -313,7 +309,7 @@ def _received(pipe: Connection) -> Any:
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
     """Open a session and move along ``dash``, in the process to be killed.
 
-    In lockstep, time stops without commands, and the process waits to be killed.
+    In lockstep, time stops without commands while the process waits to be killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
@@ -412,10 +408,9 @@ def _stop_rows(
 def by_place(
     bench: Bench, cause: str, sent: Array, velocity: Array, stated: FarEnd, bridged: int, suffix: str = ""
 ) -> Rows:
-    """Check, for a port without a listener, that the rig rests within its motion ``sent`` plus a stopping
-    distance.
+    """Check, without a listener, that the rig rests within its motion ``sent`` plus a stopping distance.
 
-    ``sent`` ``(n, n_axes)`` m are commands that include both ends of the motion, at up to ``velocity`` m/s.
+    ``sent`` ``(n, n_axes)`` m are commands at up to ``velocity`` m/s that include both ends of the motion.
     """
     bench.operator.ready("begin a new session at the rig")
     with bench.opened() as rig:
@@ -495,7 +490,7 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
 
 
 def slowest(bench: Bench, rig: FreeRig) -> str:
-    """Return the speed of the axis that is slowest in a slow motion, relative to its limit, as text."""
+    """Return, as text, the speed of the axis that is slowest relative to its limit in a slow motion."""
     most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
     index = int(np.argmin(rig.velocity / most))
     return bench.speed(index, float(rig.velocity[index]))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials of a commissioning: measuring functions, and the table :data:`TRIALS` of all trials in order.
 
-A new trial takes a function that returns rows, and a row of the table.
+A new trial needs a function that returns rows, and an entry in the table.
 """
 
 from __future__ import annotations
@@ -85,37 +85,36 @@ from rths_nodes.procedure.rungs import armed_hash
 from rths_nodes.procedure.session import RigSession
 
 FOLLOWS = 0.2
-"""Largest accepted error at rest and motion of other axes, as a fraction of the small move."""
+"""Largest accepted error at rest, and largest accepted motion of another axis, as fractions of the small move."""
 BEYOND_VELOCITY = 1.05
-"""Ratio of the velocity of a step to the velocity limit, which the step exceeds."""
+"""Velocity of a step that exceeds the velocity limit, relative to the limit."""
 BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
-"""Distance of a command beyond the stroke: fraction of the stroke, and largest distance, m."""
+"""Distance by which a command exceeds the stroke: as a fraction of the stroke, and its largest value, m."""
 ROUNDING = 1e-3
-"""Relative tolerance of a limit, for rounding of the period."""
+"""Relative tolerance of a limit, because the period is rounded."""
 OFFSETS_S = 0.5
 """Measuring time of the offsets, s."""
 MOVED = 0.1
 """Fraction of the small move after which the operator's stop is issued."""
 SETTLED_S = 0.2
 STOP_SPARE = 2
-"""Tolerance of the operator's stop, samples, because it takes effect with the next command."""
+"""Tolerance of the operator's stop, samples, because the stop takes effect with the next command."""
 WATCHED_S = 1.0
-"""Time to observe the rig after the interlock is closed or the pressure has returned, s."""
+"""Observation time after the interlock is closed or the pressure has returned, s."""
 STILL = 0.1
 """Largest motion that counts as no motion, as a fraction of the small move."""
 OFF = 0.5
-"""Lag above which an axis counts as without pressure, as a fraction of the small move, if the rig does not report
-pressure."""
+"""Smallest lag that shows an unreported loss of pressure, as a fraction of the small move."""
 SIMULATED = {
     "actuator": {"type": "first_order", "alpha": 30.0},
     "specimen": {"type": "kelvin_voigt", "stiffness": 1.0, "damping": 0.0},
 }
-"""Models of each axis for the computed rung: no specimen, and a default actuator if the rig file has none."""
+"""Models of each axis for the computed rung: a negligible specimen, and an actuator if the rig file has none."""
 STOPPED_BY_OPERATOR = "then the operator's stop command ends the motion"
 ATTEMPTS = 10
 """Maximum number of attempts at a trial in which the operator acts too early."""
 HERTZ = 0.1
-"""Frequency of a motion that only completes the scenario and its start and is never run, Hz."""
+"""Frequency of a motion that defines the start of the scenario and is never run, Hz."""
 
 
 def signs(bench: Bench) -> Rows:
@@ -194,7 +193,7 @@ def limits(bench: Bench) -> Rows:
 
 
 def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float) -> CommissioningRow:
-    """Send one step that is so small that only a velocity limit delays the axis."""
+    """Send one step that is so small that only a velocity limit can delay the axis."""
     start, since = rig.command, len(rig.rows) - 1
     goal = start.copy()
     goal[index] += step
@@ -295,9 +294,7 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes and sign for all items. A load cell without a specimen seems dead; signs and cables are
-    already checked.
-    """
+    """Check the axes, discard the findings (a load cell without a specimen seems dead), and sign for all items."""
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -305,7 +302,7 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """``port`` that stops the session in ``state`` once ``due`` returns true for the travel ``(n_axes,)`` m."""
+    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true, ``(n_axes,)`` m."""
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
         super().__init__(port)
@@ -382,7 +379,7 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop by the ``commands`` ``(n, n_axes)`` m: two before the stop and all after it."""
+    """Check the operator's stop from two ``commands`` before it and all after it, ``(n, n_axes)`` m."""
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
     if len(commands) >= 2:
@@ -533,9 +530,7 @@ def calibrations(bench: Bench) -> Rows:
 
 
 class Trial(NamedTuple):
-    """Row of the table: function, causes of its rows, action, requirement, and the statement that the trial
-    proves.
-    """
+    """Trial: function, causes of its rows, action, requirement, and the statement that the trial proves."""
 
     run: Callable[[Bench], Rows]
     causes: tuple[str, ...]
@@ -627,7 +622,7 @@ TRIALS: dict[str, Trial] = {
         "statement of the rig file, not measured",
     ),
 }
-"""Trials by name, in order. The signs come first, because all other trials depend on them."""
+"""Trials by name, in order. The trial of the signs is first, because all others depend on it."""
 
 
 def proofs() -> dict[str, str]:
