@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
-The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). The module also draws the excitation: its response
-spectrum, with the periods of the structure.
+The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). The module also draws the response spectrum of the
+excitation, with the periods of the structure.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from rths_nodes.numerical.structures.damping import modes
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
-    """Return times ``(m,)`` s, residual of the equation of motion ``(m, n_dof)`` N, and its largest force, N.
+    """Return times ``(m,)`` s, residual of the equation of motion ``(m, n_dof)`` N, and its largest force term, N.
 
     Raises ConfigError if a term was not recorded.
     """
@@ -88,12 +88,13 @@ ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
-"""Displayed units of states, with factors. Other states keep their recorded unit."""
+"""Displayed units of states, with conversion factors. Other states keep their recorded unit."""
 _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Name and unit of a state, factor to that unit, curves of the panel, and histories of the state in each test."""
+"""Name and displayed unit of a state, factor to this unit, curves of the panel, and histories of the state by
+test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
@@ -170,7 +171,9 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Delay and amplitude ratio versus time, by the frequency evaluation index; None if no test is long enough."""
+    """Draw delay and amplitude ratio versus time, from the frequency evaluation index; None if all tests are too
+    short.
+    """
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -398,8 +401,9 @@ def response_spectrum(
 ) -> tuple[Array, Array]:
     """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
-    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if this is linear
-    between its samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2 S_d.
+    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact for an acceleration
+    that is linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2
+    S_d.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]
@@ -450,7 +454,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure in the range of the figure; empty if unknown."""
+    """Return the longest periods (s) of the whole structure within the figure's range; none if they are unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

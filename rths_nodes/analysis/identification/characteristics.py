@@ -35,8 +35,8 @@ class Cyclic:
     and ``damping`` (N s/m) is the equivalent dashpot. ``damping_ratio`` is effective. ``stiffness_scatter`` (N/m)
     and ``loss_factor_scatter`` are standard deviations over the cycles, nan for a single cycle or too few samples.
 
-    Actuator: ``gain`` and ``delay`` (s), from command to measured displacement including transport. The delay is
-    known up to whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle, ``(POINTS,)``.
+    Actuator: ``gain`` and ``delay`` (s) relate measured displacement to command and include transport. The delay
+    is ambiguous by whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle, ``(POINTS,)``.
     """
 
     wanted: float
@@ -128,8 +128,8 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     """Return stiffness (N/m) and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
-    Scatters refer to the cycles of this test. The scatter of the stiffness includes the rms difference from the
-    tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
+    The scatters are over the cycles of this test. The scatter of the stiffness includes the rms difference from
+    the tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)

@@ -30,9 +30,9 @@ MODEL_TAPS = 3
 PURE = 0.95
 """Fraction of power in one spectral line above which a command is a sine."""
 LINE = 3
-"""Half width of a spectral line with a Hann window, in lines."""
+"""Half width of the peak of a sine with a Hann window, in spectral lines."""
 STARTING = 10
-"""Duration of the start-up of a sine, in delays of the loading system."""
+"""Duration of the start-up of a sine, as a multiple of the loading system's delay."""
 FEWEST_PERIODS = 3
 SPACING_S = 5 / 1024
 """Time between the taps of ``discrete_model``, s: 5 samples at 1024 Hz, as published."""
@@ -40,8 +40,9 @@ SPACING_S = 5 / 1024
 
 @dataclass(frozen=True)
 class Relation:
-    """Relation between two displacements: delay J1 (s; nan beyond ``monitor.longest_delay``), FEI, fitted sine (s,
-    1).
+    """Relation between two displacements by the delay J1, the frequency evaluation index and a fitted sine.
+
+    Delays are in s. J1 is nan if it exceeds ``monitor.longest_delay``. Amplitudes are ratios.
     """
 
     delay: float
@@ -58,11 +59,11 @@ class Relation:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimate for one axis, over a window from ``start`` to ``end`` (s). ``sine`` is the frequency (Hz) of a
-    sine.
+    """Estimate for one axis, over a window from ``start`` to ``end`` (s).
 
-    ``missing`` is the number of missing samples; the window is then the longest complete stretch. ``suggested``
-    has parameters by compensator and name, ``notes`` the reasons for missing results.
+    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. ``missing`` is the number of missing
+    samples; if there are any, the window is the longest complete stretch. ``suggested`` has parameters by
+    compensator and name, ``notes`` the reasons for missing results.
     """
 
     start: float
@@ -81,8 +82,8 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s), without soft start.
 
-    The start-up of a sine is omitted unless ``start`` is given. Raises ConfigError if too few samples are usable,
-    or if an axis does not move.
+    By default the start-up of a sine is omitted; with ``start`` it is included. Raises ConfigError if too few
+    samples are usable, or if an axis does not move.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)

@@ -69,9 +69,9 @@ RAMP, SETTLING = 2, 1
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the test in which ``axis`` moves with ``noise`` and the other axes are at rest. Raises ConfigError.
+    """Return the test in which ``axis`` moves with ``noise`` and the other axes are at rest.
 
-    The voltage of a damper is switched at random.
+    The voltage of a damper is switched at random. Raises ConfigError if the test is not valid.
     """
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
@@ -166,7 +166,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 without loads."""
+    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 if there are no loads."""
     longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits

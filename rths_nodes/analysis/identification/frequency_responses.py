@@ -113,9 +113,9 @@ def frequency_response(
 
 
 FEWEST = 4
-"""Smallest number of averaged spectral lines; the coherence of a single line is always 1."""
+"""Smallest number of averaged spectral lines. The coherence of a single line would always be 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the commands' powers above which an axis is not driven separately."""
+"""Condition number of the commands' power matrix above which the axes do not count as separately driven."""
 
 
 def _spectra(
@@ -124,8 +124,9 @@ def _spectra(
     """Return the sums S_uu ``(f, m, m)``, S_xu ``(f, n, m)`` and S_xx ``(f, n)`` between the ``edges`` (Hz), and
     the number of lines.
 
-    The inputs are the ``n`` commands and the ``transients`` of the experiments (1 for this experiment, 0 for the
-    others; empty if all are at rest), and both again, multiplied by the distance from the middle, -1 to 1.
+    The first inputs are the ``n`` commands and the ``transients`` of the experiments: 1 for this experiment, 0 for
+    the others, none if all are at rest. The remaining inputs are the first inputs multiplied by the position in
+    the interval, -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -152,8 +153,8 @@ def _at_rest(command: Array) -> bool:
 
 
 ENDS, STILL = 10, 1e-3
-"""Number of samples at each end of a history, and their largest range at rest, relative to the range of the
-history."""
+"""Number of samples at each end of a history; their largest range at rest, relative to the range of the history.
+"""
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
@@ -165,7 +166,7 @@ def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Arr
 
 
 EntryFits = list[list[list[tuple[Array, float]]]]
-"""Coefficients and weighted rms error by row, column and degree, from ``NONE`` on."""
+"""Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
 
 
 def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
@@ -207,8 +208,8 @@ def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> 
 
 NEIGHBOURS = 5
 CERTAIN, UNCERTAIN = 0.01, 0.3
-"""Relative standard deviations of a response. Noise above the first lowers the weight of the response. A response
-with noise above the second is omitted, because the inverse of noise is too small."""
+"""Relative standard deviations of a response. Noise above ``CERTAIN`` lowers the weight of the response. A
+response with noise above ``UNCERTAIN`` is omitted, because noise makes the inverse too small."""
 
 
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
