@@ -26,7 +26,7 @@ MARKERS = "osv^Dx"
 
 
 def draw(tests_of: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
-    """Draw one row of panels per axis: loops, then characteristics versus frequency, with one curve per amplitude."""
+    """Draw one row of panels per axis: loops, then characteristics versus frequency, one curve per amplitude."""
     columns = 1 + len(CURVES)
     figure = Figure(figsize=(COLUMN * columns, ROW * len(tests_of) + 0.5), layout="constrained")
     figure.suptitle(f"{title}: cyclic tests", x=0.01, ha="left", fontsize=8.5)

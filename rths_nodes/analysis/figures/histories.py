@@ -454,7 +454,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure within the figure's range; none if they are unknown."""
+    """Return the longest periods (s) of the whole structure in the figure's range; none if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

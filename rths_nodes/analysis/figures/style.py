@@ -277,7 +277,7 @@ def styled(names: Iterable[str]) -> list[Entry]:
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line in grey. Dashes replace colours; width distinguishes equal dashes."""
+    """Return colour, style and width of a line for grey paper: dashes by colour, width by line style."""
     if colour not in PALETTE:
         return colour, line, width
     again = LINES.index(line) if line in LINES else 0

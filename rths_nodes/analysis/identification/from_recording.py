@@ -112,7 +112,7 @@ def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
 
 
 def simulated(parameters: Array, command: Array, dt: float) -> Array:
-    """Return the actuator's displacement (m) for ``command (n,)`` m; each value is held over the preceding sample."""
+    """Return the actuator's displacement (m) for ``command (n,)`` m; a value is held over the preceding sample."""
     from scipy.signal import lfilter
 
     (gain,), denominator = polynomials(parameters)

@@ -93,7 +93,7 @@ def risen(errors: Sequence[float]) -> str:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return which bound an ``error`` (%) satisfies: the tolerance, the ``noise``, or neither (an empty string)."""
+    """Return which bound an ``error`` (%) satisfies: tolerance, ``noise``, or neither (an empty string)."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"

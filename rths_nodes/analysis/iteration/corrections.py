@@ -92,7 +92,7 @@ UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of an axis relative to the test's zero: command (m), its velocity (m/s), displacement (m), force (N)."""
+    """Peaks of an axis relative to the test's zero: command (m), its velocity (m/s), displacement, force."""
 
     command: float
     velocity: float

@@ -116,7 +116,7 @@ LEAST_LINES = 12
 
 
 class Inverse(NamedTuple):
-    """L of each axis, and its frequency range."""
+    """L of each axis, with its frequency ranges."""
 
     delay: Array
     """Tau, ``(n_axes,)`` s."""
@@ -147,7 +147,7 @@ def fitted(
 ) -> Inverse:
     """Fit the inverse of each of ``axes`` to the histories of a run, ``(samples, n_axes)`` m.
 
-    ``cutoff`` (Hz) is the end of Q, if it is given. Raises ConfigError if an axis is at rest or no band is usable.
+    ``cutoff`` (Hz), unless None, is the end of Q. Raises ConfigError if an axis is at rest or no band is usable.
     """
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):
@@ -188,7 +188,7 @@ def _of_axis(
 ) -> tuple[float, Array]:
     """Return delay (s) and coefficients of an axis from the ``signals``: commands, displacements and targets.
 
-    The weight of each line is the inverse of its unexplained power: a fraction of its power, plus ``noise``.
+    The weight of a spectral line is the inverse of its unexplained power, a fraction of its power plus ``noise``.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -242,7 +242,9 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to the commands ``u`` by band, for the worst axis: with noise, and by ``z``."""
+    """Return the ratio of ``rest`` to commands ``u`` by band for the worst axis, with noise and without (by
+    ``z``).
+    """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):

@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """Return the table with numbers right-aligned and without empty columns; None without rows or numbers."""
+    """Return the table with numbers right-aligned and without empty columns; None if no rows or columns remain."""
     every, named = [list(row) for row in rows], list(heads)
     kept = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
     if not every or (len(kept) == 1 and len(named) > 1):
@@ -337,7 +337,7 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 
 def mandates(record: ProcedureRecord) -> list[Part]:
-    """Return the runs of rung h, which only records up to version 0.9.0 have."""
+    """Return the runs of rung h, a rung that only records up to version 0.9.0 have."""
     return [
         Part(
             "Runs under a mandate (rung h, up to version 0.9.0)",
@@ -358,7 +358,7 @@ def _run(row: Data) -> list[str]:
 
 
 DIFFERENCES = "; differs from rung "
-"""Beginning of the differences in a result."""
+"""Text that introduces the differences in a result."""
 QUANTITIES = {"seconds", "unloaded"}
 """Arguments that are shown with their names."""
 UNSHOWN = ("hash", "clear")

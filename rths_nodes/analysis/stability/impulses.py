@@ -39,10 +39,10 @@ LARGER = 10.0
 STEEPER = 0.01
 """Largest relative difference between the two responses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fractions of its largest value below which a response has ended. The second applies to the larger impulse, whose
-response is only compared."""
+"""Fraction of the largest value of a response below which it has ended: normally, and for the larger impulse,
+whose response is only compared."""
 QUIET = 1.25
-"""Ratio of the recorded samples to the samples until the response has ended; ``PATIENCE`` is added."""
+"""Ratio of recorded samples to samples of a response until its end; ``PATIENCE`` is added."""
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
@@ -65,18 +65,18 @@ class Impulses:
     displacements: Array
     first: int
     at_once: Array | None
-    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
+    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, if any."""
     asked_for_delay: Callable[[], float]
     """Function that computes ``delay``, which the verdict alone does not need."""
 
     @cached_property
     def delay(self) -> float:
-        """Low-frequency delay of the rig's slowest axis, including transport, s. Raises ConfigError."""
+        """Low-frequency delay of the rig's slowest axis, with transport, s. Raises ConfigError if undetermined."""
         return self.asked_for_delay()
 
 
 class _Faded:
-    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is the number of its samples."""
+    """Detects the end of a response in blocks, as if sample by sample. It fades after ``loud`` samples."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share

@@ -44,10 +44,10 @@ CHANGED = 0.1
 
 
 class Lines(NamedTuple):
-    """A sum over consecutive powers of e^{-angle power}, each times a row. The rows are in blocks.
+    """A sum over consecutive powers p of e^{-angle p}, each times a row. The rows are in blocks.
 
-    ``first`` is the first power. ``blocks`` ``(few, few * columns)`` has the position in a block, then block and
-    column.
+    ``first`` is the first power. The dimensions of ``blocks`` ``(few, few * columns)`` are position in a block,
+    and block times column.
     """
 
     first: float
@@ -104,7 +104,7 @@ PERIODS = 256
 
 
 class Period(NamedTuple):
-    """A period of ``q`` steps of an integrator, with the forces and Targets of its steps next to each other.
+    """A period of ``q`` steps of an integrator; the forces and Targets of all steps are adjacent in the matrices.
 
     ``onward`` is ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``, and ``through`` ``(q 3
     n_dof, q n_axes)``.
@@ -135,9 +135,9 @@ class SampledLoop:
     """A closed loop at small motion in discrete time (see the module).
 
     ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a factor on the natural
-    frequencies. It raises ConfigError outside its range. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T'
-    ``(n_dof, n_axes)`` belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is
-    true if every axis has its own specimen. ``force_loops`` are judged separately.
+    frequencies; it raises ConfigError for a factor outside its range. ``axes_of`` T ``(n_axes, n_dof)`` and
+    ``forces_of`` T' ``(n_dof, n_axes)`` belong to the setup. ``per_step`` is the number of servo samples of a
+    step. ``separate`` is true if every axis has its own specimen. ``force_loops`` are judged separately.
     """
 
     whole: WholeStructure
@@ -220,7 +220,7 @@ class SampledLoop:
 
     @property
     def highest(self) -> float:
-        """Angular frequency of the structure at the Nyquist limit of the periods, rad/s."""
+        """Angular frequency of the structure at the Nyquist frequency of the periods, rad/s."""
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
@@ -280,7 +280,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``; the loop is unstable around -1."""
+        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``; its critical eigenvalue is -1."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]
@@ -294,8 +294,8 @@ class SampledLoop:
         """Return the determinant of the module, ``(n,)``, whose zeros are the motions (rad/s) of the closed loop.
 
         ``gain`` is a factor on the forces. ``delay`` is a further delay of every axis (s), linear between samples
-        as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, by the numerical mass
-        and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
+        as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, applied to the
+        numerical mass and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
         """
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]
