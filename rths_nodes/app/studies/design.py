@@ -86,7 +86,7 @@ class Row:
 
 
 class Design:
-    """Checked study of ``scenario``, or of the scenario named in the study file, relative to ``folder``.
+    """Checked study of ``scenario``, or of the study file's scenario, whose path is relative to ``folder``.
 
     Raises ConfigError with all problems.
     """
@@ -179,9 +179,9 @@ class Design:
         return _changed(scenario, changes, "factors")
 
     def _check(self) -> None:
-        """Check each level once, with all other factors at their first level, and check the indices.
+        """Check the indices, and each level once with all other factors at their first level.
 
-        The first levels must be compatible.
+        The first levels must be compatible with each other.
         """
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prediction from a recording: its test with another compensator, integrator or ramp.
+"""Prediction from a recording: the recorded test with another compensator, integrator or ramp.
 
 Without changes, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
 for bit up to the first bridged or lost sample. With other settings, the whole test is predicted on the rig
@@ -33,10 +33,10 @@ from rths_nodes.recording.run import Run, measurement_of
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
 """Differences of indices (%) up to which a recording and its repetition always agree."""
 AGREEING = 0.3
-"""Difference up to which they also agree, relative to the larger index."""
+"""Difference, relative to the larger index, up to which they also agree."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
-"""Rows of a prediction: the recording, the identified rig without changes, and with changes."""
+"""Rows of a prediction: recording, identified rig without changes, identified rig with changes."""
 IDENTIFIED = ("actuator", "specimen")
 """Sections of an axis that are identified from the recording."""
 
@@ -121,7 +121,7 @@ class Prediction:
 
     @property
     def discrepancy(self) -> str:
-        """Difference between the recording and its repetition on the identified rig; empty if they agree."""
+        """Difference between the recording and its repetition on the identified rig, or an empty string."""
         before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
         if before != after:
             return f"the test was {before}; repeated on the identified rig, it is {after}"
@@ -139,7 +139,7 @@ class Prediction:
 
 
 def check(changes: Overrides, scenario: Scenario) -> None:
-    """Raise ConfigError for changes of identified sections, or of the port, which is replaced by a simulator."""
+    """Raise ConfigError if ``changes`` affect a recorded load, an identified section, or the port."""
     problems = Problems()
     for keys, value in pairs_in(changes):
         change = f"--set {'.'.join(keys)}={show(value)}"
