@@ -37,9 +37,9 @@ class Histories:
     """Running indices over the counted samples, without soft start and safe stop.
 
     ``samples`` (numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured, m) and
-    ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and ``energy_error_percent`` (its
-    running percentage) are ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the strain
-    energy at first yield, or the value that replaces it in the scenario.
+    ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and ``energy_error_percent`` are
+    ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the strain energy at first yield,
+    or the value that replaces it in the scenario.
     """
 
     samples: Indices

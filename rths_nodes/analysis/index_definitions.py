@@ -13,8 +13,7 @@ from rths_nodes.analysis.units import MM, MM2, MS
 class Kind(NamedTuple):
     """Recorded index: title, ``key`` in the metrics, factor and unit in tables, meaning.
 
-    ``name`` is the name in studies; it is empty if studies lack the index. ``signed`` is true if the sign is
-    meaningful.
+    ``name`` is the name in studies, empty if studies lack the index. ``signed`` is true if the sign is meaningful.
     """
 
     title: str

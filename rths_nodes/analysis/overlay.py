@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several tests on one time axis, and their differences from the first test.
 
-The time axis is the time of the structure from the end of the soft start. Histories are interpolated linearly at
-the times of the first test.
+The time axis is the structure's time from the end of the soft start. Histories are interpolated linearly at the
+times of the first test.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Aligned:
 class Difference(NamedTuple):
     """Rms and largest difference from the first test, in ``unit``; the largest difference occurs ``at`` (s).
 
-    Shares are relative to the first test, and nan if the history of the first test is zero.
+    Shares are relative to the first test. They are nan if its history is zero.
     """
 
     rms: float

@@ -35,9 +35,9 @@ LARGEST = 64
 class Partition:
     """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
 
-    ``source`` is the origin of the experimental part. If this part is unknown, ``source`` is empty and the
-    matrices of the part are zero. ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the whole structure. They
-    are empty if a part is unknown; unknown ratios are nan.
+    ``source`` is the origin of the experimental part. ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the
+    whole structure; unknown ratios are nan. If the experimental part is unknown, its matrices are zero, and
+    ``source``, ``frequencies`` and ``ratios`` are empty.
     """
 
     names: tuple[str, ...]

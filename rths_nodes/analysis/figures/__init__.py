@@ -13,8 +13,8 @@ from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 TALL = 8.0
 """Height of a figure that would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet, or returns None if they have too few samples. The function's name is also
-the name of the figure's files."""
+"""Function that draws tests on a sheet, or returns None if samples are missing. The files of the figure have the
+function's name."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,

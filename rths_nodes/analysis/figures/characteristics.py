@@ -66,7 +66,6 @@ def _name(row: Sequence[Axes], axis: str) -> None:
 
 
 def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
-    """Return the tests by commanded amplitude, the slowest test first."""
     families: dict[str, list[Cyclic]] = {}
     for test in sorted(tests, key=lambda test: test.wanted):
         families.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)

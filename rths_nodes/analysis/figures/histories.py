@@ -79,7 +79,7 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
 
 
 LETTER = 0.08
-"""Height of a panel per letter of its label, inches."""
+"""Smallest height of a panel per letter of its label, inches."""
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
@@ -93,8 +93,7 @@ _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Name and displayed unit of a state, factor to this unit, curves of the panel, and histories of the state by
-test."""
+"""Displayed name and unit of a state, factor to the unit, curves of the panel, histories of the state by test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
@@ -171,9 +170,7 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Draw delay and amplitude ratio versus time, from the frequency evaluation index; None if all tests are too
-    short.
-    """
+    """Draw delay and amplitude ratio over time (frequency evaluation index); None if all tests are too short."""
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -238,7 +235,7 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a ``state`` that has values; ``histories`` are by axis, for each test."""
+    """Yield the panels of a ``state`` that has values; each test has its ``histories`` by axis."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -388,8 +385,7 @@ SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
 """Shortest and longest period of the spectrum, s, and number of logarithmically spaced periods."""
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MARKED, LARGEST = 3, 300
-"""Number of marked periods, and largest number of degrees of freedom for which periods are computed, to save time.
-"""
+"""Number of marked periods; largest number of degrees of freedom for which periods are computed."""
 
 
 DAMPING = 0.05
@@ -401,9 +397,8 @@ def response_spectrum(
 ) -> tuple[Array, Array]:
     """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
-    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact for an acceleration
-    that is linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2
-    S_d.
+    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if the acceleration is
+    linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2 S_d.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]

@@ -47,8 +47,7 @@ def plot(
     """Draw a quantity of ``run`` on ``axes``, by default on a new figure of matplotlib.pyplot.
 
     ``quantity`` is ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array.
-    ``width`` (mm) is used only in the style ``paper``. Raises ConfigError, with the known names, if the quantity
-    is unknown.
+    ``width`` (mm) is used only in the style ``paper``. Raises ConfigError if the quantity is unknown.
     """
     with _in(axes, style, width) as panel:
         _draw(run, quantity, panel)
@@ -85,7 +84,7 @@ def overlay(
     """Draw a quantity of several runs, by name, from the end of the soft start, on the structure's time axis.
 
     ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Line styles distinguish axes or degrees of
-    freedom. Raises ConfigError, with the known names, if a run lacks the quantity.
+    freedom. Raises ConfigError if a run lacks the quantity.
     """
     with _in(axes, style, width) as panel:
         _overlay(runs, quantity, panel)
@@ -146,7 +145,7 @@ def plot_by_label(
 
 @contextmanager
 def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
-    """Draw on ``axes`` or on a new pyplot figure. If ``style`` is None, the caller's style remains in effect."""
+    """Draw on ``axes`` or on a new pyplot figure. If ``style`` is None, the caller's style applies."""
     if style is not None and style not in STYLES:
         raise unknown("style", "style", style, STYLES)
     if style is None:

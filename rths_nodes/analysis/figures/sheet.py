@@ -42,19 +42,17 @@ from rths_nodes.recording.run import Run
 COLUMNS = 12
 """Number of grid columns."""
 CELLS, RASTER = 1200, 12_000
-"""Dots across a plot without a time axis; number of crossed dots above which a curve is an image in the SVG."""
+"""Dots across a plot without a time axis; largest number of crossed dots for a curve as a vector graphic."""
 DOTS = 300
-"""Largest number of samples in a panel that are drawn as separate dots."""
+"""Largest number of samples in a panel that are marked with dots."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
 """Heights in inches: axis label with tick labels, title, legend line."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distances from a horizontal and from a vertical axis to its label, inches per point of font size."""
+"""Distances of the labels below and at the side of a panel, inches per point of font size."""
 
 
 class Paper(NamedTuple):
-    """Width in inches, and factor for heights. ``stacked`` paper has one panel per row; ``grey`` paper has no
-    colours.
-    """
+    """Width in inches, and factor for heights. ``stacked``: one panel per row. ``grey``: no colours."""
 
     width: float = 7.4
     scale: float = 1.0
@@ -86,14 +84,14 @@ class Base(NamedTuple):
 
 
 class Sheet:
-    """Figure ``name``. Add rows of panels, draw curves in them, then call :meth:`finish` to lay out the panels."""
+    """Figure ``name``. Add rows of panels, draw curves in them, then lay out the panels with :meth:`finish`."""
 
     def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
         self.name, self.paper = name, paper
         self.title = self.caption = self.svg = ""
         self.tall = False
         self.tables: list[tuple[Base, dict[str, Array]]] = []
-        """Each table has a base, and curves by heading. No curve is longer than the base."""
+        """Base of each table, and curves by heading."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
@@ -108,7 +106,7 @@ class Sheet:
         return [panel for _, panel in panels]
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values (n,)`` to the table of ``base``. The base may be longer than the column."""
+        """Add a column ``values (n,)`` to the table of ``base``. A base may be longer than its columns."""
         base = base._replace(values=base.values[: len(values)])
         for number, (other, columns) in enumerate(self.tables):
             n = min(len(base.values), len(other.values))
@@ -251,8 +249,8 @@ class View:
     """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
     test.
 
-    A single test is drawn over the time of its recording, with flagged stretches, and each axis has a colour. Of
-    several tests, each has a colour, and each axis has a panel.
+    A single test is drawn over the time of its recording, with flagged stretches, and each axis has a colour.
+    Several tests have a colour for each test, and a panel for each axis.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -270,9 +268,7 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """Return the tests as legend entries. For a single test, return its ``entries``, or none if there is only
-        one.
-        """
+        """Return legend entries: the tests, or for a single test its ``entries`` unless there is only one."""
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:
@@ -282,7 +278,7 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries of each panel. A single test has one panel; several tests have a panel per entry."""
+        """Return the entries of each panel: all entries for a single test, one entry for several tests."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)

@@ -48,7 +48,7 @@ DOTS = 1500
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-"""Ticks in a decade. The rows have increasing numbers of ticks."""
+"""Ticks in a decade, by increasing number of ticks."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
@@ -216,7 +216,7 @@ CROSSES = "Crosses: runs that did not finish, which count as larger than all oth
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
     """Return title, caption and SVG of each figure.
 
-    Forks of this process draw in parallel, because it has already loaded matplotlib.
+    Forks of this process, which has loaded matplotlib, draw in parallel.
     """
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():

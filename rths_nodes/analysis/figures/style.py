@@ -46,7 +46,7 @@ DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Colours of Okabe & Ito (2008), distinguishable with any colour vision. Each axis has a colour."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
-"""Line styles: the first for curves 1 to 6, the second for curves 7 to 12, the third for curves 13 to 18."""
+"""Line styles of curves 1 to 6, 7 to 12, and 13 to 18."""
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf"),
     (FLAG_BRIDGED, "bridged", "#E69F00"),
@@ -145,10 +145,10 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by suffix), for paper ``millimetres`` wide or the
-    screen.
+    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by suffix).
 
-    Raises OSError, and ConfigError if the paper is too narrow.
+    ``millimetres`` is the width of the paper, None for the screen. Raises OSError, and ConfigError if the paper is
+    too narrow.
     """
     with in_style(on_paper(millimetres) if millimetres else STYLE):
         figure = draw(*args, **options)
@@ -159,7 +159,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper. Its files always have the style for paper, whichever style is in force on saving."""
+    """Figure for paper. Its files have the style for paper, whichever style is in force."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):
@@ -177,8 +177,7 @@ def fit(figure: Figure) -> None:
     """Fit ``figure`` to the paper of the style in force: arrange panels, set the size, remove the title, use
     dashes.
 
-    A figure that already has the paper's width keeps its layout. Raises ConfigError if the result would be too
-    high.
+    A figure that already has this width keeps its layout. Raises ConfigError if the result would be too high.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)
@@ -229,7 +228,7 @@ def columns_of(labels: Sequence[str], width: float) -> int:
 
 
 def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
-    """Draw a legend above a panel. On wide paper, ``panels`` is the number of panels side by side."""
+    """Draw a legend above a panel. ``panels`` is the number of panels side by side on wide paper."""
     entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))  # list equal curves once
     width = matplotlib.rcParams["figure.figsize"][0]
     space = width / min(panels, max(1, int(width * INCH / PANEL)))

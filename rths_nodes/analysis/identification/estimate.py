@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude of a loading system from a recording, and suggested compensator parameters.
 
-Histories are ``(n,)``, in the same unit and at the same instants. The delay of a late measurement is positive.
-Target -> measured is the error that remains after compensation. Command -> measured is the loading system, which a
-compensator needs to know.
+Histories are ``(n,)``, in the same unit and at the same instants. The delay of a late measurement is positive. The
+relation of measurement and target shows the error that remains after compensation. The relation of measurement and
+command shows the loading system.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ SPACING_S = 5 / 1024
 
 @dataclass(frozen=True)
 class Relation:
-    """Relation between two displacements by the delay J1, the frequency evaluation index and a fitted sine.
+    """Relation between two displacements: delay J1, frequency evaluation index, fitted sine.
 
-    Delays are in s. J1 is nan if it exceeds ``monitor.longest_delay``. Amplitudes are ratios.
+    Delays are in s; J1 is nan above ``monitor.longest_delay``. Amplitudes are ratios.
     """
 
     delay: float
@@ -61,9 +61,9 @@ class Relation:
 class Estimate:
     """Estimate for one axis, over a window from ``start`` to ``end`` (s).
 
-    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. ``missing`` is the number of missing
-    samples; if there are any, the window is the longest complete stretch. ``suggested`` has parameters by
-    compensator and name, ``notes`` the reasons for missing results.
+    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. If samples are ``missing``, the window
+    is the longest complete stretch. ``suggested`` has parameters by compensator and name, ``notes`` the reasons
+    for missing results.
     """
 
     start: float
@@ -82,8 +82,8 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s), without soft start.
 
-    By default the start-up of a sine is omitted; with ``start`` it is included. Raises ConfigError if too few
-    samples are usable, or if an axis does not move.
+    Unless ``start`` is given, the start-up of a sine is omitted. Raises ConfigError if too few samples are usable,
+    or if an axis does not move.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)

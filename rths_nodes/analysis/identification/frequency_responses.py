@@ -113,9 +113,9 @@ def frequency_response(
 
 
 FEWEST = 4
-"""Smallest number of averaged spectral lines. The coherence of a single line would always be 1."""
+"""Smallest number of averaged spectral lines; a single line always has coherence 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the commands' power matrix above which the axes do not count as separately driven."""
+"""Condition number of the commands' power matrix above which axes are not separately driven."""
 
 
 def _spectra(
@@ -124,9 +124,9 @@ def _spectra(
     """Return the sums S_uu ``(f, m, m)``, S_xu ``(f, n, m)`` and S_xx ``(f, n)`` between the ``edges`` (Hz), and
     the number of lines.
 
-    The first inputs are the ``n`` commands and the ``transients`` of the experiments: 1 for this experiment, 0 for
-    the others, none if all are at rest. The remaining inputs are the first inputs multiplied by the position in
-    the interval, -1 to 1.
+    The first inputs are the ``n`` commands and, unless all experiments are at rest, their ``transients`` (1 for
+    this experiment, 0 for the others). The other inputs are the first inputs times the position in the interval,
+    -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:

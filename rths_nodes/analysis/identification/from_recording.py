@@ -7,7 +7,7 @@ The actuator is the transfer function
 
 of order 1 to 3, from the command after the declared transport to the displacement. Its parameters minimise the
 squared error of the simulated displacement. Sensor noise does not bias this fit (output error; L. Ljung, System
-Identification, 2nd ed. 1999, section 4.2). Its order minimises the information criterion of Schwarz (1978). The
+Identification, 2nd ed. 1999, section 4.2). The order minimises the information criterion of Schwarz (1978). The
 specimen is a spring with a dashpot, fitted by least squares to displacement, velocity and force, after the same
 zero-phase low-pass filter.
 """

@@ -93,10 +93,10 @@ EQUAL = 0.7
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
-    """Return the response without the effect of hold and sampling.
+    """Return the response without the effect of hold and sampling, as predicted by ``model``.
 
-    The effect is computed with ``model``; without a model, only the spectrum of the hold is removed. A held
-    command acts half a sample early, because it is held over the preceding sample.
+    Without a model, only the spectrum of the hold is removed. A held command acts half a sample early, because it
+    is held over the preceding sample.
     """
     s, n = sampled.s, sampled.response.shape[1]
     flat = np.sinc(sampled.frequency * dt)

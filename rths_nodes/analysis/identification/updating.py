@@ -96,9 +96,7 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy with the parameters of the test and the ``stated`` values. Raises ConfigError if one is not
-    valid.
-    """
+    """Return a copy with the test's parameters and the ``stated`` values. Raises ConfigError if one is invalid."""
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
     sections += [data["axes"].get(axis, {}).get("specimen")]
@@ -121,7 +119,7 @@ def follow(
 ) -> Followed:
     """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` is in N rms.
 
-    Raises ConfigError if an argument is not valid, or if motion or force is missing.
+    Raises ConfigError if an argument is invalid, or if motion or force is missing.
     """
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)

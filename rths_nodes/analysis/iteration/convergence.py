@@ -17,7 +17,7 @@ TRACKING, HISTORY = "tracking", "history"
 """Modes: correction of the commands only, or of targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
-"""Verdicts that end the iteration. ``held`` means that the next run would exceed its bounds."""
+"""Verdicts that end the iteration; ``held`` if the next run would exceed its bounds."""
 RISES = 2
 """Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
@@ -56,9 +56,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """Largest number of ``runs``, and the error (``tolerance``, % of the target's rms) at which an iteration ends.
-
-    An iteration also ends if the error is mostly noise.
+    """Rule that ends an iteration after ``runs``, at an error of ``tolerance`` (% of the target's rms), or at
+    noise.
     """
 
     runs: int = 5

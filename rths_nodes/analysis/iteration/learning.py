@@ -103,7 +103,7 @@ WORST = 0.5
 KNOWN = 0.3
 """Largest |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Unexplained fraction of the commands for a usable L, for the weights of the fit."""
+"""Fraction of the commands that a usable L leaves unexplained, for the weights of the fit."""
 QUIET = 1e-6
 """Relative power of the commands below which a band need not be explained."""
 LONGEST, TRIED = 1.25, 11
@@ -216,7 +216,6 @@ def _polynomial(
     power: Array,
     noise: float,
 ) -> Array:
-    """Return the coefficients of L with this ``delay`` and the ``power`` of the commands by band."""
     u, y, z = signals
     lines, coefficients = np.diff(edges), np.zeros(0)
     least = QUIET * power.max()
@@ -242,9 +241,7 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to commands ``u`` by band for the worst axis, with noise and without (by
-    ``z``).
-    """
+    """Return the ratio of ``rest`` to commands ``u`` by band, worst axis: with noise, and without (by ``z``)."""
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):

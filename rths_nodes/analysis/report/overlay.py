@@ -30,8 +30,8 @@ class Compared(NamedTuple):
 
 
 def write(tests: Sequence[Compared], path: Path) -> View:
-    """Write the page that compares ``tests`` with the first, and return the view of them. Raises OSError, and
-    ConfigError if tests do not match.
+    """Write the page that compares ``tests`` with the first, and return their view. Raises OSError and
+    ConfigError.
     """
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]

@@ -44,7 +44,7 @@ STEP = 1.03
 """Ratio of successive natural frequencies in the search."""
 HALVINGS = 8
 VERIFIED = 1e-3
-"""Omitted fraction of the range up to a limit, in a verification."""
+"""Fraction of the range up to a limit that is not verified."""
 ASIDE = 1e-4
 """Relative distance from a limit at which growing motions are counted."""
 

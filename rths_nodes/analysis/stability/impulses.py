@@ -37,10 +37,10 @@ SMALL = 1e-9
 LARGER = 10.0
 """Factor of a larger impulse, whose response per unit must be equal."""
 STEEPER = 0.01
-"""Largest relative difference between the two responses."""
+"""Largest relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fraction of the largest value of a response below which it has ended: normally, and for the larger impulse,
-whose response is only compared."""
+"""Fraction of its largest value below which a response has ended: normally, and for the larger impulse, whose
+response is only compared."""
 QUIET = 1.25
 """Ratio of recorded samples to samples of a response until its end; ``PATIENCE`` is added."""
 LONGEST = 200_000
@@ -76,7 +76,7 @@ class Impulses:
 
 
 class _Faded:
-    """Detects the end of a response in blocks, as if sample by sample. It fades after ``loud`` samples."""
+    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is its length in samples."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -269,7 +269,7 @@ class Way:
     ) -> Array:
         """Return the rig's response to ``commands``, from rest until it has ended, ``(samples, 2, n_axes)``.
 
-        The forces are the forces at the integrator or, with ``felt``, its result.
+        The forces are the forces at the integrator or, with ``felt``, the result of ``felt``.
         """
         self._rig.reset()
         follow, auxiliary = self._rig.follow, self.auxiliary

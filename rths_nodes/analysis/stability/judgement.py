@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the loop of a test stable, and by what margin? Determined without a simulation (``doc/methods.md``).
+"""Stability of the loop of a test, and its margins, determined without a simulation (``doc/methods.md``).
 
 A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n,
 a spring under test appears, at the phase phi = w delay, like a spring with (Eq. 6, in closed form)
@@ -53,8 +53,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Smallest margin of the delay without a caution. It is twice the scatter of identified delays of servo-hydraulic
-actuators due to amplitude, load and oil temperature, which is about 10 %."""
+"""Smallest margin of the delay without a caution. It is twice the scatter (about 10 %) of identified delays of
+servo-hydraulic actuators due to amplitude, load and oil temperature."""
 
 
 class DelayMargin(NamedTuple):
@@ -161,7 +161,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Largest searched factor on the natural frequencies; the smallest if motions grow."""
+        """Largest factor on the natural frequencies in the search; smallest factor if motions grow."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / FARTHEST if self.growing else FARTHEST

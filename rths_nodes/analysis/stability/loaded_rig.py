@@ -104,7 +104,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait until the rig is at rest, and return the force, N."""
+        """Move to ``position`` (m), wait until the rig is at rest, and return the force, N; nan if it never is."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):

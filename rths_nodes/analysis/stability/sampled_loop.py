@@ -18,7 +18,7 @@ With z = e^{s h} the motions of the closed loop are the zeros of
 
 The determinant has no pole outside of the unit circle and is 1 at infinity, so the number of growing motions is
 the number of its turns around zero along the unit circle. An integrator that repeats only every q steps is treated
-in groups of q steps, with all their forces and Targets next to each other and z^q for z.
+in groups of q steps: all their forces and Targets form one vector, and z^q replaces z.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ PERIODS = 256
 
 
 class Period(NamedTuple):
-    """A period of ``q`` steps of an integrator; the forces and Targets of all steps are adjacent in the matrices.
+    """A period of ``q`` steps of an integrator. The forces of all steps form one vector, as do the Targets.
 
     ``onward`` is ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``, and ``through`` ``(q 3
     n_dof, q n_axes)``.
@@ -198,7 +198,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) above which a motion counts as growing."""
+        """Growth rate (rad/s) above which a motion counts as growing."""
         return MARGINAL * self.scale
 
     @property
@@ -280,7 +280,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``; its critical eigenvalue is -1."""
+        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``. The critical point is -1."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]

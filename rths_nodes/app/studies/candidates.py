@@ -64,7 +64,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Compensator with settings and type as plain data; ``reason`` is set if it cannot take part."""
+    """Compensator: name, settings with type as plain data, and a ``reason`` if it cannot take part."""
 
     name: str
     settings: Data

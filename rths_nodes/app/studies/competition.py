@@ -78,7 +78,7 @@ def compete(
 ) -> Outcome:
     """Identify the rig, tune if requested, execute all runs, and write a scoreboard to ``folder``.
 
-    Raises ConfigError, if possible before any run, and OSError.
+    Raises ConfigError, usually before any run, and OSError.
     """
     rank = conditions.rank or runs.ranking_index(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]

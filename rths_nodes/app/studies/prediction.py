@@ -33,7 +33,7 @@ from rths_nodes.recording.run import Run, measurement_of
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
 """Differences of indices (%) up to which a recording and its repetition always agree."""
 AGREEING = 0.3
-"""Difference, relative to the larger index, up to which they also agree."""
+"""Relative difference of indices up to which recording and repetition also agree."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction: recording, identified rig without changes, identified rig with changes."""
@@ -121,7 +121,7 @@ class Prediction:
 
     @property
     def discrepancy(self) -> str:
-        """Difference between the recording and its repetition on the identified rig, or an empty string."""
+        """Description of the difference between recording and repetition; an empty string if they agree."""
         before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
         if before != after:
             return f"the test was {before}; repeated on the identified rig, it is {after}"

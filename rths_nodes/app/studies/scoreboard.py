@@ -81,8 +81,7 @@ def tuned(
     """Return each law with the best of ``budget`` settings, and the results of the searches.
 
     Training uses the nominal plant and ``count`` others, the first block and all cases, with separate seeds. A law
-    without a tunable number or without stable settings is unchanged. Raises ConfigError before any run if a
-    scenario is not valid.
+    without a tunable number or without stable settings is unchanged. Raises ConfigError before any run.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     bases = [with_case(base, name) for name in cases(scenario)] or [base]

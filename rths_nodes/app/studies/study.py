@@ -34,9 +34,9 @@ _SUM = b',"crc32":"'
 class Journal:
     """Results in ``folder`` by key, one line per finished run, written immediately.
 
-    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32);
-    a damaged line is refused, because the table would not show the damage. Lines without checksums, from earlier
-    versions, are accepted. Raises ConfigError if another process writes or a line is damaged, and OSError.
+    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32); a
+    damaged line is refused, because the table would not show the damage. Lines of earlier versions may have no
+    checksum. Raises ConfigError and OSError.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -110,7 +110,7 @@ class Tuned:
 def parameters(
     scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
-    """Return parameters from ranges by key or from texts ``KEY[=LOW:HIGH]``; default: all positive numbers."""
+    """Return parameters from ranges by key or texts ``KEY[=LOW:HIGH]``, by default all tunable numbers."""
     if not stated:
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
         if not chosen:
