@@ -211,8 +211,7 @@ class Evaluation:
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
         """Return the indices of :meth:`tracked` and, for a complete recording, of the frequency evaluation.
 
-        The frequency evaluation needs all samples. Its indices are ``fei_amplitude``, ``fei_delay_s`` and
-        ``fei_frequency_hz``.
+        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)
@@ -268,7 +267,7 @@ class Evaluation:
             for axis, history in histories.items():
                 values = history[rows]
                 low, high = _range(values)
-                if not math.isfinite(high - low):  # rare, so that most histories are read only twice
+                if not math.isfinite(high - low):  # rare: most histories are read only twice
                     low, high = _range(values[np.isfinite(values)])
                 if low <= high:
                     ranges.setdefault(quantity, {})[axis] = low, high

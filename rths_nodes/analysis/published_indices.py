@@ -13,8 +13,8 @@ by the setup's kinematics. The code of this benchmark repeats J1 for J4; here J4
 Delays may be negative; here they are limited to 49 samples.
 
 Two quantities are added. A signed delay comes from a parabola through the peak of the correlation and resolves
-fractions of a sample, in both directions. The noise floor is the rms tracking error due to sensor noise alone. It
-is known only if the true displacement is known.
+fractions of a sample, in both directions. The noise floor, which only a simulator
+knows, is the rms tracking error due to sensor noise alone.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def products(target: Array, measured: Array, first: int, last: int) -> Array:
 
 
 Scale = tuple[float, float]
-"""Standard deviation about the mean, and largest magnitude, of a history (m)."""
+"""Standard deviation and largest magnitude of a history, m."""
 
 
 def scale_of(values: Array) -> Scale:
@@ -286,7 +286,7 @@ def scale_of(values: Array) -> Scale:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return rms (about the mean) and peak of ``error`` in % of ``scale``, named with ``before`` and ``after``."""
+    """Return standard deviation and peak of ``error`` in % of ``scale``, named with ``before`` and ``after``."""
     return {
         f"{before}rms{after}_percent": _share(float(np.std(error)), scale[0]),
         f"{before}peak{after}_percent": _share(_largest(error), scale[1]),

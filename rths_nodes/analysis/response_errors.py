@@ -272,7 +272,7 @@ def whole_response(scenario: Scenario) -> tuple[Array, Array]:
     return _whole_response(dump(data))
 
 
-@lru_cache(maxsize=2)  # variants of a scenario share it
+@lru_cache(maxsize=2)  # variants of a scenario share the result
 def _whole_response(text: str) -> tuple[Array, Array]:
     scenario = files.from_text(text, "reference")
     if hasattr(scenario.rig, "damper"):

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
-The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). The module also draws the response spectrum of the
-excitation, with the periods of the structure.
+The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). A response spectrum of the excitation is added.
 """
 
 from __future__ import annotations

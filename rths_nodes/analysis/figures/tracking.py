@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of the tracking in detail, at the largest target and at its fastest zero crossing.
-
-The module also draws measured quantities over the predicted bands of a corridor.
-"""
+"""Figures of the tracking near the largest target and the fastest zero crossing, and over a corridor."""
 
 from __future__ import annotations
 

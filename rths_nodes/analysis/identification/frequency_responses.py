@@ -7,8 +7,8 @@
    polynomial (Eq. 2.8), while the response has many poles and zeros.
 4. The state space follows from the fit (``inverse_model.state_space``).
 
-The response relates samples to samples and includes the hold of the commands. ``doc/identified_inverse.md``
-describes the identification with periodic noise for ``identified_inverse``.
+The response relates samples to samples and includes the hold of the commands. For periodic noise see
+``doc/identified_inverse.md``.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def frequency_response(
         raise ValueError("the experiments do not drive every axis separately in the whole band")
     n = xu.shape[1]
     both = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
-    response = both[:, :, :n]  # in the middle of the interval; its slopes follow
+    response = both[:, :, :n]  # in the middle of the interval; the slopes are in the other columns
     rest = total.real - np.einsum("fij,fij->fi", both.conj(), xu).real
     freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
     noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # variance of real and imaginary part
@@ -179,7 +179,7 @@ def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highe
 
 
 def entry_fits(measured: FrequencyResponse) -> EntryFits:
-    from scipy.signal import medfilt  # takes a tenth of a second to import
+    from scipy.signal import medfilt  # the import takes 0.1 s
 
     inverse, s = measured.inverse(), measured.s
     size = np.abs(np.einsum("fii->fi", inverse))

@@ -56,9 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule that ends an iteration after ``runs``, at an error of ``tolerance`` (% of the target's rms), or at
-    noise.
-    """
+    """Rule that ends an iteration: number of ``runs``, and ``tolerance`` of the error (% of the target's rms)."""
 
     runs: int = 5
     tolerance: float = TOLERANCE

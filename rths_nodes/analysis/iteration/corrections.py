@@ -326,9 +326,8 @@ def check(scenario: Scenario) -> None:
 class Corrections:
     """An iteration in progress: target and commands of the next run, results of previous runs.
 
-    ``rows`` are the rows of the runs; ``inverse`` is the rig identified in the first run. ``first`` is a run made
-    elsewhere; without it, the first run plays the initially known commands. Raises ConfigError if the scenario
-    cannot be iterated.
+    ``inverse`` is the rig identified in the first run. ``first`` is a run made elsewhere; without it, the first
+    run plays the initially known commands. Raises ConfigError if the scenario cannot be iterated.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
@@ -465,9 +464,6 @@ def _played(run: Run, base: Scenario) -> Array:
 
 
 def _prescribed(scenario: Scenario) -> Array:
-    """Return the targets of prescribed displacements, ``(samples, 3, n_axes)``. Raises ConfigError for other
-    tests.
-    """
     assembly = Assembly(scenario)
     if scenario.integrator.displacement is None:
         kind = type(scenario.integrator).type_name

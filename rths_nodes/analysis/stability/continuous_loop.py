@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a hybrid test at small motion in continuous time, as in the literature.
+"""The loop of a hybrid test at small motion in continuous time.
 
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 

@@ -167,7 +167,6 @@ def _scaled(structure: Structure, ratio: float, stiffness: Array | None) -> Simp
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
-    """Return both substructures. Raises ConfigError if a part is nonlinear or too large."""
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(

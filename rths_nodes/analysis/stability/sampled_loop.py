@@ -7,8 +7,7 @@ displacement, velocity and acceleration (``Integrator.linearised``):
     y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k,    f_k = sum_l P_l u_{k-l}
 
 P_l is the response of the axes' forces to one Target, l steps after its due sample: every n-th servo sample of the
-impulse response (``impulses.py``). Frequency responses would have to be folded n times at the Nyquist frequency of
-the step.
+impulse response (``impulses.py``).
 
 With z = e^{s h} the motions of the closed loop are the zeros of
 

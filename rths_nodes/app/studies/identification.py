@@ -116,7 +116,6 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
 
 
 def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
-    """Sort experiments by driven axis, i.e. the axis whose command has the largest variance."""
     axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]

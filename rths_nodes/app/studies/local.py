@@ -95,7 +95,7 @@ def _parallel(
         for result in results:  # noqa: UP028 (closes it before the lines below)
             yield result
     finally:
-        with warnings.catch_warnings():  # joblib warns of cancelled pieces; they are intended
+        with warnings.catch_warnings():  # joblib warns of pieces that are cancelled on purpose
             warnings.simplefilter("ignore")
             results.close()  # ends the processes if the caller has stopped
 

@@ -3,8 +3,8 @@
 
 Without changes, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
 for bit up to the first bridged or lost sample. With other settings, the whole test is predicted on the rig
-identified from the recording. Force-controlled axes keep their recorded loads. The identified forces contain the
-effect of these axes on others, such as P-Delta.
+identified from the recording. Force-controlled axes keep their recorded loads. The identified forces include
+the effect of these axes on others, e.g. P-Delta.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def reproduced(run: Run) -> Reproduction:
                 first = sample + 1 if first is None else first
                 largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
             if run.loads is not None and first is None:
-                loads = run.loads.command[sample + 1]  # the load is nan while its axis was held
+                loads = run.loads.command[sample + 1]  # the load of a held axis is nan
                 if (np.isfinite(loads) & (command.command[len(run.axes) :] != loads)).any():
                     first = sample + 1
     finally:
@@ -162,7 +162,7 @@ def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
         (
             ["load", "vertical"],
             False,
-        ),  # changes a load by 0.1 % at 0.1 m and a height of 2 m
+        ),  # this changes a load by 0.1 % at 0.1 m and a height of 2 m
         (["force_control", "closed_by"], NODES),
         (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
     ]

@@ -260,7 +260,7 @@ class Search:
         beside = best + np.diag(np.where(best > 0.5, -NEAR, NEAR))
         options = {
             "initial_simplex": np.vstack([best, beside]),
-            "maxfev": budget + 1,  # the best candidate is known
+            "maxfev": budget + 1,  # the value of the best candidate is known
             "xatol": SETTLED,
             "fatol": SETTLED * value,
             "adaptive": True,
