@@ -78,8 +78,8 @@ def rows_of(numbers: Indices) -> slice:
 class Evaluation:
     """A Run and the quantities computed from it, each computed once, on first use.
 
-    If a component cannot be built, ``left_out`` lists the missing parts of the result. ``tracked`` and ``delays``
-    are indices already computed during the test.
+    ``left_out`` lists missing parts of the result if a component cannot be built. ``tracked`` and ``delays`` are
+    indices computed during the test.
     """
 
     def __init__(

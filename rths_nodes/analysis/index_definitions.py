@@ -124,8 +124,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Titles and keys of response errors (%), by the beginning of their names. A name ends with a degree of freedom.
-"""
+"""Titles and keys of response errors (%), by the beginning of their names. A degree of freedom ends the name."""
 
 
 class Definition(NamedTuple):

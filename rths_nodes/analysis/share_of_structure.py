@@ -51,7 +51,7 @@ class Partition:
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     """Return the partition for ``measured`` stiffnesses (N/m) by axis.
 
-    Raises ConfigError if there is no structure, or if the structure is too large.
+    Raises ConfigError if there is no structure, or if it has too many degrees of freedom.
     """
     structure = assembly.structure
     if structure is None:

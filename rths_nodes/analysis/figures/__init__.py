@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report. Only these modules import matplotlib, and only the report imports them."""
+"""The figures of the report. Their modules import matplotlib, so other modules import them only to draw."""
 
 from __future__ import annotations
 

@@ -145,7 +145,6 @@ def plot_by_label(
 
 @contextmanager
 def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
-    """Draw on ``axes`` or on a new pyplot figure. If ``style`` is None, the caller's style applies."""
     if style is not None and style not in STYLES:
         raise unknown("style", "style", style, STYLES)
     if style is None:

@@ -250,7 +250,7 @@ class View:
     test.
 
     A single test is drawn over the time of its recording, with flagged stretches, and each axis has a colour.
-    Several tests have a colour for each test, and a panel for each axis.
+    Several tests have a colour each, and a panel per axis.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:

@@ -26,7 +26,7 @@ STEPS = 120
 ROOM = 1.4
 """Ratio of the upper end of an axis to the farthest mode or limit."""
 TALLEST = 6.0
-"""Largest drawn apparent stiffness or damping, relative to k, as in Fig. 5 of Horiuchi et al."""
+"""Largest drawn apparent stiffness or damping, relative to the stiffness k, as in Fig. 5 of Horiuchi et al."""
 MOST = 0.25
 JUMP = 0.25
 """Smallest relative step of a curve that indicates another motion."""

@@ -253,7 +253,7 @@ def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
 def svg(figure: Figure, title: str) -> str:
     """Return the figure as an SVG element of the page, without prolog, with unique ids.
 
-    ``savefig`` would draw the figure twice to find its layout; ``print_svg`` draws it once.
+    ``savefig`` would draw the figure twice; ``print_svg`` draws it once.
     """
     label = html.escape(title)
     figure.set_dpi(RASTER)

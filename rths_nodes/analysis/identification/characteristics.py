@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Characteristics of a specimen and its actuator from cyclic tests.
 
-Each history is a mean cycle: harmonics of the driving frequency, fitted to whole cycles. The effective stiffness K
-= (F+ - F-) / (d+ - d-) at the largest and smallest displacement and the effective damping ratio W / (2 pi K d^2),
-with the energy W of a cycle, follow ASCE/SEI 7 and EN 15129. The equivalent dashpot W / (pi omega d^2) follows
+Each history is a mean cycle: harmonics of the driving frequency, fitted to whole cycles. The effective stiffness
+is K = (F+ - F-) / (d+ - d-) at the largest and smallest displacement. The effective damping ratio is W / (2 pi K
+d^2), with the energy W of a cycle (ASCE/SEI 7, EN 15129). The equivalent dashpot W / (pi omega d^2) follows
 Jacobsen (1930).
 """
 
@@ -63,7 +63,7 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests, with their ranges.
+    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests, and their ranges.
 
     Jacobsen's dashpot, ``Cyclic.damping``, also represents the energy of the other harmonics.
     """

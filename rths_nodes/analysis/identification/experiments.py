@@ -69,9 +69,9 @@ RAMP, SETTLING = 2, 1
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the test in which ``axis`` moves with ``noise`` and the other axes are at rest.
+    """Return the test in which ``axis`` moves with ``noise`` and the other axes are at rest. Raises ConfigError.
 
-    The voltage of a damper is switched at random. Raises ConfigError if the test is not valid.
+    The voltage of a damper is switched at random.
     """
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {

@@ -49,7 +49,7 @@ class FrequencyResponse(NamedTuple):
     coherence: Array
     """Fraction of a displacement's power that depends linearly on the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
-    """Variance of the real and the imaginary part due to noise, broadcast to the response."""
+    """Variance of the real and the imaginary part due to noise, in a shape that broadcasts with ``response``."""
 
     @property
     def s(self) -> Complex:
@@ -79,7 +79,7 @@ class InverseFit(NamedTuple):
 def frequency_response(
     experiments: Sequence[Experiment], dt: float, resolution: float, band: tuple[float, float]
 ) -> FrequencyResponse:
-    """Return H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
+    """Return H1 of all ``experiments``, sampled every ``dt`` (s), in the ``band`` (Hz).
 
     In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all lines
     (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients

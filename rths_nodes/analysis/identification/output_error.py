@@ -59,7 +59,7 @@ class Identified(NamedTuple):
     """True if the model explains the responses within noise; otherwise the delay includes other dynamics."""
     deviation: Array
     measured: FrequencyResponse
-    """The identified response, without hold, sampling and delay."""
+    """The identified response, without the effects of hold, sampling and delay."""
 
 
 def identify(
@@ -89,7 +89,7 @@ def identify(
 
 
 EQUAL = 0.7
-"""Weighted residual (rms) below which models are equally good."""
+"""Weighted residual (rms) below which models count as equally good."""
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating in shadow: the step of a copy in the loop processes a recording sample by sample.
+"""Model updating in shadow: a recording is processed sample by sample as by a copy in the loop.
 
 Displacement and force are taken at the same instant, so that no lag is learnt as negative damping.
 """
@@ -43,7 +43,7 @@ FEWEST = 100
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """History of a copy of an axis' specimen: ``n`` samples of ``m`` open parameters, in SI units.
+    """History of a copy of an axis' specimen: ``n`` samples of ``m`` estimated parameters, in SI units.
 
     ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values used by copies in a loop) are
     ``(n, m)``. ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convergence from run to run (``doc/iterate.md``): the row of each run, and the rule for continuing.
 
-A small residual is not sufficient: near a resonance the distance from agreement may still be large.
+A small residual is not sufficient: near a resonance the error may still be large.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ STRAIGHT = 1e-3
 
 
 class Response:
-    """Motion of ``axes`` ``(n_axes, n_dof)`` of a linear structure, ``matrices`` M, C, K, at the servo rate."""
+    """Motion of ``axes`` ``(n_axes, n_dof)`` of a linear structure (``matrices`` M, C, K) at the servo rate."""
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
         self._system, self._inputs, rows = first_order(*matrices)
@@ -371,9 +371,7 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Process a run: add its row and, after the first run, invert the rig. Raises ConfigError if this is not
-        possible.
-        """
+        """Process a run: add its row and, after the first, invert the rig. Raises ConfigError if impossible."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)

@@ -89,7 +89,7 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, from its upper half spectrum."""
+    """Return the rms ``(n,)`` of white noise in ``history (samples, n)``, from the upper half of its spectrum."""
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
     upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise
@@ -111,7 +111,7 @@ LONGEST, TRIED = 1.25, 11
 PASSES = 4
 """Number of fits; each weights the noise by the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
-"""Ratio of the ends of a band."""
+"""Ratio of the upper to the lower end of a band."""
 LEAST_LINES = 12
 
 

@@ -222,7 +222,7 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
 """Keys of a scenario that are in the head of the page, or that concern other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Prefixes of parameters that other tables contain. They are listed only together with all defaults."""
+"""Prefixes of parameters that other tables contain. Such parameters are listed only together with all defaults."""
 SECTIONS = ("component", "section")
 
 

@@ -302,7 +302,6 @@ def _remarks(rung: RungRecord) -> list[str]:
 
 
 def _repeated(rungs: Sequence[RungRecord]) -> list[str]:
-    """Return `` (2)`` for the second run of a rung, and so on; an empty string for the first run."""
     names = [rung.name for rung in rungs]
     counts = [names[: index + 1].count(name) for index, name in enumerate(names)]
     return [f" ({count})" if count > 1 else "" for count in counts]

@@ -26,8 +26,8 @@ class Score:
     """Row of a compensator in a block: ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
 
     ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the reason
-    of the failures or of not taking part. ``place`` is the rank, with an = if the seeds do not separate it from a
-    neighbour; it is empty if there are no runs.
+    of the failures or of not taking part. ``place`` is the rank, empty without runs, with an = if the seeds do not
+    separate it from a neighbour.
     """
 
     law: str

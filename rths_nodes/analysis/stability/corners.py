@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growing motions of a structure in the loop, and stability at the corners of the bounds of following copies.
+"""Growing motions of a structure in the loop, and stability at the corners of the bounds of updated copies.
 
 The integrator has the constants of the copies' initial values. Corners with equal elastic stiffness count once.
 """

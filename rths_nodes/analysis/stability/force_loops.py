@@ -193,9 +193,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return ``values`` until they have faded. Values below ``noise`` are rounding. Raises ConfigError if they do
-    not fade.
-    """
+    """Return ``values`` until they have faded, or raise ConfigError. Values below ``noise`` are rounding."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

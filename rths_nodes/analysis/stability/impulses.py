@@ -35,7 +35,7 @@ from rths_nodes.numerical.observation import Observation
 SMALL = 1e-9
 """Displacement (m) of the Target. Its velocity and acceleration are this value divided by powers of the step."""
 LARGER = 10.0
-"""Factor of a larger impulse, whose response per unit must be equal."""
+"""Factor of a larger impulse, whose response per unit must be the same."""
 STEEPER = 0.01
 """Largest relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
@@ -211,7 +211,7 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return the damping (N s/m) and stiffness (N/m) on which the axes act, ``(n_axes, n_axes)`` each.
+        """Return the damping (N s/m) and stiffness (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
 
         F(s) = (K + C s) X(s), from the sums of both responses and from their first moments in time.
         """

@@ -36,7 +36,7 @@ class Where:
     """Place of the work: the dask cluster of ``scheduler`` (``tcp://host:8786``), or ``processes`` on this
     machine.
 
-    If ``processes`` is 1, the work is done in the current process.
+    A single process is the current process.
     """
 
     processes: int = 1

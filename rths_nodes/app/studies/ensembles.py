@@ -29,7 +29,7 @@ class Plant:
     def of(self, scenario: Scenario) -> Scenario:
         """Return ``scenario`` with this plant, without scatter. The name contains the number of a drawn plant.
 
-        Raises ConfigError if the drawn values are not valid.
+        Raises ConfigError if drawn values are invalid.
         """
         pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))

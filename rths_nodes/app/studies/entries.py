@@ -2,8 +2,7 @@
 """Scoreboard entries: results of one research group that another group can repeat (``doc/studies.md``).
 
 The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that its numbers are right. Rounding
-depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files, such as FMUs, are in
-base64.
+depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files (FMUs) are in base64.
 """
 
 from __future__ import annotations

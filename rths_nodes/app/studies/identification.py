@@ -220,8 +220,8 @@ def description(noise: Noise) -> str:
 def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
     """Return periodic noise with the ``wanted`` parameters. The duration includes an additional time to fade out.
 
-    The default amplitude follows from the expected motion of the test. Raises ConfigError if a parameter is not
-    valid.
+    The default amplitude follows from the expected motion of the test. Raises ConfigError if a parameter is
+    invalid.
     """
     whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:

@@ -36,7 +36,7 @@ AGREEING = 0.3
 """Relative difference of indices up to which recording and repetition also agree."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
-"""Rows of a prediction: recording, identified rig without changes, identified rig with changes."""
+"""Rows of a prediction: recording, and identified rig without and with changes."""
 IDENTIFIED = ("actuator", "specimen")
 """Sections of an axis that are identified from the recording."""
 

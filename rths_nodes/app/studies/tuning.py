@@ -28,7 +28,7 @@ AROUND = 3.0
 BY_ITSELF = ("lead",)
 """Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""Objective value of a scenario that is judged unstable; smallest objective value of an aborted run."""
+"""Objective of a scenario judged unstable; smallest objective of an aborted run."""
 LEAST, EACH = 8, 5
 """Minimum number of candidates per generation, and number of candidates per parameter."""
 SETTLED = 1e-3
