@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report. Their modules import matplotlib, so other modules import them only to draw."""
+"""The figures of the report. These modules import matplotlib, so other modules import them only to draw."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 TALL = 8.0
 """Height of a figure that would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet, or returns None if samples are missing. The files of the figure have the
-function's name."""
+"""Function that draws tests on a sheet. It returns None if samples are missing. The files of the figure have
+the name of the function."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,

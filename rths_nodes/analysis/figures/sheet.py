@@ -48,11 +48,11 @@ DOTS = 300
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
 """Heights in inches: axis label with tick labels, title, legend line."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distances of the labels below and at the side of a panel, inches per point of font size."""
+"""Distances from a panel to the labels below and at its side, inches per point of font size."""
 
 
 class Paper(NamedTuple):
-    """Width in inches, and factor for heights. ``stacked``: one panel per row. ``grey``: no colours."""
+    """Width in inches, and factor for panel heights. ``stacked``: one panel per row. ``grey``: no colours."""
 
     width: float = 7.4
     scale: float = 1.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the tracking near the largest target and the fastest zero crossing, and over a corridor."""
+"""Figures of the tracking near the largest target and the fastest zero crossing, and figure of a corridor."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay and amplitude of a loading system from a recording, and suggested compensator parameters.
 
-Histories are ``(n,)``, in the same unit and at the same instants. The delay of a late measurement is positive. A
-measurement relative to the target shows the error that remains after compensation, and relative to the command the
-loading system.
+Histories are ``(n,)``, in the same unit and at the same instants. The delay of a late measurement is positive.
+Relative to the target, a measurement shows the error that remains after compensation. Relative to the command, it
+shows the loading system.
 """
 
 from __future__ import annotations

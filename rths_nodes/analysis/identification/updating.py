@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating in shadow: a recording is processed sample by sample as by a copy in the loop.
+"""Model updating in shadow: a copy processes a recording sample by sample, as in the loop.
 
 Displacement and force are taken at the same instant, so that no lag is learnt as negative damping.
 """

@@ -100,7 +100,7 @@ def folded(loop: Loop, motion: complex) -> complex:
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
     """Return the number of growing roots, with conjugates, in continuous time up to the servo's Nyquist frequency.
 
-    The neighbourhood of ``frequencies`` (rad/s) is resolved; ``state`` is gain, delay and ratio. Raises
+    The neighbourhood of ``frequencies`` (rad/s) is finely resolved; ``state`` is gain, delay and ratio. Raises
     ConfigError if the turns cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)

@@ -39,8 +39,8 @@ LARGER = 10.0
 STEEPER = 0.01
 """Largest relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fraction of its largest value below which a response has ended: normally, and for the larger impulse, whose
-response is only compared."""
+"""Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
+whose response is only compared."""
 QUIET = 1.25
 """Ratio of recorded samples to samples of a response until its end; ``PATIENCE`` is added."""
 LONGEST = 200_000

@@ -294,7 +294,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
-    """Return whether the loop is stable, faster than :func:`judge`; ``impulses`` caches :func:`sampled_loop`."""
+    """Return whether the loop is stable, faster than :func:`judge`; ``impulses`` is a cache of responses."""
     loop = sampled_loop(scenario, impulses)
     if not all(force_loop.stable for force_loop in loop.force_loops):
         return False
