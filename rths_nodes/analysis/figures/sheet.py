@@ -84,7 +84,7 @@ class Base(NamedTuple):
 
 
 class Sheet:
-    """Figure ``name``. Add rows of panels, draw curves in them, then lay out the panels with :meth:`finish`."""
+    """Figure ``name``. Add rows of panels, draw curves in them, then call :meth:`finish`."""
 
     def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
         self.name, self.paper = name, paper
@@ -229,7 +229,7 @@ def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "
 
 
 def _cells(x: Array, y: Array) -> int:
-    """Return the number of dots that a curve crosses, which is the number of lines needed to draw it."""
+    """Return the number of dots that a curve crosses, i.e. of lines needed to draw the curve."""
     usable = np.isfinite(x) & np.isfinite(y)
     if not usable.any():
         return 0

@@ -159,7 +159,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper. Its files have the style for paper, whichever style is in force."""
+    """Figure for paper, whose files have the style for paper in any case."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):

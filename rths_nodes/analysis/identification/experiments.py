@@ -166,7 +166,7 @@ def _moving(
 
 
 def loaded_at(scenario: Scenario) -> float:
-    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 if there are no loads."""
+    """Return the time (s) at which all loads have settled, rounded up to a sample; 0 without loads."""
     longest = 0.0
     for name in scenario.force_axes:
         load, limits = scenario.axes[name].own_load, scenario.axes[name].limits

@@ -336,7 +336,7 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 
 def mandates(record: ProcedureRecord) -> list[Part]:
-    """Return the runs of rung h, a rung that only records up to version 0.9.0 have."""
+    """Return the runs of rung h, which exists only in records up to version 0.9.0."""
     return [
         Part(
             "Runs under a mandate (rung h, up to version 0.9.0)",

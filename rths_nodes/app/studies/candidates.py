@@ -33,7 +33,7 @@ from rths_nodes.mechanics.models.inverse import DERIVATIVES
 SLOW = 5.0
 """Upper frequency of slow motions, Hz. The delay of these motions is the initial value of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Compensator parameters that describe the rig. A compensator with any of them needs a value for one of them."""
+"""Compensator parameters that describe the rig. A compensator with such parameters needs one of their values."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
