@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All cautions about a test: the rules of ``loop/scenario/judgement``, and a small margin of stability."""
+"""All cautions about a test, from the rules of ``loop/scenario/judgement`` and the margin of stability."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Energies of a test: input energy, and energy stored and dissipated by each part."""
+"""Energies of a test: input energy, and stored and dissipated energy of each part."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ def experimental_force(evaluation: Evaluation) -> Array:
 
 
 def energies(evaluation: Evaluation) -> dict[str, Array]:
-    """Return energies (J) at steps 0, 1, ... by the trapezoidal rule, without energies that were not recorded.
+    """Return energies (J) at steps 0, 1, ... by the trapezoidal rule; unrecorded energies are omitted.
 
     Each term of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) is integrated over the displacement, from the
-    end of a soft start. Without a structure, only the specimen has an energy; a large model has its recorded
-    energies.
+    end of a soft start. Without a structure, only the specimen has an energy.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)
@@ -65,7 +64,7 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(evaluation: Evaluation) -> Array:
-    """Return the ground acceleration at the steps (m/s^2), from the external force; empty without a structure."""
+    """Return the ground acceleration at the steps, m/s^2; an empty array if there is no structure."""
     structure = evaluation.assembly.structure
     if structure is None:
         return np.zeros(0)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities computed from a Run after the test: running indices and the counted samples.
 
-The classes of ``loop/indices/tracking.py`` process the samples as during the test, except for rounding.
+The classes of ``loop/indices/tracking.py`` compute the same indices as during the test, except for rounding.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Histories:
     """Running indices over the counted samples, without soft start and safe stop.
 
     ``samples`` (numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured, m) and
-    ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and ``energy_error_percent``, its
-    running form, are ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the strain energy
-    at first yield, or the scenario's replacement.
+    ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and ``energy_error_percent`` are
+    ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the strain energy at first yield,
+    or the value that replaces it in the scenario.
     """
 
     samples: Indices
@@ -78,8 +78,8 @@ def rows_of(numbers: Indices) -> slice:
 class Evaluation:
     """A Run and the quantities computed from it, each computed once, on first use.
 
-    ``left_out`` lists the missing parts of the result if a component cannot be built. ``tracked`` and ``delays``
-    are indices computed during the test, which are not computed again.
+    ``left_out`` lists missing parts of the result if a component cannot be built. ``tracked`` and ``delays`` are
+    indices computed during the test.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Evaluation:
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Reason by missing part of the result."""
+        """Reasons by missing part of the result."""
         self._tracked = {} if tracked is None else {False: tracked}
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``, or ``otherwise``, with a note, if a component cannot be built."""
+        """Return ``compute()``. If a component cannot be built, record the reason and return ``otherwise``."""
         try:
             return compute()
         except ConfigError as error:
@@ -184,7 +184,7 @@ class Evaluation:
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return indices of the measured or ``true`` displacement by axis and name; empty if no sample counts."""
+        """Return indices of the measured or ``true`` displacement by axis and name; none if no sample counts."""
         if not len(self.counted):
             return {}
         if self.gaps and (of_test := self.run.metrics.get("axes")):  # computed during the test, from all samples
@@ -211,8 +211,7 @@ class Evaluation:
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
         """Return the indices of :meth:`tracked` and, for a complete recording, of the frequency evaluation.
 
-        The frequency evaluation needs all samples. Its indices are ``fei_amplitude``, ``fei_delay_s`` and
-        ``fei_frequency_hz``.
+        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)
@@ -229,8 +228,8 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator by quantity and axis: ``axes.story_1.alpha`` is under ``alpha`` and
-        ``story_1``.
+        """Histories of the compensator's state by quantity, then axis: ``axes.story_1.alpha`` is under ``alpha``
+        and ``story_1``.
         """
         states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):
@@ -268,7 +267,7 @@ class Evaluation:
             for axis, history in histories.items():
                 values = history[rows]
                 low, high = _range(values)
-                if not math.isfinite(high - low):  # rare, so that most histories are read only twice
+                if not math.isfinite(high - low):  # rare: most histories are read only twice
                     low, high = _range(values[np.isfinite(values)])
                 if low <= high:
                     ranges.setdefault(quantity, {})[axis] = low, high

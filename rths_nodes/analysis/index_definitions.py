@@ -13,7 +13,7 @@ from rths_nodes.analysis.units import MM, MM2, MS
 class Kind(NamedTuple):
     """Recorded index: title, ``key`` in the metrics, factor and unit in tables, meaning.
 
-    ``name`` is the name in studies, or empty. ``signed`` is true if the sign of the index is meaningful.
+    ``name`` is the name in studies, empty if studies lack the index. ``signed`` is true if the sign is meaningful.
     """
 
     title: str
@@ -124,7 +124,7 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Title and key of response errors (%), by the beginning of their names; a degree of freedom follows."""
+"""Titles and keys of response errors (%), by the beginning of their names. A degree of freedom ends the name."""
 
 
 class Definition(NamedTuple):

@@ -20,7 +20,7 @@ from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 
 BLOCK = 64
 _displacements = Recent(2)
-"""Cached displacements for further tests of the same structure and ground motion."""
+"""Displacements cached for further tests with the same structure and ground motion."""
 
 
 @dataclass(frozen=True, eq=False)

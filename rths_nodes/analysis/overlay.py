@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several tests on one time axis, and their differences from the first test.
 
-The time axis is the structure's, from the end of the soft start. Histories are interpolated linearly at the times
-of the first test.
+The time axis is the structure's time from the end of the soft start. Histories are interpolated linearly at the
+times of the first test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 EQUAL = 1e-9
-"""Largest difference between times that count as equal, s."""
+"""Largest difference between two times that count as equal, s."""
 
 
 class Aligned:
@@ -55,7 +55,7 @@ class Aligned:
         return len(self.time) > 1
 
     def acceleration(self) -> Array:
-        """Return the absolute acceleration, ``(m, n_dof)`` m/s^2. Raises ConfigError."""
+        """Return the absolute acceleration, ``(m, n_dof)`` m/s^2. Raises ConfigError if it cannot be computed."""
         return energy.absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
@@ -74,9 +74,9 @@ class Aligned:
 
 
 class Difference(NamedTuple):
-    """Rms and largest difference from the first test, in ``unit``; the largest occurs ``at`` (s).
+    """Rms and largest difference from the first test, in ``unit``; the largest difference occurs ``at`` (s).
 
-    Shares are relative to the first test, nan if its history is zero.
+    Shares are relative to the first test. They are nan if its history is zero.
     """
 
     rms: float
@@ -117,7 +117,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Interpolate ``values`` from ``time_of_values`` to ``time``, both rising; nan outside, and next to a nan."""
+    """Interpolate ``values`` from ``time_of_values`` to ``time``, both rising; nan outside and next to a nan."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))

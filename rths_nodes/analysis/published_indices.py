@@ -8,13 +8,13 @@ reference structure, which is computed in one piece. The first floor is compared
 no sensor. The delay is never negative. The paper and its code number the indices differently.
 
 Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` is the translation and
-``theta`` the rotation of the node that they drive, and of stories. The measured node follows from the axes by the
-setup's kinematics. The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta. Delays may
-be negative; here they are limited to 49 samples.
+``theta`` the rotation of stories and of the node that the actuators drive. The measured node follows from the axes
+by the setup's kinematics. The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta.
+Delays may be negative; here they are limited to 49 samples.
 
 Two quantities are added. A signed delay comes from a parabola through the peak of the correlation and resolves
-fractions of a sample, in both directions. The noise floor is the rms tracking error due to sensor noise alone. It
-is known only if the true displacement is known.
+fractions of a sample, in both directions. The noise floor, which only a simulator
+knows, is the rms tracking error due to sensor noise alone.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
-"""Further quantities of a set."""
+"""Names of further quantities, by set."""
 
 
 class Published(NamedTuple):
@@ -108,7 +108,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set; empty without a set or without counted steps.
+    """Return the indices of the scenario's set; none if it names no set or no samples count.
 
     Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """
@@ -141,8 +141,8 @@ def _check_frame(evaluation: Evaluation) -> None:
 class _Compared(NamedTuple):
     """Displacements (m) of the numerical substructure and the reference structure at the counted ``steps``.
 
-    ``driven`` is the reference structure at the axis of the RTHS benchmark. ``stories`` are indices of floors
-    without a sensor. ``targets`` are scales of the axes' targets.
+    ``driven`` is the displacement of the reference structure at the axis of the RTHS benchmark. ``stories`` are
+    indices of floors without a sensor. ``targets`` are scales of the axes' targets.
     """
 
     steps: Indices
@@ -278,7 +278,7 @@ def products(target: Array, measured: Array, first: int, last: int) -> Array:
 
 
 Scale = tuple[float, float]
-"""Standard deviation about the mean, and largest magnitude, of a history (m)."""
+"""Standard deviation and largest magnitude of a history, m."""
 
 
 def scale_of(values: Array) -> Scale:
@@ -286,7 +286,7 @@ def scale_of(values: Array) -> Scale:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return rms (about the mean) and peak of ``error`` in %. ``before`` and ``after`` complete their names."""
+    """Return standard deviation and peak of ``error`` in % of ``scale``, named with ``before`` and ``after``."""
     return {
         f"{before}rms{after}_percent": _share(float(np.std(error)), scale[0]),
         f"{before}peak{after}_percent": _share(_largest(error), scale[1]),

@@ -37,7 +37,7 @@ from rths_nodes.numerical.structures.laws import trial_force
 from rths_nodes.numerical.structures.restoring_forces.linear import is_linear
 
 COARSEST = 0.5
-"""Initial phase angle of the fastest mode per step, rad."""
+"""Initial size of a step, as a phase angle of the fastest mode, rad."""
 
 FINEST = 4096
 """Largest number of Runge-Kutta steps in an integration step."""
@@ -68,7 +68,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     """Return the response of the whole structure to the excitation.
 
     The step is halved until the displacements change by less than ``tolerance`` times their largest value. Raises
-    ConfigError without a structure or with a coupled rig, and ArithmeticError if no step is small enough.
+    ConfigError if there is no structure or the rig is coupled, and ArithmeticError if no step is small enough.
     """
     if scenario.rig is not None:
         raise ConfigError("rig: must not be coupled; use rths_nodes.analysis.response_errors.ideal_response")
@@ -213,7 +213,7 @@ def ideal_response(
     ``ground_acceleration`` ``(samples,)`` m/s^2 has a value every ``dt`` (s) and is linear between samples.
     ``location`` ``(n_dof,)`` is the elongation of the damper per displacement. By default the damper is between
     ground and first degree of freedom. ``controller``, built for :func:`measured_names`, sets the damper's voltage
-    in every sample. Raises ConfigError for a nonlinear restoring force.
+    in every sample. Raises ConfigError if a restoring force is nonlinear.
     """
     if not is_linear(structure):
         raise ConfigError("structure: must have a linear restoring force for the ideal response")
@@ -244,7 +244,9 @@ def ideal_response(
 
 
 def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
-    """Return A ``(2 n, 2 n)`` of the whole structure, z = (x, x'), and the damper force's column, ``(2 n,)``."""
+    """Return matrix A ``(2 n, 2 n)`` of the whole structure, z = (x, x'), and column ``(2 n,)`` of the damper
+    force.
+    """
     mass, damping, stiffness = combined(structure)
     n = len(mass)
     lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
@@ -264,13 +266,13 @@ def whole_response(scenario: Scenario) -> tuple[Array, Array]:
     each.
 
     The columns are the observed degrees of freedom; the histories begin at the end of the soft start. Raises
-    ConfigError.
+    ConfigError if the response cannot be computed.
     """
     data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
     return _whole_response(dump(data))
 
 
-@lru_cache(maxsize=2)  # variants of a scenario share it
+@lru_cache(maxsize=2)  # variants of a scenario share the result
 def _whole_response(text: str) -> tuple[Array, Array]:
     scenario = files.from_text(text, "reference")
     if hasattr(scenario.rig, "damper"):

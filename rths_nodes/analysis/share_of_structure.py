@@ -35,9 +35,9 @@ LARGEST = 64
 class Partition:
     """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
 
-    ``source`` is the origin of the experimental part. If the part is unknown, ``source`` is empty and its matrices
-    are zero. ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the whole structure. They are empty if a part
-    is unknown; unknown ratios are nan.
+    ``source`` is the origin of the experimental part. ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the
+    whole structure; unknown ratios are nan. If the experimental part is unknown, its matrices are zero, and
+    ``source``, ``frequencies`` and ``ratios`` are empty.
     """
 
     names: tuple[str, ...]
@@ -51,7 +51,7 @@ class Partition:
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
     """Return the partition for ``measured`` stiffnesses (N/m) by axis.
 
-    Raises ConfigError if there is no structure, or if it is too large.
+    Raises ConfigError if there is no structure, or if it has too many degrees of freedom.
     """
     structure = assembly.structure
     if structure is None:

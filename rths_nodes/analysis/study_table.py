@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of a study, with one row per run, and its evaluation."""
+"""Table of a study, with one row per run, and functions that evaluate the table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""Largest number of levels of a factor; a factor with more values is drawn as continuous."""
+"""Largest number of levels of a factor; a factor with more values is drawn as a continuous variable."""
 LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
 """Outcomes of runs without a test: refused scenario, dead process."""
 INFINITE = "∞"
-"""Text for a statistic that falls on failed runs."""
+"""Text for a statistic that is infinite due to failed runs."""
 UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "acceleration": "%"}
 UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 
@@ -147,9 +147,9 @@ class StudyTable:
 
 
 def percentile(size: Array, percent: float) -> float:
-    """Return a percentile of magnitudes, ignoring nan; inf if the percentile falls on failed runs.
+    """Return a percentile of magnitudes, ignoring nan; inf if it falls among the failed runs.
 
-    Except for the median, it is the value of a run, rounded away from the median.
+    Except for the median, the percentile is the value of a run, rounded away from the median.
     """
     size = size[~np.isnan(size)]
     if not len(size):

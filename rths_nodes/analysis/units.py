@@ -27,7 +27,7 @@ HOPS = (
     ("transport", "Transport between them, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Parts of the loop, in its order. Each is the node's own work; the mean of ``transport`` is the remainder."""
+"""Parts of the loop, in order. Each is the work of one node; the mean of ``transport`` is the remainder."""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of the report. Only these modules import matplotlib, and only the report imports them."""
+"""The figures of the report. These modules import matplotlib, so other modules import them only to draw."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 TALL = 8.0
 """Height of a figure that would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet; returns None without enough samples. The files of the figure have its
-name."""
+"""Function that draws tests on a sheet. It returns None if samples are missing. The files of the figure have
+the name of the function."""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,
@@ -50,8 +50,8 @@ OVERLAID: tuple[Draw, ...] = (
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
     """Draw the figures of one test (timing last) or of several tests.
 
-    Only the timing needs no samples. A figure is listed in ``left_out`` of the first test if a component is not
-    installed.
+    All figures except the timing need samples. A figure is listed in ``left_out`` of the first test if a component
+    is not installed.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:

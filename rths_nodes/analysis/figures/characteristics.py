@@ -26,7 +26,7 @@ MARKERS = "osv^Dx"
 
 
 def draw(tests_of: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
-    """Draw a row per axis: its loops, then its characteristics versus frequency, one curve per amplitude."""
+    """Draw one row of panels per axis: loops, then characteristics versus frequency, one curve per amplitude."""
     columns = 1 + len(CURVES)
     figure = Figure(figsize=(COLUMN * columns, ROW * len(tests_of) + 0.5), layout="constrained")
     figure.suptitle(f"{title}: cyclic tests", x=0.01, ha="left", fontsize=8.5)
@@ -66,7 +66,6 @@ def _name(row: Sequence[Axes], axis: str) -> None:
 
 
 def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
-    """Return the tests by commanded amplitude, slow tests first."""
     families: dict[str, list[Cyclic]] = {}
     for test in sorted(tests, key=lambda test: test.wanted):
         families.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of force, energy and synchronisation: loops, their areas, and the energy balance."""
+"""Figures of force, energy and synchronisation: hysteresis loops, their areas, and the energy balance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Fraction of the largest input energy below which a running HSEM without strain energy is meaningless."""
+"""Smallest input energy for which a running HSEM without strain energy is drawn, as a fraction of its maximum."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
@@ -86,7 +86,7 @@ def force(sheet: Sheet, view: View) -> Words:
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Running form of Fig. 11; below, the energy balance of one test or the input energies of several tests."""
+    """Draw the running form of Fig. 11 and one test's energy balance, or the input energies of several tests."""
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
     name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]
@@ -166,7 +166,7 @@ def _energy(joules: float, digits: int = 2) -> str:
 
 
 def synchronisation(sheet: Sheet, view: View) -> Words:
-    """Synchronisation subspace plot (Mercan 2007) of each axis, with and without the diagonal."""
+    """Synchronisation subspace plot (Mercan 2007) of each axis; also with the diagonal subtracted."""
     run, running, base = view.run, view.of.running, view.counted[0]
     (group,) = view.groups(view.axes)
     for axis, entry, suffix in group:

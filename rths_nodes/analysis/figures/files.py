@@ -32,7 +32,7 @@ def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> No
 
 
 def write_drawings(drawings: Iterable[Drawing], folder: Path, kind: str, millimetres: float) -> None:
-    """Draw figures for paper of this width, and write them. Raises OSError and ConfigError."""
+    """Write figures for paper ``millimetres`` wide. Raises OSError, and ConfigError if a figure does not fit."""
     figures = []
     with in_style(on_paper(millimetres)):
         for title, caption, draw_it in drawings:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
-The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). The module also draws the excitation: its response
-spectrum, with the periods of the structure.
+The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). A response spectrum of the excitation is added.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from rths_nodes.numerical.structures.damping import modes
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
-    """Return times ``(m,)`` s, residual of the equation of motion ``(m, n_dof)`` N, and its largest force, N.
+    """Return times ``(m,)`` s, residual of the equation of motion ``(m, n_dof)`` N, and its largest force term, N.
 
     Raises ConfigError if a term was not recorded.
     """
@@ -79,7 +78,7 @@ def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
 
 
 LETTER = 0.08
-"""Height of a panel per letter of its label, inches."""
+"""Smallest height of a panel per letter of its label, inches."""
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
@@ -88,12 +87,12 @@ ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
-"""Displayed units of states, with factors. Other states keep their recorded unit."""
+"""Displayed units of states, with conversion factors. Other states keep their recorded unit."""
 _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Name and unit of a state, factor to that unit, curves of the panel, and histories of the state in each test."""
+"""Displayed name and unit of a state, factor to the unit, curves of the panel, histories of the state by test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
@@ -170,7 +169,7 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Delay and amplitude ratio versus time, by the frequency evaluation index; None if no test is long enough."""
+    """Draw delay and amplitude ratio over time (frequency evaluation index); None if all tests are too short."""
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -235,7 +234,7 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a ``state`` that has values; ``histories`` are by axis, for each test."""
+    """Yield the panels of a ``state`` that has values; each test has its ``histories`` by axis."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -385,8 +384,7 @@ SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
 """Shortest and longest period of the spectrum, s, and number of logarithmically spaced periods."""
 TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 MARKED, LARGEST = 3, 300
-"""Number of marked periods, and largest number of degrees of freedom for which periods are computed, to save time.
-"""
+"""Number of marked periods; largest number of degrees of freedom for which periods are computed."""
 
 
 DAMPING = 0.05
@@ -398,8 +396,8 @@ def response_spectrum(
 ) -> tuple[Array, Array]:
     """Return largest relative displacement (m) and pseudo-acceleration (m/s^2) at ``periods`` (s), ``(m,)`` each.
 
-    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if this is linear
-    between its samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2 S_d.
+    The response to the ground ``acceleration``, ``(n,)`` m/s^2 every ``step`` (s), is exact if the acceleration is
+    linear between samples (Nigam & Jennings 1969). Maxima are taken at the samples. S_a = (2 pi / T)^2 S_d.
     """
     moved = np.array(
         [_largest(acceleration, step, 2.0 * math.pi / period, damping) for period in periods.tolist()]
@@ -450,7 +448,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure in the range of the figure; empty if unknown."""
+    """Return the longest periods (s) of the whole structure in the figure's range; none if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

@@ -37,7 +37,7 @@ from rths_nodes.recording.columns import History, samples_of, steps_of
 from rths_nodes.recording.run import Run
 
 UNITS = {"m": (1e3, "mm"), "N": (1e-3, "kN"), "m/s^2": (1.0, "m/s²"), "1": (1.0, "")}
-"""Displayed unit and factor by unit of an array."""
+"""Displayed unit and conversion factor, by the unit of an array."""
 TRACKING, ERROR, LOOPS = "tracking", "error", "hysteresis"
 
 
@@ -47,7 +47,7 @@ def plot(
     """Draw a quantity of ``run`` on ``axes``, by default on a new figure of matplotlib.pyplot.
 
     ``quantity`` is ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array.
-    ``width`` (mm) applies to the style paper. Raises ConfigError for an unknown quantity, with the known names.
+    ``width`` (mm) is used only in the style ``paper``. Raises ConfigError if the quantity is unknown.
     """
     with _in(axes, style, width) as panel:
         _draw(run, quantity, panel)
@@ -84,7 +84,7 @@ def overlay(
     """Draw a quantity of several runs, by name, from the end of the soft start, on the structure's time axis.
 
     ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Line styles distinguish axes or degrees of
-    freedom. Raises ConfigError if a run lacks the quantity, with the known names.
+    freedom. Raises ConfigError if a run lacks the quantity.
     """
     with _in(axes, style, width) as panel:
         _overlay(runs, quantity, panel)
@@ -145,7 +145,6 @@ def plot_by_label(
 
 @contextmanager
 def _in(axes: Axes | None, style: str | None, width: float) -> Iterator[Axes]:
-    """Draw on ``axes`` or on a new pyplot figure, in a style; None means the caller's style."""
     if style is not None and style not in STYLES:
         raise unknown("style", "style", style, STYLES)
     if style is None:

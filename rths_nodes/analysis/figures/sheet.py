@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure under construction: panels that matplotlib lays out, tables of the curves, and the tests in it."""
+"""Figure under construction: panels that matplotlib lays out, tables of the curves, and the drawn tests."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ from rths_nodes.recording.run import Run
 COLUMNS = 12
 """Number of grid columns."""
 CELLS, RASTER = 1200, 12_000
-"""Dots across a plot without time axis, and number of dots above which SVG contains an image."""
+"""Dots across a plot without a time axis; largest number of crossed dots for a curve as a vector graphic."""
 DOTS = 300
-"""Largest number of distinguishable samples in a panel."""
+"""Largest number of samples in a panel that are marked with dots."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
-"""Height of an axis label with its numbers, of a title, and of a legend line, inches."""
+"""Heights in inches: axis label with tick labels, title, legend line."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distance from an axis to its label, inches per point."""
+"""Distances from a panel to the labels below and at its side, inches per point of font size."""
 
 
 class Paper(NamedTuple):
-    """Width in inches and factor on heights. ``stacked``: one panel per row. ``grey``: without colours."""
+    """Width in inches, and factor for panel heights. ``stacked``: one panel per row. ``grey``: no colours."""
 
     width: float = 7.4
     scale: float = 1.0
@@ -76,7 +76,7 @@ def paper_of_style(screen: Paper = PAGE) -> Paper:
 
 
 class Base(NamedTuple):
-    """Independent variable of curves: name of the table's file, values ``(n,)``, heading of the column."""
+    """Independent variable of curves: name of the table's file, values ``(n,)``, column heading."""
 
     name: str
     values: Array
@@ -84,20 +84,20 @@ class Base(NamedTuple):
 
 
 class Sheet:
-    """Figure ``name``. Draw rows of panels and curves in them, then call :meth:`finish` to lay them out."""
+    """Figure ``name``. Add rows of panels, draw curves in them, then call :meth:`finish`."""
 
     def __init__(self, name: str = "", paper: Paper = PAGE) -> None:
         self.name, self.paper = name, paper
         self.title = self.caption = self.svg = ""
         self.tall = False
         self.tables: list[tuple[Base, dict[str, Array]]] = []
-        """Base and curves by heading; no curve is longer than the base."""
+        """Base of each table, and curves by heading."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
 
     def row(self, height: float, *widths: int) -> list[Axes]:
-        """Add a row of panels, ``height`` inches high; ``widths`` are columns of the grid."""
+        """Add a row of panels, ``height`` inches high; ``widths`` are in grid columns."""
         panels = [(width, self.figure.add_subplot()) for width in widths or (COLUMNS,)]
         if self.paper.stacked:
             self._rows += [(height, [(COLUMNS, panel)]) for _, panel in panels]
@@ -106,7 +106,7 @@ class Sheet:
         return [panel for _, panel in panels]
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values (n,)`` to the table of ``base``, which may be longer."""
+        """Add a column ``values (n,)`` to the table of ``base``. A base may be longer than its columns."""
         base = base._replace(values=base.values[: len(values)])
         for number, (other, columns) in enumerate(self.tables):
             n = min(len(base.values), len(other.values))
@@ -229,7 +229,7 @@ def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "
 
 
 def _cells(x: Array, y: Array) -> int:
-    """Return the number of dots that a curve crosses, which is the number of lines needed to draw it."""
+    """Return the number of dots that a curve crosses, i.e. of lines needed to draw the curve."""
     usable = np.isfinite(x) & np.isfinite(y)
     if not usable.any():
         return 0
@@ -238,7 +238,7 @@ def _cells(x: Array, y: Array) -> int:
 
 
 TIME_DOTS = 700
-"""Dots across a plot over time. A stretch of flagged samples is at least one dot wide."""
+"""Dots across a plot with a time axis. A stretch of flagged samples is at least one dot wide."""
 Words = tuple[str, str]
 """Title and caption of a figure."""
 Column = tuple[int, Entry, str]
@@ -249,8 +249,8 @@ class View:
     """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
     test.
 
-    A single test is drawn over its recording, with its flagged stretches; each axis has a colour. If there are
-    several tests, each test has a colour, and each axis a panel.
+    A single test is drawn over the time of its recording, with flagged stretches, and each axis has a colour.
+    Several tests have a colour each, and a panel per axis.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -268,7 +268,7 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """Return legend entries of the tests. For a single test, return its ``entries`` if there are several."""
+        """Return legend entries: the tests, or for a single test its ``entries`` unless there is only one."""
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:
@@ -278,7 +278,7 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries of each panel: all entries for a single test, otherwise one each."""
+        """Return the entries of each panel: all entries for a single test, one entry for several tests."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -324,10 +324,10 @@ class View:
         aim: float | None = 0.0,
         dots: bool = False,
     ) -> Axes | None:
-        """Draw a quantity (name, unit) in a separate panel; return None if no test has it.
+        """Draw a quantity (name, unit) in a separate panel; return None if no test has the quantity.
 
-        ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty.
-        ``aim`` is the value of a faint line. With ``dots``, single values are marked.
+        ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty. A
+        faint line marks the value ``aim``. With ``dots``, single values are marked.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None

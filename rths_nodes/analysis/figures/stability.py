@@ -24,12 +24,12 @@ COLUMNS = 130
 POINTS = 400
 STEPS = 120
 ROOM = 1.4
-"""End of the axes, relative to the farthest mode or limit."""
+"""Ratio of the upper end of an axis to the farthest mode or limit."""
 TALLEST = 6.0
-"""Largest drawn apparent stiffness or damping, relative to k, as in Fig. 5 of Horiuchi et al."""
+"""Largest drawn apparent stiffness or damping, relative to the stiffness k, as in Fig. 5 of Horiuchi et al."""
 MOST = 0.25
 JUMP = 0.25
-"""Smallest relative step that indicates a different motion."""
+"""Smallest relative step of a curve that indicates another motion."""
 LIMIT = "#B22222"
 DATA_AND_AXES = ("data", "axes fraction")
 
@@ -106,7 +106,7 @@ def _curves(
     limit: Crossing | None,
     shown: tuple[float, float],
 ) -> None:
-    """Draw a curve for each mode and each other growing motion. ``shown``: offset and factor of the values."""
+    """Draw a curve for each mode and each further growing motion. ``shown``: offset and factor of the values."""
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [
         (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)
@@ -144,7 +144,7 @@ def _damping(judgement: Judgement, motion: complex, parameter: str, values: Arra
 
 
 def _alike(one: Array, other: Array) -> bool:
-    """Return whether a fifth of the samples coincide, which indicates that both curves are the same motion."""
+    """Return whether two curves belong to the same motion, i.e. coincide in more than a fifth of their samples."""
     return bool((np.abs(one - other) < 1e-6).mean() > 0.2)
 
 

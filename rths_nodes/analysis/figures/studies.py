@@ -48,14 +48,14 @@ DOTS = 1500
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-"""Ticks in a decade, from few to many."""
+"""Ticks in a decade, by increasing number of ticks."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
 def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
     """Return the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` and ``up`` are the indices of tracking and response; equal indices give no figure of both.
+    ``across`` is the tracking index, ``up`` the response index. If they are equal, the figure of both is omitted.
     """
     if not table.finished.any():
         return []
@@ -202,10 +202,10 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
 ACROSS = 3
 PIECES = 12
 MOST = 6
-"""Largest number of groups in a panel, one for each colour."""
+"""Largest number of groups in a panel; each group has a colour."""
 LETTERS = 30
 SHARE = 0.7
-"""Width of the groups at a level, relative to the distance between levels."""
+"""Width of all groups at a level, relative to the distance between levels."""
 LINE = 0.05
 """Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
@@ -216,7 +216,7 @@ CROSSES = "Crosses: runs that did not finish, which count as larger than all oth
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
     """Return title, caption and SVG of each figure.
 
-    Forks of this process draw in parallel, because it has already loaded matplotlib.
+    Forks of this process, which has loaded matplotlib, draw in parallel.
     """
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():

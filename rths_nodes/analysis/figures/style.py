@@ -46,7 +46,7 @@ DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Colours of Okabe & Ito (2008), distinguishable with any colour vision. Each axis has a colour."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
-"""Line styles of the first, second and third six curves."""
+"""Line styles of curves 1 to 6, 7 to 12, and 13 to 18."""
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf"),
     (FLAG_BRIDGED, "bridged", "#E69F00"),
@@ -100,13 +100,13 @@ ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"
 
 INCH = 25.4
 HIGHEST = 247.0
-"""Largest height of a figure on a page of a journal, mm."""
+"""Largest height of a figure on a journal page, mm."""
 PANEL = 56.0
 """Smallest width of a panel on paper, mm. Figures with narrower panels are rearranged."""
 SMALLEST, LOW = 0.72, 1.2
-"""Smallest factor on the height of a panel for paper, and smallest height with labels, inches."""
+"""Smallest factor on the height of a panel for paper; smallest height of a panel with its labels, inches."""
 LETTER, BESIDE = 0.0085, 6.6
-"""Width of a letter in a legend, inches per point; width of the line and gaps of an entry, letters."""
+"""Width of a letter in a legend, inches per point; width of an entry's line and gaps, in letters."""
 PRINT = {
     "font.size": 7.5,
     "axes.labelsize": 7.5,
@@ -135,7 +135,7 @@ def printed() -> float | None:
 
 @contextmanager
 def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
-    """Draw in this style, on top of matplotlib's defaults. The user's matplotlibrc is ignored."""
+    """Apply ``style`` to matplotlib's defaults inside a ``with`` block. The user's matplotlibrc is ignored."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(style)
@@ -145,10 +145,10 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by its suffix), for paper of this width or the
-    screen.
+    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by suffix).
 
-    Raises OSError, and ConfigError if the paper is too narrow.
+    ``millimetres`` is the width of the paper, None for the screen. Raises OSError, and ConfigError if the paper is
+    too narrow.
     """
     with in_style(on_paper(millimetres) if millimetres else STYLE):
         figure = draw(*args, **options)
@@ -159,7 +159,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper. Its files have the style of the paper, not the style in force when they are written."""
+    """Figure for paper, whose files have the style for paper in any case."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):
@@ -177,7 +177,7 @@ def fit(figure: Figure) -> None:
     """Fit ``figure`` to the paper of the style in force: arrange panels, set the size, remove the title, use
     dashes.
 
-    A figure drawn for this width is not changed. Raises ConfigError if it would be too high.
+    A figure that already has this width keeps its layout. Raises ConfigError if the result would be too high.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)
@@ -222,13 +222,13 @@ def _shared_label(panel: Axes, rows: Sequence[Sequence[Axes]]) -> str:
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:
-    """Return the number of ``labels`` that fit in a legend line of this width, inches."""
+    """Return how many of the ``labels`` fit in one legend line of ``width`` inches."""
     letter = LETTER * float(matplotlib.rcParams["font.size"])
     return max(1, min(len(labels), int(width / letter / (max(map(len, labels)) + BESIDE))))
 
 
 def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
-    """Explain the curves above a panel. On wide paper, ``panels`` of them are side by side."""
+    """Draw a legend above a panel. ``panels`` is the number of panels side by side on wide paper."""
     entries = dict(zip(*panel.get_legend_handles_labels()[::-1], strict=True))  # list equal curves once
     width = matplotlib.rcParams["figure.figsize"][0]
     space = width / min(panels, max(1, int(width * INCH / PANEL)))
@@ -253,7 +253,7 @@ def legend_above(panel: Axes, title: str = "", panels: int = 1) -> None:
 def svg(figure: Figure, title: str) -> str:
     """Return the figure as an SVG element of the page, without prolog, with unique ids.
 
-    ``savefig`` would draw the figure twice to find its layout; ``print_svg`` draws it once.
+    ``savefig`` would draw the figure twice; ``print_svg`` draws it once.
     """
     label = html.escape(title)
     figure.set_dpi(RASTER)
@@ -276,7 +276,7 @@ def styled(names: Iterable[str]) -> list[Entry]:
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line that dashes, and then its width, distinguish in grey."""
+    """Return colour, style and width of a line for grey paper: dashes by colour, width by line style."""
     if colour not in PALETTE:
         return colour, line, width
     again = LINES.index(line) if line in LINES else 0

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of the tracking in detail, at the largest target and at its fastest zero crossing.
-
-The module also draws measured quantities over the predicted bands of a corridor.
-"""
+"""Figures of the tracking near the largest target and the fastest zero crossing, and figure of a corridor."""
 
 from __future__ import annotations
 
@@ -103,7 +100,7 @@ NOMINAL: Entry = ("nominal", FAINT, DASHES)
 
 
 def corridor(sheet: Sheet, view: View) -> Words | None:
-    """Draw measured quantities over the predicted bands. Raises ConfigError without the corridor's file."""
+    """Draw measured quantities over the predicted bands. Raises ConfigError if the corridor's file is missing."""
     run, file = view.run, view.run.scenario.monitor.corridor
     if file is None:
         return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Characteristics of a specimen and its actuator from cyclic tests.
 
-Each history is a mean cycle: harmonics of the driving frequency, fitted to whole cycles. The effective stiffness K
-= (F+ - F-) / (d+ - d-) at the largest and smallest displacement and the effective damping ratio W / (2 pi K d^2),
-with the energy W of a cycle, follow ASCE/SEI 7 and EN 15129. The equivalent dashpot W / (pi omega d^2) follows
+Each history is a mean cycle: harmonics of the driving frequency, fitted to whole cycles. The effective stiffness
+is K = (F+ - F-) / (d+ - d-) at the largest and smallest displacement. The effective damping ratio is W / (2 pi K
+d^2), with the energy W of a cycle (ASCE/SEI 7, EN 15129). The equivalent dashpot W / (pi omega d^2) follows
 Jacobsen (1930).
 """
 
@@ -35,8 +35,8 @@ class Cyclic:
     and ``damping`` (N s/m) is the equivalent dashpot. ``damping_ratio`` is effective. ``stiffness_scatter`` (N/m)
     and ``loss_factor_scatter`` are standard deviations over the cycles, nan for a single cycle or too few samples.
 
-    Actuator: ``gain`` and ``delay`` (s), from command to measured displacement including transport. The delay is
-    known up to whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle, ``(POINTS,)``.
+    Actuator: ``gain`` and ``delay`` (s) relate measured displacement to command and include transport. The delay
+    is ambiguous by whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle, ``(POINTS,)``.
     """
 
     wanted: float
@@ -63,7 +63,7 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests, with their ranges.
+    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests, and their ranges.
 
     Jacobsen's dashpot, ``Cyclic.damping``, also represents the energy of the other harmonics.
     """
@@ -128,8 +128,8 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     """Return stiffness (N/m) and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
-    Scatters refer to the cycles of this test. The scatter of the stiffness includes the rms difference from the
-    tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
+    The scatters are over the cycles of this test. The scatter of the stiffness includes the rms difference from
+    the tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
     """
     least = min(test.wanted for test in tests)
     small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)

@@ -2,8 +2,8 @@
 """Delay and amplitude of a loading system from a recording, and suggested compensator parameters.
 
 Histories are ``(n,)``, in the same unit and at the same instants. The delay of a late measurement is positive.
-Target -> measured is the error that remains after compensation. Command -> measured is the loading system, which a
-compensator needs to know.
+Relative to the target, a measurement shows the error that remains after compensation. Relative to the command, it
+shows the loading system.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MODEL_TAPS = 3
 PURE = 0.95
 """Fraction of power in one spectral line above which a command is a sine."""
 LINE = 3
-"""Half width of a spectral line with a Hann window, in lines."""
+"""Half width of the peak of a sine with a Hann window, in spectral lines."""
 STARTING = 10
-"""Duration of the start-up of a sine, in delays of the loading system."""
+"""Duration of the start-up of a sine, as a multiple of the loading system's delay."""
 FEWEST_PERIODS = 3
 SPACING_S = 5 / 1024
 """Time between the taps of ``discrete_model``, s: 5 samples at 1024 Hz, as published."""
@@ -40,8 +40,9 @@ SPACING_S = 5 / 1024
 
 @dataclass(frozen=True)
 class Relation:
-    """Relation between two displacements: delay J1 (s; nan beyond ``monitor.longest_delay``), FEI, fitted sine (s,
-    1).
+    """Relation between two displacements: delay J1, frequency evaluation index, fitted sine.
+
+    Delays are in s; J1 is nan above ``monitor.longest_delay``. Amplitudes are ratios.
     """
 
     delay: float
@@ -58,11 +59,11 @@ class Relation:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimate for one axis, over a window from ``start`` to ``end`` (s). ``sine`` is the frequency (Hz) of a
-    sine.
+    """Estimate for one axis, over a window from ``start`` to ``end`` (s).
 
-    ``missing`` is the number of missing samples; the window is then the longest complete stretch. ``suggested``
-    has parameters by compensator and name, ``notes`` the reasons for missing results.
+    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. If samples are ``missing``, the window
+    is the longest complete stretch. ``suggested`` has parameters by compensator and name, ``notes`` the reasons
+    for missing results.
     """
 
     start: float
@@ -81,7 +82,7 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s), without soft start.
 
-    The start-up of a sine is omitted unless ``start`` is given. Raises ConfigError if too few samples are usable,
+    Unless ``start`` is given, the start-up of a sine is omitted. Raises ConfigError if too few samples are usable,
     or if an axis does not move.
     """
     if axis is not None and axis not in run.axes:

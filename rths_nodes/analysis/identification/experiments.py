@@ -69,9 +69,9 @@ RAMP, SETTLING = 2, 1
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
-    """Return the test in which ``axis`` moves with ``noise`` and the other axes are at rest. Raises ConfigError.
+    """Return the test in which ``axis`` moves with ``noise`` and the other axes are at rest.
 
-    The voltage of a damper is switched at random.
+    The voltage of a damper is switched at random. Raises ConfigError if the noise reaches half the servo rate.
     """
     _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {

@@ -7,8 +7,8 @@
    polynomial (Eq. 2.8), while the response has many poles and zeros.
 4. The state space follows from the fit (``inverse_model.state_space``).
 
-The response relates samples to samples and includes the hold of the commands. ``doc/identified_inverse.md``
-describes the identification with periodic noise for ``identified_inverse``.
+The response relates samples to samples and includes the hold of the commands. For periodic noise see
+``doc/identified_inverse.md``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FrequencyResponse(NamedTuple):
     coherence: Array
     """Fraction of a displacement's power that depends linearly on the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
-    """Variance of the real and the imaginary part due to noise, broadcast to the response."""
+    """Variance of the real and the imaginary part due to noise, in a shape that broadcasts with ``response``."""
 
     @property
     def s(self) -> Complex:
@@ -79,7 +79,7 @@ class InverseFit(NamedTuple):
 def frequency_response(
     experiments: Sequence[Experiment], dt: float, resolution: float, band: tuple[float, float]
 ) -> FrequencyResponse:
-    """Return H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
+    """Return H1 of all ``experiments``, sampled every ``dt`` (s), in the ``band`` (Hz).
 
     In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all lines
     (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients
@@ -103,7 +103,7 @@ def frequency_response(
         raise ValueError("the experiments do not drive every axis separately in the whole band")
     n = xu.shape[1]
     both = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
-    response = both[:, :, :n]  # in the middle of the interval; its slopes follow
+    response = both[:, :, :n]  # in the middle of the interval; the slopes are in the other columns
     rest = total.real - np.einsum("fij,fij->fi", both.conj(), xu).real
     freedom = sum(lines for *_, lines in spectra) - xu.shape[2] * len(xu)
     noise = 0.5 * rest.clip(0.0).sum(axis=0) / max(1, freedom)  # variance of real and imaginary part
@@ -113,9 +113,9 @@ def frequency_response(
 
 
 FEWEST = 4
-"""Smallest number of averaged spectral lines; the coherence of a single line is always 1."""
+"""Smallest number of averaged spectral lines; a single line always has coherence 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the commands' powers above which an axis is not driven separately."""
+"""Condition number of the commands' power matrix above which axes are not separately driven."""
 
 
 def _spectra(
@@ -124,8 +124,9 @@ def _spectra(
     """Return the sums S_uu ``(f, m, m)``, S_xu ``(f, n, m)`` and S_xx ``(f, n)`` between the ``edges`` (Hz), and
     the number of lines.
 
-    The inputs are the ``n`` commands and the ``transients`` of the experiments (1 for this experiment, 0 for the
-    others; empty if all are at rest), and both again, multiplied by the distance from the middle, -1 to 1.
+    The first inputs are the ``n`` commands and, unless all experiments are at rest, their ``transients`` (1 for
+    this experiment, 0 for the others). The other inputs are the first inputs times the position in the interval,
+    -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -152,8 +153,8 @@ def _at_rest(command: Array) -> bool:
 
 
 ENDS, STILL = 10, 1e-3
-"""Number of samples at each end of a history, and their largest range at rest, relative to the range of the
-history."""
+"""Number of samples at each end of a history; their largest range at rest, relative to the range of the history.
+"""
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
@@ -165,7 +166,7 @@ def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Arr
 
 
 EntryFits = list[list[list[tuple[Array, float]]]]
-"""Coefficients and weighted rms error by row, column and degree, from ``NONE`` on."""
+"""Coefficients and weighted rms error by row, column and degree; the lowest degree is ``NONE``."""
 
 
 def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
@@ -178,7 +179,7 @@ def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highe
 
 
 def entry_fits(measured: FrequencyResponse) -> EntryFits:
-    from scipy.signal import medfilt  # takes a tenth of a second to import
+    from scipy.signal import medfilt  # the import takes 0.1 s
 
     inverse, s = measured.inverse(), measured.s
     size = np.abs(np.einsum("fii->fi", inverse))
@@ -207,8 +208,8 @@ def fit_of(fits: EntryFits, count: int, orders: Orders | None, highest: int) -> 
 
 NEIGHBOURS = 5
 CERTAIN, UNCERTAIN = 0.01, 0.3
-"""Relative standard deviations of a response. Noise above the first lowers the weight of the response. A response
-with noise above the second is omitted, because the inverse of noise is too small."""
+"""Relative standard deviations of a response. Noise above ``CERTAIN`` lowers the weight of the response. A
+response with noise above ``UNCERTAIN`` is omitted, because noise makes the inverse too small."""
 
 
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:

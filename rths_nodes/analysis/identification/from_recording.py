@@ -7,7 +7,7 @@ The actuator is the transfer function
 
 of order 1 to 3, from the command after the declared transport to the displacement. Its parameters minimise the
 squared error of the simulated displacement. Sensor noise does not bias this fit (output error; L. Ljung, System
-Identification, 2nd ed. 1999, section 4.2). Its order minimises the information criterion of Schwarz (1978). The
+Identification, 2nd ed. 1999, section 4.2). The order minimises the information criterion of Schwarz (1978). The
 specimen is a spring with a dashpot, fitted by least squares to displacement, velocity and force, after the same
 zero-phase low-pass filter.
 """
@@ -50,7 +50,7 @@ class AxisModel:
 
 
 def usable(run: Run) -> int:
-    """Return the number of samples before the first that is incomplete, bridged, slowed or in a safe stop."""
+    """Return the number of samples before the first incomplete, bridged, slowed or safe-stop sample."""
     broken = ~np.isfinite(run.command + run.displacement + run.force).all(axis=1)
     bad = np.flatnonzero(broken | ((run.flags & (FLAG_BRIDGED | FLAG_SLOWED | FLAG_TRIPPED)) != 0))
     return int(bad[0]) if len(bad) else len(run.flags)
@@ -88,7 +88,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 
 
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
-    """Return displacement and force at the same instants, from ``(n,)`` recorded in the same samples.
+    """Return displacement and force at the same instants, from histories ``(n,)`` of the same samples.
 
     The delay of the load cell is removed, so the last samples are omitted. The filter of the force is applied to
     the displacement, too, so that no lag appears as negative damping.
@@ -112,7 +112,7 @@ def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
 
 
 def simulated(parameters: Array, command: Array, dt: float) -> Array:
-    """Return the actuator's displacement (m) for ``command (n,)`` m, held over the sample that ends with it."""
+    """Return the actuator's displacement (m) for ``command (n,)`` m; a value is held over the preceding sample."""
     from scipy.signal import lfilter
 
     (gain,), denominator = polynomials(parameters)
@@ -160,7 +160,7 @@ def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
 
 
 def _delay(command: Array, moved: Array, dt: float) -> float:
-    """Return the delay (s) of slow motions: the best first-order Taylor step back, m = c - delay c'."""
+    """Return the delay (s) of slow motions, from a fit of m = c - delay c' (first-order Taylor series)."""
     slope = np.gradient(command, dt)
     return float((slope @ (command - moved)) / max(float(slope @ slope), 1e-300))
 

@@ -40,7 +40,8 @@ from rths_nodes.mechanics.structure import transition
 LATEST = 0.1
 """Longest delay in the search, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
-"""Relative errors of the responses in addition to noise: default, and value if no model explains the responses."""
+"""Relative errors of the responses in addition to noise: default, and value for responses that no model explains.
+"""
 EXPLAINED = 2.0
 """Ratio of mean square residual to noise above which a model does not explain the responses."""
 NORMAL_95 = 1.96
@@ -58,7 +59,7 @@ class Identified(NamedTuple):
     """True if the model explains the responses within noise; otherwise the delay includes other dynamics."""
     deviation: Array
     measured: FrequencyResponse
-    """The identified response, without hold, sampling and delay."""
+    """The identified response, without the effects of hold, sampling and delay."""
 
 
 def identify(
@@ -66,8 +67,8 @@ def identify(
 ) -> Identified:
     """Return the model of a rig from its response at samples of ``dt`` (s).
 
-    A command is held over the sample that ends at its number, or approached on a ``ramp``. ``orders`` and
-    ``delay`` (s) are identified unless they are given. Raises ConfigError if no model is stable.
+    A command is held over the preceding sample, or approached on a ``ramp``. By default ``orders`` and ``delay``
+    (s) are identified. Raises ConfigError if no model is stable.
     """
     delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
     continuous = partial(_continuous, sampled, dt, ramp)
@@ -88,13 +89,14 @@ def identify(
 
 
 EQUAL = 0.7
-"""Weighted residual (rms) below which models are equally good."""
+"""Weighted residual (rms) below which models count as equally good."""
 
 
 def _continuous(sampled: FrequencyResponse, dt: float, ramp: bool, model: Identified | None) -> FrequencyResponse:
-    """Return the response without hold and sampling, based on ``model`` or on the spectrum of the hold.
+    """Return the response without the effect of hold and sampling, as predicted by ``model``.
 
-    A held command acts half a sample early, because it is held over the sample before its number.
+    Without a model, only the spectrum of the hold is removed. A held command acts half a sample early, because it
+    is held over the preceding sample.
     """
     s, n = sampled.s, sampled.response.shape[1]
     flat = np.sinc(sampled.frequency * dt)
@@ -154,7 +156,9 @@ def _settled(
     start: InverseFit,
     delay: float,
 ) -> _Candidate:
-    """Return the model refined with its own motion between samples; ``first`` is the response without a model."""
+    """Return the model, refined with the motion that it predicts between samples; ``first`` is the response
+    without a model.
+    """
     candidate = _refined(first, _weight(first, relative), start, delay, fixed)
     for _ in range(PASSES):
         model = candidate[0]

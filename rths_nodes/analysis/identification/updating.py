@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating in shadow: the step of a copy in the loop processes a recording sample by sample.
+"""Model updating in shadow: a copy processes a recording sample by sample, as in the loop.
 
 Displacement and force are taken at the same instant, so that no lag is learnt as negative damping.
 """
@@ -43,11 +43,11 @@ FEWEST = 100
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """History of a copy of an axis' specimen: ``n`` samples of ``m`` open parameters, in SI units.
+    """History of a copy of an axis' specimen: ``n`` samples of ``m`` estimated parameters, in SI units.
 
-    ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values of copies in a loop) are ``(n,
-    m)``. ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each sample
-    (``WORDS`` of ``mechanics/updating/step.py``) are ``(n,)``.
+    ``estimate``, ``deviation`` (one standard deviation) and ``released`` (values used by copies in a loop) are
+    ``(n, m)``. ``force``, ``expected`` and ``spread`` (N), ``mean_square`` of the innovation, and ``use`` of each
+    sample (``WORDS`` of ``mechanics/updating/step.py``) are ``(n,)``.
     """
 
     axis: str
@@ -96,7 +96,7 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy with the parameters of the test and the ``stated`` values. Raises ConfigError."""
+    """Return a copy with the test's parameters and the ``stated`` values. Raises ConfigError if one is invalid."""
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
     sections += [data["axes"].get(axis, {}).get("specimen")]
@@ -117,8 +117,9 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` is in N rms. Raises
-    ConfigError.
+    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` is in N rms.
+
+    Raises ConfigError if an argument is invalid, or if motion or force is missing.
     """
     if axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)

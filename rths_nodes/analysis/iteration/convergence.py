@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Convergence from run to run (``doc/iterate.md``): the row of each run, and the rule for continuing.
 
-A small residual is not sufficient: near a resonance the distance from agreement may still be large.
+A small residual is not sufficient: near a resonance the error may still be large.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TRACKING, HISTORY = "tracking", "history"
 """Modes: correction of the commands only, or of targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
-"""Further verdicts that end the iteration; ``held``: the next run would exceed its bounds."""
+"""Verdicts that end the iteration; ``held`` if the next run would exceed its bounds."""
 RISES = 2
 """Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
@@ -34,9 +34,9 @@ class Row:
 
     ``error`` is the remaining error, ``noise`` the noise below the cut-off, ``residual`` the residual of whole
     histories. ``missed`` (m rms) is the displacement minus its target, at all frequencies. ``true`` is the
-    distance of a simulator's true displacement from the target (tracking) or from the scenario's structure in one
-    piece. ``answer`` is, by axis, the force of the specimen relative to the first run for the same motion.
-    ``command``, ``velocity`` and ``force`` are peaks relative to the first run.
+    distance of a simulator's true displacement from the target (tracking) or from the displacement of the
+    scenario's structure in one piece. ``answer`` is, by axis, the force of the specimen relative to the first run
+    for the same motion. ``command``, ``velocity`` and ``force`` are peaks relative to the first run.
     """
 
     number: int
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """End of an iteration: after ``runs``, at an error of ``tolerance`` % of the target's rms, or at the noise."""
+    """Rule that ends an iteration: maximum of ``runs``, ``tolerance`` of the error (% of the target's rms)."""
 
     runs: int = 5
     tolerance: float = TOLERANCE
@@ -90,7 +90,7 @@ def risen(errors: Sequence[float]) -> str:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return which bound an ``error`` (%) satisfies: the tolerance, the ``noise``, or none (an empty string)."""
+    """Return which bound an ``error`` (%) satisfies: tolerance, ``noise``, or neither (an empty string)."""
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"

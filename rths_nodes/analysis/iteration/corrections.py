@@ -13,7 +13,7 @@ by -G E, where G is the receptance of the numerical part. The next target is
     model          z = y + (1 + G E)^-1 r, E the spring, dashpot and mass identified in the run:
                    z = x - (response of the structure with E to the force E r)
 
-All relaxations start from the measured displacement, so that poor tracking of the rig causes no wrong correction.
+All relaxations start from the measured displacement, so that poor tracking by the rig causes no wrong correction.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cu
     """Return the ratio of ``force`` to the force of the ``expected`` specimens, ``(n_axes,)``, below ``cutoff``
     (Hz).
 
-    The ratio is the least-squares factor for the same motion; it is nan without an expected force.
+    The ratio is the least-squares factor for the same motion. If the expected force is zero, the ratio is nan.
     """
     by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -72,7 +72,7 @@ def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cu
 
 
 def fitted(spectra: Spectra, moved: Array, force: Array, cutoff: float) -> Specimens:
-    """Return spring, dashpot and mass by non-negative least squares of ``force`` below ``cutoff`` (Hz)."""
+    """Return spring, dashpot and mass, fitted to ``force`` below ``cutoff`` (Hz) by non-negative least squares."""
     from scipy.optimize import nnls
 
     motion, f = spectra.motion(moved, cutoff), spectra.low_passed(force, cutoff)
@@ -92,9 +92,7 @@ UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of an axis from the zero of the test: ``command`` (m), ``velocity`` of the command (m/s),
-    displacement, force.
-    """
+    """Peaks of an axis relative to the test's zero: command (m), its velocity (m/s), displacement, force."""
 
     command: float
     velocity: float
@@ -139,7 +137,7 @@ STRAIGHT = 1e-3
 
 
 class Response:
-    """Motion of ``axes`` ``(n_axes, n_dof)`` of a linear structure, ``matrices`` M, C, K, at the servo rate."""
+    """Motion of ``axes`` ``(n_axes, n_dof)`` of a linear structure (``matrices`` M, C, K) at the servo rate."""
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
         self._system, self._inputs, rows = first_order(*matrices)
@@ -276,7 +274,8 @@ PLAYED: dict[str, object] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an iteration: mode, relaxation with its (first) factor ``omega``, end of Q (Hz) if given.
+    """Settings of an iteration: mode, rule, relaxation with its (first) factor ``omega``, and end of Q (Hz) or
+    None.
 
     ``within`` is the largest ratio of command, velocity and force to the first run. ``changes`` are overrides of
     the scenario, by the number of the run from which they apply.
@@ -327,8 +326,8 @@ def check(scenario: Scenario) -> None:
 class Corrections:
     """An iteration in progress: target and commands of the next run, results of previous runs.
 
-    ``rows`` are the rows of the runs; ``inverse`` is the rig identified in the first run. ``first`` is a run made
-    elsewhere; without it, the first run plays the initially known commands. Raises ConfigError.
+    ``inverse`` is the rig identified in the first run. ``first`` is a run made elsewhere; without it, the first
+    run plays the initially known commands. Raises ConfigError if the scenario cannot be iterated.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
@@ -372,9 +371,7 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Process a run: add its row, and invert the rig in the first run. Raises ConfigError if this is not
-        possible.
-        """
+        """Process a run: add its row and, after the first, invert the rig. Raises ConfigError if impossible."""
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)
@@ -431,7 +428,7 @@ class Corrections:
         )
 
     def rehearsed(self) -> Rehearsal:
-        """Return a rehearsal of the next run on identified rig and specimens, up to the known frequencies."""
+        """Return a rehearsal of the next run on the identified rig and specimens, below ``inverse.known_to``."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)
@@ -448,7 +445,7 @@ class Corrections:
         return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
-        """Return the forces at the instants of the displacements, i.e. without declared delays (force_lead)."""
+        """Return the forces at the instants of the displacements: declared delays (``force_lead``) are removed."""
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])
@@ -465,9 +462,6 @@ def _played(run: Run, base: Scenario) -> Array:
 
 
 def _prescribed(scenario: Scenario) -> Array:
-    """Return the targets of prescribed displacements, ``(samples, 3, n_axes)``. Raises ConfigError for other
-    tests.
-    """
     assembly = Assembly(scenario)
     if scenario.integrator.displacement is None:
         kind = type(scenario.integrator).type_name

@@ -89,7 +89,7 @@ def rms(values: Array) -> float:
 
 
 def noise_rms(history: Array) -> Array:
-    """Return the rms ``(n,)`` of white noise in ``history`` ``(samples, n)``, from its upper half spectrum."""
+    """Return the rms ``(n,)`` of white noise in ``history (samples, n)``, from the upper half of its spectrum."""
     taper = np.hanning(len(history))[:, None]
     power = np.abs(np.fft.rfft(taper * history, axis=0)) ** 2
     upper = power[len(power) // 2 :].mean(axis=0)  # power per line, equal in all lines for white noise
@@ -103,7 +103,7 @@ WORST = 0.5
 KNOWN = 0.3
 """Largest |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Unexplained fraction of the commands for a usable L, for the weights of the fit."""
+"""Fraction of the commands that a usable L leaves unexplained, for the weights of the fit."""
 QUIET = 1e-6
 """Relative power of the commands below which a band need not be explained."""
 LONGEST, TRIED = 1.25, 11
@@ -111,12 +111,12 @@ LONGEST, TRIED = 1.25, 11
 PASSES = 4
 """Number of fits; each weights the noise by the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
-"""Ratio of the ends of a band."""
+"""Ratio of the upper to the lower end of a band."""
 LEAST_LINES = 12
 
 
 class Inverse(NamedTuple):
-    """L of each axis, and its frequency range."""
+    """L of each axis, with its frequency ranges."""
 
     delay: Array
     """Tau, ``(n_axes,)`` s."""
@@ -147,7 +147,7 @@ def fitted(
 ) -> Inverse:
     """Fit the inverse of each of ``axes`` to the histories of a run, ``(samples, n_axes)`` m.
 
-    ``cutoff`` (Hz) is the end of Q, if it is given. Raises ConfigError if an axis is at rest or no band is usable.
+    ``cutoff`` (Hz), unless None, is the end of Q. Raises ConfigError if an axis is at rest or no band is usable.
     """
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):
@@ -188,7 +188,7 @@ def _of_axis(
 ) -> tuple[float, Array]:
     """Return delay (s) and coefficients of an axis from the ``signals``: commands, displacements and targets.
 
-    The weight of each line is the inverse of its unexplained power: a fraction of its power, plus ``noise``.
+    The weight of a spectral line is the inverse of its unexplained power, a fraction of its power plus ``noise``.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -216,7 +216,6 @@ def _polynomial(
     power: Array,
     noise: float,
 ) -> Array:
-    """Return the coefficients of L with this ``delay`` and the ``power`` of the commands by band."""
     u, y, z = signals
     lines, coefficients = np.diff(edges), np.zeros(0)
     least = QUIET * power.max()
@@ -242,7 +241,7 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to the commands ``u`` by band, for the worst axis: with noise, and by ``z``."""
+    """Return the ratio of ``rest`` to commands ``u`` by band, worst axis: with noise, and without (by ``z``)."""
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):

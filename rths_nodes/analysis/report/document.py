@@ -158,7 +158,7 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return sentences on the result of a ``noun``. For a stopped test, they continue the reason."""
+    """Return sentences on the result of a ``noun``. For a stopped test, the first continues the reason."""
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1
@@ -222,7 +222,7 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
 """Keys of a scenario that are in the head of the page, or that concern other runs."""
 ELSEWHERE = tuple(f"rig_axis.{key}." for key in ("displacement", "force", "command", "limits"))
-"""Prefixes of parameters that other tables contain. They are listed only together with all defaults."""
+"""Prefixes of parameters that other tables contain. Such parameters are listed only together with all defaults."""
 SECTIONS = ("component", "section")
 
 
@@ -234,7 +234,7 @@ class Section(NamedTuple):
 
 
 def sections(scenario: Scenario, defaults: bool = True) -> list[Section]:
-    """Return the parameters by section, with ``defaults`` if true. Each axis has a column."""
+    """Return the parameters by section, with or without ``defaults``. Each axis has a column."""
     test: list[Row] = []
     result: list[Section] = []
     for name, spec in declared(type(scenario)).items():
@@ -309,10 +309,10 @@ KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
 def write_report(
     run: Run, path: Path, reference: bool = False, test: OfProcedure | None = None, defaults: bool = False
 ) -> None:
-    """Write the page about ``run``. Raises OSError.
+    """Write the page about ``run``.
 
-    ``reference`` adds errors relative to the whole structure; it raises ConfigError if there is none. ``test`` is
-    the procedure. ``defaults`` also lists parameters with default values.
+    ``reference`` adds errors relative to the whole structure, which must exist. ``test`` is the procedure.
+    ``defaults`` also lists parameters with default values. Raises OSError and ConfigError.
     """
     write_page(path, render(run, reference, test, defaults))
 
@@ -499,7 +499,7 @@ def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
 
 @cache
 def template(name: str) -> Template:
-    """Return a template. It escapes text."""
+    """Return a template that escapes text."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

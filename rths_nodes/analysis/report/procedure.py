@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """Return the table with numbers right-aligned and without empty columns; None without rows or numbers."""
+    """Return the table with numbers right-aligned and without empty columns; None if no rows or columns remain."""
     every, named = [list(row) for row in rows], list(heads)
     kept = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
     if not every or (len(kept) == 1 and len(named) > 1):
@@ -302,7 +302,6 @@ def _remarks(rung: RungRecord) -> list[str]:
 
 
 def _repeated(rungs: Sequence[RungRecord]) -> list[str]:
-    """Return `` (2)`` for the second run of a rung, and so on; an empty string for the first run."""
     names = [rung.name for rung in rungs]
     counts = [names[: index + 1].count(name) for index, name in enumerate(names)]
     return [f" ({count})" if count > 1 else "" for count in counts]
@@ -337,7 +336,7 @@ def _differences(rung: RungRecord, title: str, names: Iterable[str]) -> list[str
 
 
 def mandates(record: ProcedureRecord) -> list[Part]:
-    """Return the runs of rung h, which only records up to version 0.9.0 have."""
+    """Return the runs of rung h, which exists only in records up to version 0.9.0."""
     return [
         Part(
             "Runs under a mandate (rung h, up to version 0.9.0)",
@@ -358,7 +357,7 @@ def _run(row: Data) -> list[str]:
 
 
 DIFFERENCES = "; differs from rung "
-"""Beginning of the differences in a result."""
+"""Text that introduces the differences in a result."""
 QUANTITIES = {"seconds", "unloaded"}
 """Arguments that are shown with their names."""
 UNSHOWN = ("hash", "clear")

@@ -25,9 +25,9 @@ from rths_nodes.core.version import __version__
 class Score:
     """Row of a compensator in a block: ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
 
-    ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the
-    reason, or why the compensator did not participate. ``place`` is its rank, with an = if the seeds do not
-    separate it from a neighbour; it is empty without runs.
+    ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the reason
+    of the failures or of not taking part. ``place`` is the rank, empty without runs, with an = if the seeds do not
+    separate it from a neighbour.
     """
 
     law: str
@@ -84,7 +84,7 @@ class Scoreboard:
 
     @property
     def rows(self) -> list[tuple[str, str, str, Mapping[str, float], str, str]]:
-        """Place, name, block, high value of each index, outcome and its kind; then rows with published values."""
+        """Place, name, block, high value of each index, outcome and kind; rows of published values are last."""
         rows = [
             (score.place, score.law, score.block, score.high, score.outcome(), score.kind) for score in self.scores
         ]
@@ -120,7 +120,7 @@ class Scoreboard:
 
 
 def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
-    """Write the page, with ``settings`` (YAML) by compensator and ``facts`` in its head. Raises OSError."""
+    """Write the page; its head has ``settings`` (YAML) by compensator, and ``facts``. Raises OSError."""
     table, scores, published = board.table, board.scores, board.published
     titles = board.headings
     shown_indices = [index for index in table.indices if any(index in row.values for row in published)]

@@ -71,7 +71,7 @@ _FLAGGED = (
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Return the indices, a column per axis, or two if sensors hide the true state; None without indices."""
+    """Return the table of indices, None if there are none. Axes with a hidden true state have two columns."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop of a hybrid test at small motion in continuous time, as in the literature.
+"""The loop of a hybrid test at small motion in continuous time.
 
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 
 M, C, K is the numerical substructure, T maps degrees of freedom to axes, and S is the dynamic stiffness of the
-specimens. H is the response from the target to their displacement: compensator, transport and actuator. All are
-functions of the complex frequency s of the structure (rad/s). On a time axis that is r times slower, the rig moves
-with s / r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the effect
-of the steps.
+specimens. H is the response of the specimens' displacement to the target: compensator, transport and actuator. All
+are functions of the complex frequency s of the structure (rad/s). On a time axis that is r times slower, the rig
+moves with s / r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the
+effect of the steps.
 
 Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), extended from one spring to a rig.
 """
@@ -52,7 +52,7 @@ class WholeStructure:
         return self.stiffness + self.forces_of @ tested @ self.axes_of
 
     def specimen_stiffness(self, s: Array | Complex) -> Complex:
-        """Return the dynamic stiffness of the specimens at the structure's ``s``, ``(n, n_axes)`` N/m."""
+        """Return the dynamic stiffness of the specimens, ``(n, n_axes)`` N/m, at ``s`` in the structure's time."""
         return np.stack([specimen.at(s / self.time_ratio) for specimen in self.specimens], axis=-1)
 
     def numerical(self, s: Array | Complex) -> Complex:
@@ -99,7 +99,7 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
-        """Invert the mass including the specimens' mass; ``moved`` is ``(n, n_axes, n_dof)``."""
+        """Return the inverse of the mass including the specimens' masses; ``moved`` is ``(n, n_axes, n_dof)``."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse
@@ -110,7 +110,7 @@ Response = Callable[[Frequencies], Complex]
 """Function from angular frequency (rad/s), real or complex, ``(n,)``, to response, ``(n,)`` or ``(n, n_axes,
 n_axes)``."""
 HAIR = 1e-13
-"""Fraction of the highest natural frequency that is just larger than rounding."""
+"""Fraction of the highest natural frequency that just exceeds rounding errors."""
 SLOW = 1e-3
 """Fraction of the highest natural frequency at which the delay is evaluated."""
 
@@ -134,7 +134,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) in the search for crossings; it avoids the poles of an undamped structure."""
+        """Growth rate (rad/s) at which crossings are searched; it avoids the poles of an undamped structure."""
         return HAIR * self.scale
 
     @property
@@ -171,9 +171,7 @@ class ContinuousLoop(WholeStructure):
         return np.asarray(late[:, :, None] * command)
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return the specimens' force per force on the axes, ``(n, n_axes, n_axes)``; the loop is unstable around
-        -1.
-        """
+        """Return the specimens' force per force on the axes, ``(n, n_axes, n_axes)``. The critical point is -1."""
         tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
         flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
         return np.asarray(tested @ flexibility)

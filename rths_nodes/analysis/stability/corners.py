@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growing motions of a structure in the loop, and stability at the corners of the bounds of following copies.
+"""Growing motions of a structure in the loop, and stability at the corners of the bounds of updated copies.
 
 The integrator has the constants of the copies' initial values. Corners with equal elastic stiffness count once.
 """
@@ -39,8 +39,8 @@ class Mode:
     """A mode of the intended structure, and its motion in the loop.
 
     ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)`` apply to a spring on each axis at the
-    ``frequency`` (Hz) of the mode; they are the rig's response. ``motion`` is the root of the mode in the loop,
-    rad/s.
+    ``frequency`` (Hz) of the mode, and follow from the rig's response. ``motion`` is the root of the mode in the
+    loop, rad/s.
     """
 
     frequency: float
@@ -92,7 +92,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return growing motions without conjugates, fastest first, from ``starts`` and beyond ``limits``."""
+    """Return growing motions without conjugates, fastest first, followed from ``starts`` and ``limits``."""
     growing: list[complex] = []
 
     def add(motion: complex) -> None:
@@ -116,8 +116,9 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Yield a text for each corner with growing motions; ``impulses`` is the cache of :func:`sampled_loop`. Raises
-    ConfigError.
+    """Yield a text for each corner with growing motions; ``impulses`` is the cache of :func:`sampled_loop`.
+
+    Raises ConfigError if the stability cannot be judged.
     """
     if scenario.updating is None or scenario.updating.mode != USED:
         return

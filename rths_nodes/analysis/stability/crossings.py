@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Growing motions of a linear loop, and values of a parameter at which a motion begins to grow.
 
-The parameters are arguments of ``characteristic``. In discrete time, only the gain is a mere factor on the
+The parameters are arguments of ``characteristic``. In discrete time, only the gain is simply a factor on the
 frequency response; the limit of the natural frequencies is found by counting growing motions.
 """
 
@@ -44,7 +44,7 @@ STEP = 1.03
 """Ratio of successive natural frequencies in the search."""
 HALVINGS = 8
 VERIFIED = 1e-3
-"""Fraction of the range up to a limit that verification omits."""
+"""Fraction of the range up to a limit that is not verified."""
 ASIDE = 1e-4
 """Relative distance from a limit at which growing motions are counted."""
 
@@ -100,8 +100,8 @@ def folded(loop: Loop, motion: complex) -> complex:
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
     """Return the number of growing roots, with conjugates, in continuous time up to the servo's Nyquist frequency.
 
-    ``frequencies`` (rad/s) are closely resolved; ``state`` is gain, delay and ratio. Raises ConfigError if the
-    turns cannot be resolved.
+    The neighbourhood of ``frequencies`` (rad/s) is finely resolved; ``state`` is gain, delay and ratio. Raises
+    ConfigError if the turns cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -122,9 +122,7 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
 
 
 def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
-    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` and the neighbours of undamped poles
-    added.
-    """
+    """Return a logarithmic sweep (rad/s) up to ``top``, with ``frequencies`` and neighbours of undamped poles."""
     top = top or loop.highest
     numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
     places = [*frequencies, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]
@@ -135,10 +133,10 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 
 
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
-    """Return further delays (s), from ``-shorter``, at which an eigenvalue of the open loop is -1.
+    """Return further delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
 
-    In discrete time, a delayed force e^{-s delay} is only an approximation. The values are then corrected by
-    following the motion.
+    In discrete time, the factor e^{-s delay} of a delayed force is only an approximation. The values are then
+    corrected by following the motion.
     """
     crossings = []
     for omega, value, slope in _zeros(_open(loop), lambda values: np.abs(values) - 1.0, grid):
@@ -203,7 +201,7 @@ def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
 def _zeros(
     function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
 ) -> list[tuple[float, complex, complex]]:
-    """Return place, value and slope at sign changes of ``measure`` of ``function``, ``(n, m)`` on the ``grid``."""
+    """Return position, value and slope of ``function`` at each zero of its ``measure``; values are ``(n, m)``."""
     tracks = _tracked(function(grid))
     signs = measure(tracks) > 0.0
     rows, columns = np.nonzero(signs[1:] != signs[:-1])
@@ -243,7 +241,7 @@ def _tracked(values: Complex) -> Complex:
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
-    """Return the limit within ``widths`` of ``about`` at which the motion is on the border, or None."""
+    """Return the limit within ``widths`` of ``about`` at which the motion is on the border, if there is one."""
     border = loop.border
     start = complex(border, HZ * about.frequency)
 

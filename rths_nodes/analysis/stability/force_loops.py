@@ -52,7 +52,7 @@ class ForceLoop:
     (s).
 
     ``law`` and ``plant`` are responses ``(n,)``; the response of the law includes (1 - 1/z). ``late`` is the
-    number of additional samples around the loop.
+    number of additional samples of delay in the loop.
     """
 
     axis: str
@@ -102,7 +102,7 @@ class ForceLoop:
 
     @cached_property
     def further_delay(self) -> tuple[float, float] | None:
-        """Smallest further delay (s) with a growing motion, and its frequency (Hz), or None."""
+        """Smallest further delay (s) at which a motion grows, and its frequency (Hz); None without a limit."""
         delays = [
             ((math.pi + phase) % (2.0 * math.pi) / omega, omega / HZ)
             for omega, phase in self._crossings(lambda loop: np.abs(loop) - 1.0)
@@ -111,7 +111,7 @@ class ForceLoop:
 
     @cached_property
     def gain(self) -> float | None:
-        """Smallest factor above 1 on the stiffness with a growing motion, or None."""
+        """Smallest factor above 1 on the stiffness at which a motion grows; None without a limit."""
         gains = [
             1.0 / abs(self.open(np.array([omega]))[0])
             for omega, phase in self._crossings(lambda loop: loop.imag)
@@ -193,7 +193,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return ``values`` until they have faded; values below ``noise`` are rounding. Raises ConfigError."""
+    """Return ``values`` until they have faded, or raise ConfigError. Values below ``noise`` are rounding."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

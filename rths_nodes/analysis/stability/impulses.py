@@ -35,14 +35,14 @@ from rths_nodes.numerical.observation import Observation
 SMALL = 1e-9
 """Displacement (m) of the Target. Its velocity and acceleration are this value divided by powers of the step."""
 LARGER = 10.0
-"""Factor of a larger impulse, whose response per unit must be equal."""
+"""Factor of a larger impulse, whose response per unit must be the same."""
 STEEPER = 0.01
-"""Largest relative difference between the two responses."""
+"""Largest relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fractions of its largest value below which a response has ended. The second applies to the larger impulse, whose
-response is only compared."""
+"""Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
+whose response is only compared."""
 QUIET = 1.25
-"""Ratio of the recorded samples to the samples until the response has ended; ``PATIENCE`` is added."""
+"""Ratio of recorded samples to samples of a response until its end; ``PATIENCE`` is added."""
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
@@ -65,18 +65,18 @@ class Impulses:
     displacements: Array
     first: int
     at_once: Array | None
-    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, or None."""
+    """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, if any."""
     asked_for_delay: Callable[[], float]
     """Function that computes ``delay``, which the verdict alone does not need."""
 
     @cached_property
     def delay(self) -> float:
-        """Low-frequency delay of the rig's slowest axis, including transport, s. Raises ConfigError."""
+        """Low-frequency delay of the rig's slowest axis, with transport, s. Raises ConfigError if undetermined."""
         return self.asked_for_delay()
 
 
 class _Faded:
-    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is the number of its samples."""
+    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is its length in samples."""
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -211,7 +211,7 @@ class Way:
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
     def at_slow_motion(self) -> tuple[Array, Array]:
-        """Return the damping (N s/m) and stiffness (N/m) on which the axes act, ``(n_axes, n_axes)`` each.
+        """Return the damping (N s/m) and stiffness (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
 
         F(s) = (K + C s) X(s), from the sums of both responses and from their first moments in time.
         """
@@ -269,7 +269,7 @@ class Way:
     ) -> Array:
         """Return the rig's response to ``commands``, from rest until it has ended, ``(samples, 2, n_axes)``.
 
-        The forces are the forces at the integrator or, with ``felt``, its result.
+        The forces are the forces at the integrator or, with ``felt``, the result of ``felt``.
         """
         self._rig.reset()
         follow, auxiliary = self._rig.follow, self.auxiliary

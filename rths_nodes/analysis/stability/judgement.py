@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the loop of a test stable, and by what margin? Determined without a simulation (``doc/methods.md``).
+"""Stability of the loop of a test, and its margins, determined without a simulation (``doc/methods.md``).
 
 A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n,
 a spring under test appears, at the phase phi = w delay, like a spring with (Eq. 6, in closed form)
@@ -15,7 +15,7 @@ Three methods are used, all exact for the linear loop with its delays:
 - the number of growing motions is the number of turns of the loop's determinant around zero along the border
   between growth and decay (argument principle), up to the servo's Nyquist frequency;
 - limits are values of a parameter at which a motion neither grows nor decays (D-subdivision, ``crossings.py``);
-- the motions are followed from those with a perfect rig.
+- the motions are followed from the motions with a perfect rig.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Smallest margin of the delay without a caution. It is twice the scatter of identified delays of servo-hydraulic
-actuators due to amplitude, load and oil temperature, which is about 10 %."""
+"""Smallest margin of the delay without a caution. It is twice the scatter (about 10 %) of identified delays of
+servo-hydraulic actuators due to amplitude, load and oil temperature."""
 
 
 class DelayMargin(NamedTuple):
@@ -103,8 +103,8 @@ class Judgement:
     compensator, s.
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (factor on the tested forces) are
-    the nearest limits: beyond the present state of a stable loop, before the state of an unstable loop, or None. A
-    stable loop also becomes unstable below ``least_gain`` (conditional stability).
+    the nearest limits: above the present value for a stable loop, below it for an unstable loop, None without a
+    limit. A stable loop also becomes unstable below ``least_gain`` (conditional stability).
     """
 
     loop: Loop
@@ -119,7 +119,7 @@ class Judgement:
     least_gain: Crossing | None
     assumptions: tuple[str, ...] = ()
     continuous_delay: float | None = None
-    """Critical delay with exact integrator and ramp, s, or None."""
+    """Critical delay with exact integrator and ramp, s; None if there is none."""
     corners: tuple[str, ...] = ()
     """Descriptions of the corners of the copies' bounds at which a motion grows."""
 
@@ -161,7 +161,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Largest factor on the natural frequencies in the search; if motions grow, the smallest factor."""
+        """Largest factor on the natural frequencies in the search; smallest factor if motions grow."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / FARTHEST if self.growing else FARTHEST
@@ -206,8 +206,8 @@ class Judgement:
         return self._sampled().rig(2.0 * np.pi * np.asarray(frequency, float))
 
     def nyquist(self, frequency: Array) -> NDArray[np.complex128]:
-        """Return the eigenvalues of the open loop, ``(n, m)``, at frequencies ``(n,)`` in Hz; the loop is unstable
-        around -1.
+        """Return the eigenvalues of the open loop, ``(n, m)``, at frequencies ``(n,)`` in Hz. The critical point
+        is -1.
 
         >>> import rths_nodes
         >>> rths_nodes.stability("chen_ricles_2010").nyquist([0.1, 10.0]).shape
@@ -285,7 +285,7 @@ class Judgement:
 
 
 def judge(scenario: Scenario) -> Judgement:
-    """Return the stability of ``scenario`` with its steps. Raises ConfigError if it cannot be determined."""
+    """Return the stability of ``scenario`` in discrete time. Raises ConfigError if it cannot be determined."""
     impulses: dict[str, Impulses] = {}
     loop = sampled_loop(scenario, impulses)
     judgement = judge_loop(loop, scenario.moved_axes)
@@ -294,7 +294,7 @@ def judge(scenario: Scenario) -> Judgement:
 
 
 def is_stable(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> bool:
-    """Return only the verdict of :func:`judge`, much faster; ``impulses`` is the cache of :func:`sampled_loop`."""
+    """Return whether the loop is stable, faster than :func:`judge`; ``impulses`` is a cache of responses."""
     loop = sampled_loop(scenario, impulses)
     if not all(force_loop.stable for force_loop in loop.force_loops):
         return False
@@ -313,7 +313,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None if there is none, or if a part has no response."""
+    """Return the critical delay (s) in continuous time; None without a limit, or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
     except ConfigError:
@@ -354,7 +354,7 @@ def _further_delay(loop: Loop, grid: Array, growing: int) -> Crossing | None:
 
 
 def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
-    """Return the nearest value above which a stable loop grows, or below which an unstable loop decays."""
+    """Return the nearest limit above which a stable loop is unstable or below which an unstable loop is stable."""
     ordered = sorted(crossings, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)

@@ -28,15 +28,15 @@ LONGEST = 1_000
 SMALL = 1e-7
 """Displacement (m) of a force axis that shows its effect on its own force and on the other axes."""
 ROUGH = 1e-8
-"""``STILL`` for an axis without load, relative to the force."""
+"""Largest relative change of a force over a glide at rest, for an axis without load."""
 APART = 1e-6
-"""Fraction of the force axis' own change of force below which another axis counts as unaffected."""
+"""Change of force below which another axis counts as unaffected, relative to the change of the force axis."""
 
 
 class LoadedRig:
     """A ``rig`` of all axes of ``scenario``, driven at the axes that follow displacements.
 
-    The other axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen cannot
+    The force axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen cannot
     bear a load, or if force axes are coupled.
     """
 
@@ -104,7 +104,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait until the rig is at rest, and return the force, N."""
+        """Move to ``position`` (m), wait until the rig is at rest, and return the force, N; nan if it never is."""
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):

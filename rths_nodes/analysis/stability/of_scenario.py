@@ -34,27 +34,27 @@ from rths_nodes.mechanics.structure import massless, numbered
 from rths_nodes.numerical.structures.restoring_forces.linear import LinearRestoringForce
 
 SAME = 0.01
-"""Accepted relative difference between the tested stiffness and the stiffness that the structure declares."""
+"""Tolerated relative difference between the tested stiffness and the stiffness that the structure declares."""
 MOST_STEPS = 100
 FASTEST = 1e6
-"""Largest angle of a mode in one step, rad."""
+"""Largest phase angle of a mode per step, rad."""
 
 
 BEHIND = frozenset(
     ("name", "description", "duration", "seed", "ground_motion", "structure", "indices", "monitor", "recording")
     + ("cases", "scatter")
 )
-"""Sections of a scenario without effect between Targets and forces."""
+"""Sections of a scenario that do not affect the responses from Targets to forces."""
 
 
 def sampled_loop(
     scenario: Scenario, cache: dict[str, Impulses] | None = None, stiffness: Array | None = None
 ) -> SampledLoop:
-    """Return the loop of ``scenario`` with its steps. Raises ConfigError if it cannot be judged.
+    """Return the loop of ``scenario`` in discrete time. Raises ConfigError if it cannot be judged.
 
     ``cache`` keeps the responses from Targets to forces, which take most of the time. Scenarios that differ only
-    in their structure share them. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the restoring
-    force, but not in the constants of the integrator.
+    in their structure share these responses. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the
+    restoring force, but not in the constants of the integrator.
     """
     assembly = Assembly(scenario)
     structure = assembly.structure
@@ -155,7 +155,7 @@ def _integrator(
 
 
 def _scaled(structure: Structure, ratio: float, stiffness: Array | None) -> SimpleNamespace:
-    """Return ``structure`` at small motion; its mass multiplies all natural frequencies by ``ratio``."""
+    """Return ``structure`` at small motion, with natural frequencies multiplied by ``ratio`` through its mass."""
     names = ("names", "influence", "elastic_energy", "experimental_damping", "experimental_stiffness", "stiffness")
     return SimpleNamespace(
         **{name: getattr(structure, name) for name in names},
@@ -167,7 +167,6 @@ def _scaled(structure: Structure, ratio: float, stiffness: Array | None) -> Simp
 
 
 def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> WholeStructure:
-    """Return both substructures. Raises ConfigError if they are nonlinear or too large."""
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(

@@ -7,8 +7,7 @@ displacement, velocity and acceleration (``Integrator.linearised``):
     y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k,    f_k = sum_l P_l u_{k-l}
 
 P_l is the response of the axes' forces to one Target, l steps after its due sample: every n-th servo sample of the
-impulse response (``impulses.py``). Frequency responses would have to be folded n times at the Nyquist frequency of
-the step.
+impulse response (``impulses.py``).
 
 With z = e^{s h} the motions of the closed loop are the zeros of
 
@@ -18,7 +17,7 @@ With z = e^{s h} the motions of the closed loop are the zeros of
 
 The determinant has no pole outside of the unit circle and is 1 at infinity, so the number of growing motions is
 the number of its turns around zero along the unit circle. An integrator that repeats only every q steps is treated
-in groups of q steps, with all their forces and Targets next to each other and z^q for z.
+in groups of q steps: all their forces and Targets form one vector, and z^q replaces z.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ CHANGED = 0.1
 
 
 class Lines(NamedTuple):
-    """A sum over consecutive powers of e^{-angle power}, each times a row. The rows are in blocks.
+    """A sum over consecutive powers p of e^{-angle p}, each times a row. The rows are in blocks.
 
-    ``first`` is the first power. ``blocks`` ``(few, few * columns)`` has the position in a block, then block and
-    column.
+    ``first`` is the first power. The dimensions of ``blocks`` ``(few, few * columns)`` are position in a block,
+    and block times column.
     """
 
     first: float
@@ -104,7 +103,7 @@ PERIODS = 256
 
 
 class Period(NamedTuple):
-    """A period of ``q`` steps of an integrator, with the forces and Targets of its steps next to each other.
+    """A period of ``q`` steps of an integrator. The forces of all steps form one vector, as do the Targets.
 
     ``onward`` is ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``, and ``through`` ``(q 3
     n_dof, q n_axes)``.
@@ -132,12 +131,12 @@ class Period(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampledLoop:
-    """A closed loop at small motion in discrete time (see the module).
+    """A closed loop at small motion in discrete time.
 
     ``integrator`` returns the steps (of ``step`` s, in the time of the structure) for a factor on the natural
-    frequencies. It raises ConfigError outside its range. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T'
-    ``(n_dof, n_axes)`` belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is
-    true if every axis has its own specimen. ``force_loops`` are judged separately.
+    frequencies, or raises ConfigError. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T' ``(n_dof, n_axes)``
+    belong to the setup. ``per_step`` is the number of servo samples of a step. ``separate`` is true if every axis
+    has its own specimen. ``force_loops`` are judged separately.
     """
 
     whole: WholeStructure
@@ -198,7 +197,7 @@ class SampledLoop:
 
     @property
     def border(self) -> float:
-        """Growth (rad/s) above which a motion counts as growing."""
+        """Growth rate (rad/s) above which a motion counts as growing."""
         return MARGINAL * self.scale
 
     @property
@@ -220,7 +219,7 @@ class SampledLoop:
 
     @property
     def highest(self) -> float:
-        """Angular frequency of the structure at the Nyquist limit of the periods, rad/s."""
+        """Angular frequency of the structure at the Nyquist frequency of the periods, rad/s."""
         return math.pi / (self.period * self.step)
 
     def rig(self, omega: Frequencies) -> Complex:
@@ -280,7 +279,7 @@ class SampledLoop:
         return np.asarray(share * values + (1.0 - share) * at_place.reshape(values.shape))
 
     def open_loop(self, s: Frequencies) -> Complex:
-        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``; the loop is unstable around -1."""
+        """Return force per force on the axes, ``(n, q n_axes, q n_axes)``. The critical point is -1."""
         period, parts = self._periods(1.0), []
         for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]
@@ -294,8 +293,8 @@ class SampledLoop:
         """Return the determinant of the module, ``(n,)``, whose zeros are the motions (rad/s) of the closed loop.
 
         ``gain`` is a factor on the forces. ``delay`` is a further delay of every axis (s), linear between samples
-        as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, by the numerical mass
-        and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
+        as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, applied to the
+        numerical mass and damping, while ``s`` refers to the unscaled structure. ``share`` is 0 for a perfect rig.
         """
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]

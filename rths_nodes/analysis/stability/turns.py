@@ -15,9 +15,9 @@ HZ = 2.0 * math.pi
 CHANGE = 0.5
 """Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
 
-Two roots close to one interval turn the determinant by 2 pi in it, which is invisible at its ends. In the adjacent
-intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The bound is less than a quarter of this
-exponent."""
+Two roots close to an interval turn the determinant by 2 pi within the interval, which its end values do not show.
+In the adjacent intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The bound is less than a
+quarter of this exponent."""
 MOST = 50_000
 """Largest number of frequencies at which the determinant is evaluated."""
 ROUNDS = 60
@@ -27,9 +27,9 @@ ROUNDS = 60
 def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
     """Return the angle by which ``function`` turns around zero along ``path``, rad.
 
-    Intervals in which its logarithm changes by more than ``CHANGE``, and adjacent intervals, are halved
-    repeatedly. Raises ConfigError if the halving does not end: a root is on the path, or the values are only
-    rounding.
+    Intervals in which the logarithm of the function changes by more than ``CHANGE``, and adjacent intervals, are
+    halved repeatedly. Raises ConfigError if the halving does not end: a root is on the path, or the values are
+    only rounding.
     """
     values = function(path)
     for _ in range(ROUNDS):

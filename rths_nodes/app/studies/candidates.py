@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators of a comparison, with settings from one identification with periodic noise (``doc/studies.md``).
+"""Compensators to be compared, with settings from one identification with periodic noise (``doc/studies.md``).
 
 Compensators of other packages get the results as parameters with these names: ``delay``, ``alpha``, ``alpha_es``,
 ``inverse``, ``model`` (without the transport if they declare ``transport_in_lead``).
@@ -31,9 +31,9 @@ from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 SLOW = 5.0
-"""Upper frequency of slow motions, Hz. Their delay is the initial value of compensators."""
+"""Upper frequency of slow motions, Hz. The delay of these motions is the initial value of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Parameters of a compensator that describe the rig. A compensator with such parameters needs one of them."""
+"""Compensator parameters that describe the rig. A compensator with such parameters needs one of their values."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
@@ -42,9 +42,9 @@ RESOLUTION = identification.LINES / PERIODIC.period
 class Identified:
     """Results of one identification for all compensators.
 
-    ``delay`` is the mean of the axes (s), ``rms`` belongs to the noise (m). ``model`` is a model file without the
-    transport. ``whole_model`` contains all delay, and ``inverse`` its coefficients by derivative. Missing results
-    are empty. ``suggested`` has parameters by compensator and name.
+    ``delay`` is the mean over the axes (s), ``rms`` the noise (m). ``model`` is a model file without the
+    transport. ``whole_model`` includes it; ``inverse`` has the coefficients of ``whole_model`` by derivative.
+    Missing results are empty. ``suggested`` has parameters by compensator and name.
     """
 
     delay: float
@@ -64,7 +64,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Compensator with settings and type as plain data. ``reason`` says why it cannot take part."""
+    """Compensator: name, settings with type as plain data, and a ``reason`` if it cannot take part."""
 
     name: str
     settings: Data

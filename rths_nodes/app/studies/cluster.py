@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on a dask.distributed cluster whose workers have this package, by the address of its scheduler.
+"""Work on the dask.distributed cluster at the address of a scheduler. Its workers need this package.
 
-dask reassigns the work of a dead worker. A piece that has killed several workers is lost.
+dask reassigns the work of a dead worker. A piece of work that has killed several workers is lost.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PATIENCE_S = 10.0
 """Timeout until the scheduler responds and has a worker, s."""
 AHEAD = 4
 AT_LEAST = 16
-"""Number of pieces submitted while the number of workers is unknown."""
+"""Smallest number of pieces submitted in advance."""
 
 
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield as ``engine.as_completed``, on the cluster of ``scheduler``. Raises ConfigError, and OSError if the
-    cluster is lost.
+    """Do the same as ``engine.as_completed`` on the cluster of ``scheduler``. Raises ConfigError, and OSError if
+    the cluster is lost.
     """
     with _client(scheduler) as client:
         from distributed import as_completed

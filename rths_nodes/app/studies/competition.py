@@ -32,10 +32,10 @@ PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.ya
 class Conditions:
     """Conditions of a competition.
 
-    ``laws`` are the compensators, by default all. ``settings`` are by law, or the path of their file. ``plants``
-    is the number of plants scored in addition to the nominal plant, by default PLANTS if the scenario has scatter.
-    ``tune`` is the number of candidates per law; they run on ``training_plants`` with the scenario changed by
-    ``training``. ``entry`` is the file to write.
+    ``laws`` are the compensators, by default all. ``settings`` are a mapping by law, or the path of a file.
+    ``plants`` is the number of plants scored in addition to the nominal plant, by default PLANTS if the scenario
+    has scatter. ``tune`` is the number of candidates per law. These run on ``training_plants``, with the scenario
+    changed by ``training``. ``entry`` is the path of the entry to write.
     """
 
     laws: Sequence[object] = ()
@@ -65,7 +65,7 @@ class Conditions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome(page.Scoreboard):
-    """Scoreboard with facts, with settings and searches by law, and with the identification of the rig."""
+    """Scoreboard with facts, settings and searches by law, and the identification of the rig."""
 
     identified: Identified
     settings: Mapping[str, Mapping[str, object]]
@@ -78,7 +78,7 @@ def compete(
 ) -> Outcome:
     """Identify the rig, tune if requested, execute all runs, and write a scoreboard to ``folder``.
 
-    Raises ConfigError before any run, and OSError.
+    Raises ConfigError, usually before any run, and OSError.
     """
     rank = conditions.rank or runs.ranking_index(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]

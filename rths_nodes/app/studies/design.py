@@ -86,7 +86,7 @@ class Row:
 
 
 class Design:
-    """Checked study of ``scenario``, or of the scenario named in the study file, relative to ``folder``.
+    """Checked study of ``scenario``, or of the study file's scenario, whose path is relative to ``folder``.
 
     Raises ConfigError with all problems.
     """
@@ -179,10 +179,7 @@ class Design:
         return _changed(scenario, changes, "factors")
 
     def _check(self) -> None:
-        """Check each level once, with all other factors at their first level, and check the indices.
-
-        The first levels must be compatible.
-        """
+        """Check the indices, and each level once with all other factors at their first level."""
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))
         problems = Problems()

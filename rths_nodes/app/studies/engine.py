@@ -33,7 +33,7 @@ BUILT_S, FASTER = 1.0, 30.0
 
 @dataclass(frozen=True)
 class Where:
-    """Place of the work: a dask cluster by its ``scheduler`` (``tcp://host:8786``), or ``processes`` on this
+    """Place of the work: the dask cluster of ``scheduler`` (``tcp://host:8786``), or ``processes`` on this
     machine.
 
     A single process is the current process.
@@ -48,9 +48,7 @@ class Where:
         return not self.scheduler and self.processes > 1
 
     def engine_of(self, scenario: Scenario, samples: float) -> str:
-        """Return the engine for ``samples`` of runs like ``scenario``. ``auto`` selects compiling if that saves
-        time.
-        """
+        """Return the engine for ``samples`` of runs like ``scenario``; ``auto`` compiles if that saves time."""
         if self.engine != AUTO:
             return self.engine
         return COMPILED if (expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
@@ -70,7 +68,7 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Estimate the time of ``samples`` of tests, s; None if it is short or unknown. External parts are not
+    """Estimate the duration of ``samples`` of a test, s; None if it is short or unknown. External parts are not
     started.
     """
     if samples < WORTH:
@@ -93,9 +91,9 @@ def as_completed(
     """Yield the number of each job (below ``count``) and the result of ``work(*arguments, report)``, as completed.
 
     ``work`` is a module-level function and may ``report`` its completed fraction. Jobs and results must be
-    picklable. The result is ``Lost`` if the processes of a job died. Raises errors of ``work``, and ConfigError
-    for an unusable scheduler. All work ends after an error, or if the caller stops. A stop request raises
-    KeyboardInterrupt.
+    picklable. The result is ``Lost`` if the processes of a job died. Raises errors of ``work``, and ConfigError if
+    the scheduler is unusable. All work ends after an error, or if the caller stops iterating. A stop request
+    raises KeyboardInterrupt.
     """
     with raised_at_once() as check:
         for result in _finished(work, jobs, count, where, progress):
@@ -104,7 +102,7 @@ def as_completed(
 
 
 def start(where: Where, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start the processes on this machine early, and call ``prepare`` in them. Its errors appear in the runs."""
+    """Start the processes on this machine early and call ``prepare`` in them. Its errors appear in the runs."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 
@@ -112,7 +110,7 @@ def start(where: Where, prepare: Callable[..., None], *arguments: object) -> Non
 
 
 def release(where: Where) -> None:
-    """Free the memory of processes on this machine, so that a study of many plants needs less than 1 GB."""
+    """Free the memory of processes on this machine. A study of many plants then needs less than 1 GB."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 

@@ -20,7 +20,7 @@ NOMINAL = 0
 
 @dataclass(frozen=True)
 class Plant:
-    """A plant; ``values`` are drawn, by key of the scenario."""
+    """A plant with drawn ``values`` by key of the scenario."""
 
     number: int
     seed: int
@@ -29,7 +29,7 @@ class Plant:
     def of(self, scenario: Scenario) -> Scenario:
         """Return ``scenario`` with this plant, without scatter. The name contains the number of a drawn plant.
 
-        Raises ConfigError.
+        Raises ConfigError if drawn values are invalid.
         """
         pairs: list[tuple[list[str], object]] = pairs_of(self.values)
         pairs.append((["scatter"], {}))
@@ -43,14 +43,14 @@ class Plant:
 
 
 def plant(scenario: Scenario, number: int, seed: int) -> Plant:
-    """Return plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for an unknown key."""
+    """Return plant ``number``, drawn with ``seed`` from the scenario's scatter. Raises ConfigError."""
     return _drawn(scenario, [number], seed)[0]
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Return plants 1 to ``count`` of ``seed``, after the nominal plant if ``nominal``.
+    """Return plants 1 to ``count`` of ``seed``. With ``nominal``, the first is the nominal plant.
 
-    Raises ConfigError without scatter.
+    Raises ConfigError if the scenario has no scatter.
     """
     if count and not scenario.scatter:
         raise ConfigError(f"{scenario.name}: has no scatter from which to draw {count} plants")

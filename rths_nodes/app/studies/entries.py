@@ -2,8 +2,7 @@
 """Scoreboard entries: results of one research group that another group can repeat (``doc/studies.md``).
 
 The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that its numbers are right. Rounding
-depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files, such as FMUs, are in
-base64.
+depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files (FMUs) are in base64.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ LARGEST_FILE = 1 << 24
 """Largest size of a file in an entry, bytes."""
 BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
-"""Packages on which numbers depend, in addition to this package and Python."""
+"""Packages that affect the numbers, in addition to this package and Python."""
 PARTS = ("version", "made", "code", "scenario", "scored", "laws", "files", "scores", "digest")
 VALUES = ("median", "high", "worst")
 
@@ -55,7 +54,7 @@ VALUES = ("median", "high", "worst")
 def begun(scenario: Scenario, scored: Scored, laws: Sequence[Candidate], folder: Path) -> dict[str, object]:
     """Return the entry without scores; ``folder`` contains the files named in settings.
 
-    Raises ConfigError for a file that cannot be included.
+    Raises ConfigError if a file cannot be included.
     """
     law_settings = {law.name: deepcopy(dict(law.settings)) for law in laws if not law.reason}
     carried: Data = {}
@@ -113,7 +112,7 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return the paths and files, as text, that a verification would execute as programs. Raises ConfigError."""
+    """Return, as texts ``key = path``, the files that a verification would execute. Raises ConfigError."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():
@@ -167,7 +166,7 @@ class Verdict:
 def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) -> tuple[list[Verdict], list[str]]:
     """Repeat an entry in ``folder``; return a verdict for each row, and the differences in the code.
 
-    Raises ConfigError.
+    Raises ConfigError if the entry cannot be repeated.
     """
     _put(content["files"], folder)
     scenario = files.from_text(content["scenario"], "scenario of the entry", folder)
@@ -216,9 +215,9 @@ def _equal(stated: float, computed: float) -> bool:
 
 
 def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple[str, ...]]:
-    """Merge entries with equal conditions; return the rows, best first by the first index, and the indices.
+    """Merge entries with equal conditions. Return the rows, ranked by the first index, and the indices.
 
-    Raises ConfigError for different conditions.
+    Raises ConfigError if the conditions differ.
     """
     (first_name, first), *further = contents.items()
     for name, content in further:

@@ -96,7 +96,7 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Shown, sm
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
-    """Return the experiments in ``recordings``, one per axis, in the order of the axes. Raises ConfigError."""
+    """Return the experiments in ``recordings``, sorted by axis. Raises ConfigError if they are unsuitable."""
     return _in_order([_read(recording, scenario) for recording in recordings], scenario)
 
 
@@ -116,7 +116,6 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
 
 
 def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
-    """Sort experiments by driven axis, whose commands have the largest variance."""
     axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
@@ -135,9 +134,9 @@ def fit(
 ) -> tuple[Identified, LoadingModel]:
     """Fit the loading system of ``scenario`` to one experiment per axis.
 
-    ``band`` and ``resolution`` (None: default) of the responses are in Hz. ``orders`` of the inverse are chosen if
-    they are None. ``how`` is DECLARED, MEASURED or None: declared, unless the responses contradict it. ``source``
-    describes the experiments in the file. Raises ConfigError if no model fits.
+    ``band`` and ``resolution`` (None: default) of the responses are in Hz. If ``orders`` is None, the orders of
+    the inverse are chosen. If ``how`` is None, the declared delay is used unless the responses contradict it.
+    ``source`` describes the experiments in the file. Raises ConfigError if no model fits.
     """
     responses = _responses(scenario, experiments, band, resolution)
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
@@ -167,7 +166,7 @@ def fit(
 
 
 def _on_ramps(scenario: Scenario) -> bool:
-    """Return whether the rig interpolates linearly between commands; otherwise each is held for a sample."""
+    """Return whether the rig interpolates linearly between commands. Other rigs hold a command for a sample."""
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
@@ -185,7 +184,7 @@ def _responses(
 
 
 def expected_rms(scenario: Scenario) -> float:
-    """Return the expected rms (m) of the axis that moves least. Raises ConfigError without a structure."""
+    """Return the expected rms (m) of the axis that moves least. Raises ConfigError if there is no structure."""
     assembly = Assembly(scenario)
     if assembly.structure is None:
         raise ConfigError("structure: missing, so the expected motion is unknown; set rms in m")
@@ -193,7 +192,7 @@ def expected_rms(scenario: Scenario) -> float:
 
 
 def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
-    """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError without a structure."""
+    """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError if there is no structure."""
     structure = Assembly(scenario).structure
     if structure is None:
         raise ConfigError("structure: missing, so its frequencies are unknown; set fit_up_to in Hz")
@@ -217,9 +216,10 @@ def description(noise: Noise) -> str:
 
 
 def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
-    """Return periodic noise with the ``wanted`` parameters. The time to fade out is added to the duration.
+    """Return periodic noise with the ``wanted`` parameters. The duration includes an additional time to fade out.
 
-    The default amplitude follows from the expected motion of the test. Raises ConfigError.
+    The default amplitude follows from the expected motion of the test. Raises ConfigError if a parameter is
+    invalid.
     """
     whole_periods = wanted.get("duration", PERIODIC.periods * PERIODIC.period)
     if whole_periods < 2.0 * PERIODIC.period:
@@ -238,8 +238,8 @@ def fit_periodic(
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
     """Fit the inverse, including transport, to the spectral lines of ``band`` up to ``up_to`` (Hz).
 
-    An ``identified_inverse`` of the scenario sets the order. ``source`` describes the
-    experiments. Raises ConfigError.
+    An ``identified_inverse`` of the scenario sets the order. ``source`` describes the experiments. Raises
+    ConfigError if no inverse fits.
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE

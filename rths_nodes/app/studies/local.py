@@ -32,7 +32,7 @@ MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1073741824:glibc.m
 
 
 class _Processes(LokyBackend):  # type: ignore[misc]
-    """Processes that begin with ``_begin``; joblib passes an initializer from version 1.4."""
+    """Processes that call ``_begin`` first; joblib 1.4 and later versions support this."""
 
     def configure(self, *places: object, **names: object) -> int:
         """Reuse the processes of an earlier call, unless the module path has changed."""
@@ -48,7 +48,7 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Yield as ``engine.as_completed``. If the process of a piece dies, the piece is retried once, alone."""
+    """Do the same as ``engine.as_completed``. If the process of a piece dies, the piece is retried once, alone."""
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 
@@ -95,7 +95,7 @@ def _parallel(
         for result in results:  # noqa: UP028 (closes it before the lines below)
             yield result
     finally:
-        with warnings.catch_warnings():  # joblib warns of cancelled pieces; they are intended
+        with warnings.catch_warnings():  # joblib warns of pieces that are cancelled on purpose
             warnings.simplefilter("ignore")
             results.close()  # ends the processes if the caller has stopped
 
@@ -139,7 +139,7 @@ def _begin(path: tuple[str, ...]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process with its parent; otherwise joblib would wait for a minute."""
+    """End this process when its parent ends; joblib would wait for a minute."""
     while os.getppid() == parent:
         time.sleep(ORPHANED_S)
     os._exit(1)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prediction from a recording: its test with another compensator, integrator or ramp.
+"""Prediction from a recording: the recorded test with another compensator, integrator or ramp.
 
 Without changes, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
 for bit up to the first bridged or lost sample. With other settings, the whole test is predicted on the rig
-identified from the recording. Force-controlled axes keep their recorded loads. The identified forces contain the
-effect of these axes on others, such as P-Delta.
+identified from the recording. Force-controlled axes keep their recorded loads. The identified forces include
+the effect of these axes on others, e.g. P-Delta.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from rths_nodes.recording.run import Run, measurement_of
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
 """Differences of indices (%) up to which a recording and its repetition always agree."""
 AGREEING = 0.3
-"""Difference up to which they also agree, relative to the larger index."""
+"""Relative difference of indices up to which recording and repetition also agree."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
-"""Rows of a prediction: the recording, the identified rig without changes, and with changes."""
+"""Rows of a prediction: recording, and identified rig without and with changes."""
 IDENTIFIED = ("actuator", "specimen")
 """Sections of an axis that are identified from the recording."""
 
@@ -88,7 +88,7 @@ def reproduced(run: Run) -> Reproduction:
                 first = sample + 1 if first is None else first
                 largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
             if run.loads is not None and first is None:
-                loads = run.loads.command[sample + 1]  # the load is nan while its axis was held
+                loads = run.loads.command[sample + 1]  # the load of a held axis is nan
                 if (np.isfinite(loads) & (command.command[len(run.axes) :] != loads)).any():
                     first = sample + 1
     finally:
@@ -121,7 +121,7 @@ class Prediction:
 
     @property
     def discrepancy(self) -> str:
-        """Difference between the recording and its repetition on the identified rig; empty if they agree."""
+        """Description of the difference between recording and repetition; an empty string if they agree."""
         before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
         if before != after:
             return f"the test was {before}; repeated on the identified rig, it is {after}"
@@ -139,7 +139,7 @@ class Prediction:
 
 
 def check(changes: Overrides, scenario: Scenario) -> None:
-    """Raise ConfigError for changes of identified sections, or of the port, which is replaced by a simulator."""
+    """Raise ConfigError if ``changes`` affect a recorded load, an identified section, or the port."""
     problems = Problems()
     for keys, value in pairs_in(changes):
         change = f"{'.'.join(keys)} = {show(value)}"
@@ -162,7 +162,7 @@ def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
         (
             ["load", "vertical"],
             False,
-        ),  # changes a load by 0.1 % at 0.1 m and a height of 2 m
+        ),  # this changes a load by 0.1 % at 0.1 m and a height of 2 m
         (["force_control", "closed_by"], NODES),
         (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
     ]

@@ -13,13 +13,13 @@ from rths_nodes.core.samples import Array
 
 EVERY_S = 0.5
 Kind = tuple[Hashable, ...]
-"""Keys of a kind of pieces with equal cost, most important key first. All kinds have the same length."""
+"""Keys of pieces with equal cost, most important key first. All kinds have the same length."""
 
 
 class Remaining:
     """Estimates completed and total work (s) from the completed fractions of the pieces.
 
-    The pieces have ``kinds`` and ``sizes`` (None: equal). At most ``at_once`` run in parallel (0: unknown).
+    The pieces have ``kinds`` and ``sizes`` (None: equal). At most ``at_once`` pieces run in parallel (0: unknown).
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class Study(StudyTable):
         return _pandas().DataFrame({key: value for key, value in self.columns.items() if key != "scenario"})
 
     def plot(self, index: str, ax: Axes | None = None, style: str | None = None, width: float = COLUMN) -> Axes:
-        """Draw the magnitudes of an index by group: runs, median, and 5 to 95 %.
+        """Draw the magnitudes of an index by group: runs, median, and range from 5 to 95 %.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Study(StudyTable):
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; default: axes of a new pyplot figure.
         style, width : optional
-            As of :meth:`rths_nodes.Run.plot`.
+            See :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------
@@ -79,7 +79,7 @@ class Study(StudyTable):
         Raises
         ------
         ConfigError
-            For an unknown index.
+            If the index is unknown.
 
         Examples
         --------
@@ -146,7 +146,7 @@ class Scoreboard(competition.Outcome):
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; default: axes of a new pyplot figure.
         style, width : optional
-            As of :meth:`rths_nodes.Run.plot`.
+            See :meth:`rths_nodes.Run.plot`.
 
         Returns
         -------
@@ -155,7 +155,7 @@ class Scoreboard(competition.Outcome):
         Raises
         ------
         ConfigError
-            For an unknown index.
+            If the index is unknown.
 
         Examples
         --------

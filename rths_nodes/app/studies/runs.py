@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many runs in parallel, shared by compare, study, tune and scoreboard.
+"""Many runs in parallel, for the commands compare, study, tune and scoreboard.
 
 Each variant is an embedded run, with indices of the true displacement.
 """
@@ -47,7 +47,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """Findings of one run.
+    """Results of one run.
 
     ``axes`` has indices of the true displacement by axis. ``parameters`` has the smallest and largest value by
     quantity and axis. ``response`` has errors (%) relative to the whole structure by degree of freedom.
@@ -63,14 +63,14 @@ class Findings:
     run: Run | None = None
     samples: int = 0
     published: dict[str, float] = field(default_factory=dict)
-    """Indices in the scenario's set, from the measured displacement or (names with ``_true``) from the true
-    displacement."""
+    """Indices in the scenario's set. Names with ``_true`` refer to the true displacement, other names to the
+    measured displacement."""
     measured: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Indices as in ``axes``, from the measured displacement, if they differ."""
+    """Indices as in ``axes``, from the measured displacement, if the true displacement is also known."""
 
     @property
     def values(self) -> dict[str, float]:
-        """Indices in the units of their names. A name without an axis is for the worst axis."""
+        """Indices in the units of their names. A name without an axis refers to the worst axis."""
         values = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
         for axis, row in self.axes.items():
             values |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
@@ -132,7 +132,7 @@ def findings(
     interrupted: Callable[[], bool] | None = None,
     preferred: str = AUTO,
 ) -> Findings:
-    """Run ``scenario`` embedded on the engine ``preferred``. Raises ConfigError.
+    """Run ``scenario`` embedded on the engine ``preferred``. Raises ConfigError if it cannot run.
 
     ``keep`` stores the histories; ``response`` adds errors of the response.
     """
@@ -191,7 +191,7 @@ def prepare(text: str) -> None:
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
 ) -> dict[str, object]:
-    """Run in another process, from the scenario as text, because that process looks up component classes."""
+    """Run a scenario in another process. The scenario is text, because that process looks up component classes."""
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
     )

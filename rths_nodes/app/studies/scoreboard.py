@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scoreboard: every compensator on the same cases, plants and noise, ranked (``doc/studies.md``).
 
-Block A has no ``force_lead``; compensators with a ``lead`` get the same time as their lead of the target. Block B
-has the scenario's ``force_lead``. A scenario without ``force_lead`` has a single block.
+Block A has no ``force_lead``; compensators with the parameter ``lead`` get the same time as ``lead``. Block B has
+the scenario's ``force_lead``. A scenario without ``force_lead`` has a single block.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 LAW, BLOCK, SEED, RECORD = "law", "block", "seed", "ground_motion.record"
 TRAINING = 1_000_000
-"""Offset from the seeds of plants and noise in scoring to the seeds in training."""
+"""Difference between the seeds of training and of scoring, for plants and noise."""
 WITHOUT, WITH = "A", "B"
 """Blocks without and with ``force_lead``."""
 
@@ -60,9 +60,7 @@ def blocks(scenario: Scenario) -> dict[str, Data]:
 
 
 def in_block(scenario: Scenario, law: Candidate, block: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings of ``law`` in a block, as changes of the scenario. The total lead is the same in all
-    blocks.
-    """
+    """Return the settings of ``law`` in a block, as changes of the scenario. The total lead is always the same."""
     settings = dict(law.settings)
     built = replace(scenario, [(["compensator"], settings)]).compensator
     if "lead" in declared(type(built)) and block:
@@ -118,9 +116,7 @@ def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> C
 
 @dataclass(frozen=True)
 class Scored:
-    """Conditions of scoring: cases, noise seeds, number and seed of plants in addition to the nominal plant,
-    records.
-    """
+    """Conditions of scoring: cases, noise seeds, number and seed of plants (plus the nominal plant), records."""
 
     cases: tuple[str, ...]
     noise_seeds: int
@@ -132,7 +128,7 @@ class Scored:
 
 
 def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
-    """Return the study of all laws that can take part. Raises ConfigError without laws and for unknown names."""
+    """Return the study of all laws that can take part. Raises ConfigError if none can, or a name is unknown."""
     able = [law for law in chosen if not law.reason]
     if not able:
         raise ConfigError(*(f"{law.name}: {law.reason}" for law in chosen))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Study: all runs of a design, resumable by a journal, with tables as CSV and Parquet."""
+"""Study: all runs of a design, with a journal to resume from, and tables as CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _SUM = b',"crc32":"'
 
 
 class Journal:
-    """Results in ``folder`` by key, one line per finished run, written at once.
+    """Results in ``folder`` by key, one line per finished run, written immediately.
 
-    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32);
-    a damaged line is refused, because the table would not show the damage. Lines without checksums, from earlier
-    versions, are accepted. Raises ConfigError and OSError.
+    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32); a
+    damaged line is refused, because the table would not show the damage. Lines of earlier versions may have no
+    checksum. Raises ConfigError and OSError.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -145,9 +145,7 @@ def weighed(rows: Sequence[Row], report: Callable[[float, float], None], where: 
 def run(
     design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
 ) -> dict[str, Data]:
-    """Execute the remaining runs and write each result at once; return lost runs by key. A restart repeats lost
-    runs.
-    """
+    """Execute the remaining runs and write each result immediately; return lost runs, to be repeated later."""
     rows, lost = undone(design, journal), {}
     response = runs.needs_response(design.indices)
     chosen = where.engine_of(design.base, len(rows) * design.base.samples)
@@ -231,7 +229,7 @@ def complete(
 
 
 def load_writers() -> None:
-    """Import the modules for the Parquet file and the page while other processes run; this takes a second."""
+    """Import the modules for the Parquet file and the page (about 1 s) while other processes run."""
     import rths_nodes.analysis.report.studies  # noqa: F401
 
     if not parquet_missing():

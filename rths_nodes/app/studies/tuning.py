@@ -28,7 +28,7 @@ AROUND = 3.0
 BY_ITSELF = ("lead",)
 """Parameters of a compensator that describe the rig and are not tuned by default."""
 UNSTABLE, BROKEN = 1e9, 1e6
-"""Objective values of a scenario that is judged unstable, and of an aborted run."""
+"""Objective of a scenario judged unstable; smallest objective of an aborted run."""
 LEAST, EACH = 8, 5
 """Minimum number of candidates per generation, and number of candidates per parameter."""
 SETTLED = 1e-3
@@ -79,7 +79,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Result of tuning: best ``values`` by key, objective of their ``worst`` case, and the objective ``before``.
+    """Result of tuning: best ``values`` by key, objective in their ``worst`` case, and objective ``before``
+    tuning.
 
     ``usable`` is true if a candidate was stable and finished. ``unjudged`` is the reason why stability was not
     judged.
@@ -109,7 +110,7 @@ class Tuned:
 def parameters(
     scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
-    """Return parameters from ranges by key or from texts ``KEY[=LOW:HIGH]``; default: all positive numbers."""
+    """Return parameters from ranges by key or texts ``KEY[=LOW:HIGH]``, by default all tunable numbers."""
     if not stated:
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
         if not chosen:
@@ -259,7 +260,7 @@ class Search:
         beside = best + np.diag(np.where(best > 0.5, -NEAR, NEAR))
         options = {
             "initial_simplex": np.vstack([best, beside]),
-            "maxfev": budget + 1,  # the best candidate is known
+            "maxfev": budget + 1,  # the value of the best candidate is known
             "xatol": SETTLED,
             "fatol": SETTLED * value,
             "adaptive": True,
@@ -270,9 +271,9 @@ class Search:
         return np.concatenate([self.worst_cases(shares[:1]), self.worst_cases(shares[1:])])
 
     def worst_cases(self, shares: Array) -> Array:
-        """Return the worst case of each row of ``shares`` ``(n, parameters)``, ``(n,)``.
+        """Return the objective in the worst case, ``(n,)``, for each row of ``shares`` ``(n, parameters)``.
 
-        Candidates worse than the best one are only partly evaluated.
+        Candidates worse than the best candidate are only partly evaluated.
         """
         candidates = [self._values(row) for row in shares]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
@@ -317,7 +318,7 @@ class Search:
 
 
 def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
-    """Return the magnitude of ``index`` of a run. The result of an aborted run is larger the earlier it ends."""
+    """Return the magnitude of ``index`` of a run. The earlier a run aborts, the larger the result."""
     scenario = runs.from_json(text, "candidate")
     findings = runs.Findings(**runs.run_safely(scenario, runs.needs_response([index]), preferred, tell))
     if findings.outcome != "finished":
@@ -327,7 +328,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first scenario judged unstable (or None), and why any could not be judged."""
+    """Return the number of the first scenario judged unstable (or None), and why others could not be judged."""
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 
