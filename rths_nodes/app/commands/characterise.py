@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify --for rig_file``: stiffness, damping and delay of one axis at a time, from cyclic tests."""
+"""``rths identify --for rig_file``: measure stiffness, damping and delay of one axis at a time, in cyclic tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 DIGITS = 7
-"""Significant digits of numbers in a section."""
+"""Number of significant digits of the numbers in a section."""
 
 NUMBERS = (*(entry.name for entry in fields(Cyclic) if entry.name not in ("displacement", "force")), "loss_factor")
 COLUMNS = (
@@ -166,7 +166,7 @@ def _print(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivale
 
 
 Plan = list[tuple[str, Cycles, Scenario]]
-"""Axis, cycles and scenario of each test."""
+"""List of tests: axis, cycles and scenario of each test."""
 
 
 def name_of(axis: str, cycles: Cycles) -> str:
@@ -174,7 +174,7 @@ def name_of(axis: str, cycles: Cycles) -> str:
 
 
 def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> Plan:
-    """Return the tests of the ``axes``, sorted by amplitude, then frequency. Raises ConfigError."""
+    """Return the tests of each axis, sorted by amplitude, then by frequency. Raises ConfigError."""
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
@@ -193,8 +193,9 @@ def conducted(tests: Plan, record: str | None, progress: Shown) -> dict[str, lis
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
-    """Read tests by axis. Raises ConfigError unless all are cyclic and, if ``on`` is given, from the rig of
-    ``on``.
+    """Return the results of recorded tests by axis.
+
+    Raises ConfigError if a test is not cyclic or, with ``on``, was not made on the rig of ``on``.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
@@ -204,7 +205,7 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # begins after the loads
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # it begins after the loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
                 f"{recording}: is not a cyclic test; record one with rths identify --for rig_file --record DIR"
@@ -269,9 +270,7 @@ def check_section(out: Path, rig: str) -> None:
 def section_of(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return a YAML section for the file of ``rig``. Raises ConfigError if the rig file with this section is
-    invalid.
-    """
+    """Return a YAML section for the rig file ``rig``. Raises ConfigError if the section makes that file invalid."""
     origin = {
         "scenario": scenario.name,
         "date": datetime.now(UTC).date().isoformat(),

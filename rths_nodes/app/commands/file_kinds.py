@@ -44,7 +44,10 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Return the description and the command of a file or folder, or None for a scenario. Raises ConfigError."""
+    """Return a description of a file or folder, and a command that uses it, or None for a scenario.
+
+    Raises ConfigError if the file is invalid.
+    """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
         path = files.locate(text, files.RIG)

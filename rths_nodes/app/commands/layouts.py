@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths layouts``: write files that describe a rig to PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2.
+"""``rths layouts``: write files for the use of a rig with PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2.
 
-PlotJuggler and RViz show the axes as joints. Foxglove (Lichtblick) shows the streams with every sample.
+PlotJuggler and RViz show the axes as joints. Foxglove (Lichtblick) shows every sample of the streams.
 """
 
 from __future__ import annotations
