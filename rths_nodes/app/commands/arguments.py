@@ -72,7 +72,6 @@ COMPLETERS: dict[str, Completer] = {
     "--settings": _shipped(files.SETTINGS),
     "--fault": lambda prefix, options: [f"{kind}@" for kind in KINDS],
 }
-"""Completers, keyed by argument name."""
 
 
 def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) -> None:
@@ -153,7 +152,7 @@ class _Renamed(argparse.Action):
 
 
 def add_renamed(parser: Parser, **replacements: str) -> None:
-    """Add option names of earlier versions. Their use raises ConfigError with the new name."""
+    """Add option names of earlier versions, whose use raises ConfigError."""
     for name, new in replacements.items():
         option = f"--{name.rstrip('_')}"
         parser.add_argument(
@@ -199,7 +198,7 @@ def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> 
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError if an option of another purpose is set. ``uses`` maps each purpose to its option names."""
+    """Raise ConfigError if an option of another purpose is set. ``uses`` holds the option names by purpose."""
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
         refuse_idle(options, unused, f"applies to --for {purpose}, not to {options.purpose}")
@@ -240,7 +239,7 @@ def figure(options: argparse.Namespace) -> Path | None:
 
 
 def figure_width(options: argparse.Namespace) -> float | None:
-    """Return the width of a figure in the style ``paper``, mm; None in the style ``screen``. Raises ConfigError."""
+    """Return the width of a figure in the style ``paper``, mm; None for the screen. Raises ConfigError."""
     if not options.figure:
         refuse_idle(options, ("style", "width"), "requires --figure")
     if options.style != PAPER:

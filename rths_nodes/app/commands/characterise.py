@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify --for rig_file``: measure stiffness, damping and delay of one axis at a time, in cyclic tests."""
+"""``rths identify --for rig_file``: measure stiffness, damping and delay of each axis in cyclic tests."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ def check_section(out: Path, rig: str) -> None:
 def section_of(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return a YAML section for the rig file ``rig``. Raises ConfigError if the section makes that file invalid."""
+    """Return a YAML section for the rig file ``rig``. Raises ConfigError if the file would become invalid."""
     origin = {
         "scenario": scenario.name,
         "date": datetime.now(UTC).date().isoformat(),

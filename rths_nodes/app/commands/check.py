@@ -107,7 +107,7 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
 
 
 def needed_depth(p999: float, dt: float) -> int:
-    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time. ``dt`` is the sample period, s."""
+    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time; ``dt``: sample period, s."""
     return max(0, math.ceil(p999 / dt - ANSWERED))
 
 
@@ -125,10 +125,7 @@ def round_trips(run: Run) -> tuple[float, float]:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time.
-
-    The ramp predicts ``predicted`` samples.
-    """
+    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -155,7 +152,7 @@ def _ms(seconds: float) -> str:
 
 
 class Margins(RecordingSink):
-    """Sink that stores the smallest stroke left after braking (m, by axis), the last sample and the data volume."""
+    """Sink that stores the smallest stroke left after braking (m, by axis), the last sample and the volume."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         self.volume, limits = Volume(), scenario.limits
@@ -437,7 +434,7 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Function that simulates the test with a given ``hops.depth``; returns None if that is not possible."""
+"""Function of ``hops.depth`` that simulates the test, or returns None if a simulation is not possible."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:

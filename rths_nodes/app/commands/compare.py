@@ -49,7 +49,7 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the variants. Raises ConfigError if a variant cannot run.
+    """Return the checked variants. Raises ConfigError.
 
     A text in ``settings`` holds the assignments of a variant, separated by spaces or commas. Without ``settings``
     and ``cases``, all cases are variants. The ``common`` assignments apply to every variant.

@@ -53,8 +53,7 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 """Values of required parameters in the trial, by family."""
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, relative to the bound, or to the value in effect if the bound
-is 0."""
+"""Relative distance of a tried value from an exclusive bound; from 0, relative to the value in effect."""
 
 
 @dataclass
@@ -65,7 +64,7 @@ class Drive:
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return the family and the name of a component; None if ``text`` does not name a component.
+    """Return family and name of the component that ``text`` names, or None.
 
     ``text`` is ``FAMILY.NAME``, or the name of a component from another package.
     """
@@ -156,7 +155,6 @@ def _at_bound(label: str, key: str, bound: float, spec: Spec, error: ConfigError
 
 
 def _outermost(spec: Spec, value: float | None) -> Iterator[float]:
-    """Yield inclusive bounds and values just inside exclusive bounds. ``value`` is the value in effect."""
     if spec.kind in ("number", "integer"):
         yield from (bound for bound in (spec.at_least, spec.at_most) if bound is not None)
         for bound, sign in ((spec.more_than, 1), (spec.less_than, -1)):

@@ -40,7 +40,6 @@ LONGEST_GAP_S = 0.010
 UNSUITABLE = "not for a rig"
 BOUNDS = {"--rate": ("Hz", 1.0, 100e3), "--seconds": ("s", 0.1, 3600.0)}
 MOST_TICKS = 20_000_000
-"""Largest number of ticks in a measurement. The lateness of each tick takes 8 bytes."""
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,6 @@ UNUSABLE = "do not use this prediction"
 
 
 def _reproduced(options: argparse.Namespace, run: Run, _: Path | None) -> int:
-    """Recompute the recorded Commands. Return 3 if a recomputed Command differs from the recorded Command."""
     result = reproduced(run)
     equal = result.first_difference is None
     if options.json:
@@ -289,7 +288,6 @@ def _reproduced(options: argparse.Namespace, run: Run, _: Path | None) -> int:
 
 
 def _predicted(options: argparse.Namespace, run: Run, figure: Path | None) -> int:
-    """Predict the test with other settings. Return 3 unless the test finishes and the prediction is usable."""
     result = predict(run, options.set, options.engine)
     name = run.scenario.name
     data = _prediction_data(name, options.set, result)

@@ -43,7 +43,7 @@ FEWEST = 3
 SLOWEST, FASTEST = 10.0, 100e3
 """Range of plausible sample rates, Hz. Any other rate suggests that the unit of the times is wrong."""
 SPIKE = 20.0
-"""Largest ratio of a measured step to the 99 % quantile of all steps. A larger step is not caused by noise."""
+"""Ratio of a step to the 99 % quantile of all steps above which the step cannot be noise."""
 FAR = 10.0
 """Ratio of a value to its limit above which the file is refused, because the unit must be wrong."""
 
@@ -200,9 +200,8 @@ class _Histories:
         return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return a test of ``scenario``.
-
-        ``dof_names`` are by default the degrees of freedom in the map, or the axes if the map has none.
+        """Return a test of ``scenario``. Without ``dof_names``, use the map's degrees of freedom, or else the
+        axes.
         """
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
         sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
-"""Default number of scored plants, in addition to the nominal plant."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.study_table import StudyTable
 
 VALUES = ("low", "median", "high", "worst")
-"""Statistics of a group that ``--json`` prints. Infinite values, which failed runs cause, are printed as null."""
+"""Statistics of a group that ``--json`` prints; infinite values are printed as null."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -31,11 +31,9 @@ RUNS = "runs"
 TOLD_S = 30.0
 """Interval between lines of progress if standard error is not a terminal, s."""
 LEAST_WIDTH = 20
-"""Smallest width to which text is wrapped, columns."""
 SENTENCE = 24
 """Width of the widest cell above which a table column may be wrapped between words, columns."""
 WIDE = 10_000
-"""Width that is sufficient for every table, columns."""
 TOGETHER = "\N{NO-BREAK SPACE}"
 """No-break space between a number and its unit, or a name and its value."""
 
@@ -82,7 +80,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Do the same as :func:`writing` for the page of an ended test, but print an error instead of raising it."""
+    """Write the page of an ended test as in :func:`writing`, but only report errors."""
     try:
         with writing(path, word):
             yield
@@ -186,7 +184,7 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``head`` and ``text``. On a terminal, wrap them between words; keep numbers next to their units.
+    """Return ``head`` and ``text``, on a terminal wrapped between words, with numbers next to their units.
 
     All lines after the first are indented by the length of ``head`` plus ``hang`` columns.
     """
