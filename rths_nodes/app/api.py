@@ -120,7 +120,8 @@ def run(
     Returns
     -------
     Run
-        Arrays ``(n_samples, n_axes)`` in SI units, ``metrics``, ``outcome``. A notebook displays it with a figure.
+        Arrays ``(n_samples, n_axes)`` in SI units, ``metrics``, ``outcome``. A notebook displays a
+        figure of the run.
 
     Raises
     ------
@@ -488,8 +489,8 @@ def study(
     file : str or path-like, optional
         Study file (YAML). Without a file, the contents are keyword arguments.
     out : str or path-like, optional
-        Folder for table, page and journal. With the journal, the same call continues an interrupted study; it
-        repeats only the runs of components that are not in a package.
+        Folder for table, page and journal. With the journal, the same call continues an interrupted study.
+        Only runs of components that are not in a package are repeated.
     jobs : int, optional
         Number of parallel runs on this machine; by default one for each processor.
     scheduler : str, optional

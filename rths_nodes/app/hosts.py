@@ -88,7 +88,7 @@ class RunResult:
     assembly: Assembly | None = field(default=None, repr=False)
     """Unused second assembly of the scenario after a run over kernels; None after any other run."""
     delays: list[Delay] = field(default_factory=list, repr=False)
-    """Delays of the measured displacements, by axis; empty unless the run was brief and over kernels."""
+    """Delays of the measured displacements, by axis; empty except after a brief run over kernels."""
 
     @property
     def ending(self) -> str:

@@ -67,8 +67,6 @@ def _unfailing(stream: Any) -> Any:
 
 
 class _Unfailing(io.RawIOBase):
-    """Stream that writes to a file descriptor, and drops all output after the first failed write."""
-
     def __init__(self, number: int) -> None:
         self._number = number
         self._failed = False

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compile C texts with the machine's compiler, and keep the libraries in a folder of the user.
 
-The file name of a library contains a key and the library's hash. The key depends on the text, compiler, processor,
-flags and C library. A library is loaded only if the hash matches. If the folder cannot be used, the library is
-built in a temporary folder, which is deleted after loading.
+The file name of a library contains its hash and a key of its text, compiler, processor, flags and C library. A
+library is loaded only if the hash matches. If the folder cannot be used, the library is built in a temporary
+folder, which is deleted after loading.
 
 The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. They must match
 stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
@@ -132,7 +132,7 @@ def _opened(path: Path, kind: str) -> object:
 
 
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
-    """Return the library or program of a C ``text``; compile the text unless the folder has a result.
+    """Return the library or program of a C ``text``; compile the text unless the folder contains the result.
 
     If the folder cannot be used, a note states the reason, and the result is for this process only. Raises
     Unbuilt.

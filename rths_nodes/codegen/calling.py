@@ -104,11 +104,9 @@ LONG = 200
 
 @dataclass(frozen=True)
 class Made:
-    """Translated function: C name, result, names of its array parameters, and names of the arrays that it writes
-    to.
+    """Translated function: C name, result, names of array parameters, and names of the arrays that it writes to.
 
-    Parts of the result are constants, output parameters, or parts of array parameters; a single number is returned
-    by value.
+    A number or an array of the result is a constant, an output parameter or a part of an array parameter.
     """
 
     name: str

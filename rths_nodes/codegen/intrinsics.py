@@ -201,4 +201,4 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.times: _times,
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},
 }
-"""C forms, keyed by function. ``tanh``, ``copysign`` and ``root`` of ``arithmetic`` are functions of ``math``."""
+"""C forms, keyed by function."""

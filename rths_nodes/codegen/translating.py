@@ -3,8 +3,7 @@
 
 Every assignment makes a new C variable, so that a bound value never changes. After an if statement, a new variable
 holds the value from the executed branch. For each name that a loop changes, every pass assigns to a variable at
-its end. Trial translations of a pass find these names and the kinds of their values, because a pass may turn an
-integer into a float, or replace an array.
+its end. Trial translations of a pass find these names and the kinds of their values.
 """
 
 from __future__ import annotations
@@ -498,9 +497,7 @@ class FunctionTranslator(Expressions):
         self._loop(node, "for (;;)", begin)
 
     def _for_loop(self, node: ast.For) -> None:
-        """Translate a loop over a range to a C loop. Unroll any other loop, and a loop whose body needs a known
-        index.
-        """
+        """Translate a loop over a range to a C loop unless its body needs a known index. Unroll other loops."""
         over = self.value(node.iter)
         if isinstance(over, Range):
             undo = self._undo()

@@ -198,7 +198,7 @@ def kind_of(numbers: Iterable[Scalar]) -> str:
 
 
 def joined(values: Sequence[Value], stem: str) -> Value:
-    """Return one value that can represent any of ``values``, or MISMATCH. C names of differing parts begin with
+    """Return one value that can represent any of ``values``, or MISMATCH. Differing parts are named after
     ``stem``.
     """
     if len(set(map(nesting, values))) > 1:
@@ -281,7 +281,6 @@ class Scope:
 
     @contextmanager
     def nested(self, head: str) -> Iterator[None]:
-        """Emit a C block: the line ``head``, the lines of the ``with`` block, indented, and a closing brace."""
         self.emit(head)
         self.indent += 1
         yield
@@ -326,12 +325,12 @@ class Scope:
         return array
 
     def stable(self, value: V, name: str = "t") -> V:
-        """Return ``value`` with each number as a literal or a variable. New variables are named after ``name``."""
+        """Return ``value`` with each number as a literal or a variable, whose name is derived from ``name``."""
         parts = [self.variable(p, name) if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
         return cast(V, rebuilt(value, parts))
 
     def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
-        """Return one value that is valid after all branches, or MISMATCH; append its assignments to the lines of
+        """Return one value that is valid after all branches, or MISMATCH; append assignments to the lines of
         ``ends``.
         """
         if len({nesting(value) for value, _ in ends}) > 1:
@@ -402,9 +401,7 @@ class Scope:
         return Scalar(table.kind, table.at(position.c))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign to one or all elements, as numpy does. If ``shifted``, first copy an array in the target's
-        memory.
-        """
+        """Assign to one or all elements, as numpy does. If ``shifted``, first copy a value in the same memory."""
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")
             return

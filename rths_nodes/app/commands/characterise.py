@@ -33,7 +33,6 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 DIGITS = 7
-"""Number of significant digits of the numbers in a section."""
 
 NUMBERS = (*(entry.name for entry in fields(Cyclic) if entry.name not in ("displacement", "force")), "loss_factor")
 COLUMNS = (

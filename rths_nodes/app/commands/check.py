@@ -47,7 +47,6 @@ ADVISED = 0.6
 """Fraction of a step that ``predictor_corrector`` predicts by default."""
 
 SAMPLES = 1000
-"""Smallest number of samples from which a 99.9 % quantile is computed."""
 
 LISTED = 3
 
@@ -152,7 +151,7 @@ def _ms(seconds: float) -> str:
 
 
 class Margins(RecordingSink):
-    """Sink that stores the smallest stroke left after braking (m, by axis), the last sample and the volume."""
+    """Sink that stores the smallest stroke left after braking (m, by axis), the last sample and data volume."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         self.volume, limits = Volume(), scenario.limits

@@ -219,7 +219,7 @@ class AtTerminal:
         return bool(self._dialogue.yes(f"\n{self._number}. {self._kind}: {statement}"))
 
     def settle(self) -> None:
-        """Wait for Enter if a motion has ended before the operator answered its question."""
+        """Wait for Enter if the operator did not answer before the motion ended."""
         if self._asking is not None and self._asking.is_alive():
             self._settling = True
             print("Enter: ", end="", file=sys.stderr, flush=True)

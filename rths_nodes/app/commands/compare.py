@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 FEW = 20_000
-"""Total number of samples below which a single process runs all variants."""
 
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z_][\w.]*=)")
 

@@ -51,9 +51,9 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 }
 """Trial by family: scenario, section of the component, further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
-"""Values of required parameters in the trial, by family."""
 INSIDE = 0.01
-"""Relative distance of a tried value from an exclusive bound; from 0, relative to the value in effect."""
+"""Distance of a tried value from an exclusive bound: fraction of the bound or, if it is 0, of the value in effect.
+"""
 
 
 @dataclass

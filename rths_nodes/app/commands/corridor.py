@@ -74,8 +74,8 @@ def predicted(
 ) -> Corridor:
     """Return the corridor of ``scenario``, from the nominal plant and ``count`` plants drawn with ``seed``.
 
-    ``margin`` widens each side of the corridor by this fraction of the quantity's range. Raises ConfigError.
-    Raises Stopped if a run does not finish.
+    ``margin`` widens each side of the corridor by this fraction of the quantity's range. Raises ConfigError, or
+    Stopped if a run does not finish.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
     drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]

@@ -32,7 +32,8 @@ RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
 """99 % quantile of the computing time per sample, by host, for one axis with recorder and monitor, s."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python (benchmarks/latency.py), on the computer of WORK_S, s."""
+"""Time of one step of an oscillator in plain Python, s, on the computer that gave WORK_S (benchmarks/latency.py).
+"""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which is for simulators only."""
 LONGEST_GAP_S = 0.010
@@ -44,8 +45,6 @@ MOST_TICKS = 20_000_000
 
 @dataclass(frozen=True)
 class Fact:
-    """Property of the computer. If the property is unknown, ``value`` is None."""
-
     name: str
     value: Data | None
     text: str

@@ -131,7 +131,7 @@ def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> Non
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Substitute for a missing specimen. A stiffness is required; no load cell resolves 1 N/m."""
+"""Substitute for a missing specimen: a stiffness is required, but no load cell resolves its force."""
 
 
 def free(scenario: Scenario) -> Scenario:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths export``: write recordings as CSV, MATLAB or HDF5 files, or as a DesignSafe archive.
 
-Each file contains the units (SI) of its histories. The histories form three groups:
+Each file contains the units (SI) of its histories. Groups of histories:
 
 samples    time; target, command, displacement and force by axis; true values of a simulator; flags;
            quantities of the compensator
@@ -60,7 +60,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests in the DesignSafe layout for hybrid simulations; ``report`` writes each page. Raises OSError."""
+    """Write tests in the DesignSafe layout for hybrid simulations; ``report`` writes a page. Raises OSError."""
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}

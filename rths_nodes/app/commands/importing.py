@@ -43,9 +43,9 @@ FEWEST = 3
 SLOWEST, FASTEST = 10.0, 100e3
 """Range of plausible sample rates, Hz. Any other rate suggests that the unit of the times is wrong."""
 SPIKE = 20.0
-"""Ratio of a step to the 99 % quantile of all steps above which the step cannot be noise."""
+"""A displacement step above this multiple of the 99 % quantile of all steps is not noise."""
 FAR = 10.0
-"""Ratio of a value to its limit above which the file is refused, because the unit must be wrong."""
+"""A value above this multiple of its limit is refused, because its unit must be wrong."""
 
 
 @params
@@ -93,8 +93,8 @@ class Columns:
 class Elsewhere:
     """Test from another program, in SI units; unknown values are nan.
 
-    The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have shape ``(n, n_dof)``, the other
-    histories ``(n, n_axes)``.
+    The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``; the
+    other histories have the shape ``(n, n_axes)``.
     """
 
     scenario: Scenario

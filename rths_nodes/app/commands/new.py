@@ -33,14 +33,11 @@ T = TypeVar("T")
 SHIPPED = {SCENARIO: scenario_files.SCENARIO, RIG_FILE: scenario_files.RIG}
 TEMPLATES = ("config", "templates")
 USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
-"""Default values in a new scenario. The servo rate is also suggested for a new rig file."""
 LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
 PORT, AXES = "udp", "axis_1"
-"""Suggested port and axes in a new rig file."""
 CHANNELS = {"displacement": "mm", "force": "kN"}
 """Channels of a new axis, with units. The command channel has the scale of the displacement channel."""
 CHANNEL: Data = {"range": "", "scale": 1.0, "sign": 1}
-"""Keys of a channel, with suggested values."""
 IN_UNIT = ("range", "scale")
 TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
 """Trial of each family that has a template: scenario, section of the component, further overrides."""

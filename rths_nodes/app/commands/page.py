@@ -50,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C. One process handles stops; another process has low priority and handles the
-    rest.
-    """
+    """Serve the page until Ctrl-C, with a front process for stops and a low-priority process for the rest."""
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()

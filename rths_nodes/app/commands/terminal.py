@@ -69,7 +69,7 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print ``word`` and ``path`` after the block has written the file. An OSError in the block gets a path."""
+    """Print ``word`` and ``path`` after the block has written the file. Raises OSError, always with a path."""
     try:
         yield
     except OSError as error:

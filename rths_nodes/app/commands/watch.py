@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths watch``: watch a test with separate sensors on another computer, and send pulses to an interlock.
 
-The loop reads, judges, and then sends a pulse. If the process hangs, the pulses end.
+The loop reads sensors and messages, judges them and sends a pulse. If the process hangs, the pulses end.
 """
 
 from __future__ import annotations
