@@ -165,7 +165,7 @@ def _print(results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivale
 
 
 Plan = list[tuple[str, Cycles, Scenario]]
-"""List of tests: axis, cycles and scenario of each test."""
+"""Axis, cycles and scenario of each test."""
 
 
 def name_of(axis: str, cycles: Cycles) -> str:
