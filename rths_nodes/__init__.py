@@ -19,8 +19,8 @@ from rths_nodes.core.version import __version__ as __version__
 # A checkout finds the built messages of the installed package.
 __path__ = extend_path(__path__, __name__)
 
-# Before numpy is loaded: a sum must not depend on the number of threads, and threads that wait for each other
-# never end under SCHED_FIFO. A program that loads numpy first, or sets the variable, decides for itself.
+# Set this before numpy is loaded: a sum must not depend on the number of threads, and under SCHED_FIFO threads
+# that wait for each other never end. A program that loads numpy first or sets the variable makes its own choice.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _HOMES = {"Run": "app.results", "ConfigError": "core.errors", "Scenario": "loop.scenario.schema"}
-"""Modules of the names that are not in ``app.api``; all are loaded on first use."""
+"""Modules of the public names that ``app.api`` does not define. Each module is imported on first use."""
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of ``import rths_nodes``."""
+"""Functions that ``import rths_nodes`` provides."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ def run(
     Returns
     -------
     Run
-        Arrays ``(n_samples, n_axes)`` in SI units, ``metrics``, ``outcome``. A notebook displays a figure.
+        Arrays ``(n_samples, n_axes)`` in SI units, ``metrics``, ``outcome``. A notebook displays a
+        figure of the run.
 
     Raises
     ------
@@ -148,7 +149,7 @@ def run(
 
 
 def read(recording: str | Path) -> Run:
-    """Read a recording, complete or not.
+    """Read a complete or interrupted recording.
 
     Parameters
     ----------
@@ -183,12 +184,12 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw several runs in one figure, such as a measured and a simulated one.
+    """Draw several runs in one figure, such as a measured and a simulated run.
 
     Parameters
     ----------
     runs : dict of Run
-        Runs by legend label. The time axis shows the structure's time since the end of the soft start.
+        Runs, keyed by legend label. The time axis shows the structure's time since the end of the soft start.
     quantity : str
         ``error``, ``hysteresis``, or the name of an array, such as ``target`` or ``force``.
     ax : matplotlib.axes.Axes, optional
@@ -238,8 +239,8 @@ def stability(
     Returns
     -------
     Judgement
-        Attributes ``stable``, ``margin`` of the delay, ``critical_delay`` (s), ``gain`` and ``modes``. The methods
-        ``bode(frequency)`` and ``nyquist(frequency)`` return complex arrays for frequencies in Hz.
+        Attributes ``stable``, ``margin`` (of the delay), ``critical_delay`` (s), ``gain`` and ``modes``. The
+        methods ``bode(frequency)`` and ``nyquist(frequency)`` return complex arrays for frequencies in Hz.
 
     Raises
     ------
@@ -454,7 +455,9 @@ def identify(
 
 @contextmanager
 def _folder(out: Place | None) -> Iterator[Path]:
-    """Yield the folder ``out``, or a temporary folder, which is kept only after an error."""
+    """Yield the folder ``out``. Without ``out``, yield a temporary folder, which is deleted unless an error
+    occurs.
+    """
     if out is not None:
         yield Path(out)
         return
@@ -486,8 +489,8 @@ def study(
     file : str or path-like, optional
         Study file (YAML). Without a file, the contents are keyword arguments.
     out : str or path-like, optional
-        Folder for table, page and journal. With the journal, the same call continues an interrupted study; only
-        runs of components that are not in a package are repeated.
+        Folder for table, page and journal. With the journal, the same call continues an interrupted study.
+        Only runs of components that are not in a package are repeated.
     jobs : int, optional
         Number of parallel runs on this machine; by default one for each processor.
     scheduler : str, optional
@@ -495,8 +498,8 @@ def study(
     engine : {'auto', 'python', 'kernels', 'compiled'}
         Engine of the runs; all engines give bit-identical results.
     progress : callable, optional
-        Takes the name of the study and returns a context manager. Entering the context manager returns a function
-        of completed and total work.
+        Called with the name of the study. Returns a context manager whose ``with`` block receives a function of
+        completed and total work.
 
     Returns
     -------

@@ -29,9 +29,8 @@ GROUPS = {
     "run many variants": ("compare", "study", "tune", "scoreboard"),
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
-"""Sub-commands by purpose. The module of a command has ``add_arguments(parser)`` and ``run(options)``, which
-returns the exit code. The description of the command is the first paragraph of the module's docstring.
-"""
+"""Sub-commands by purpose. The module of a command defines ``add_arguments(parser)`` and ``run(options)``;
+``run`` returns the exit code. The first paragraph of the module's docstring describes the command."""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "export": "exporting",
@@ -40,7 +39,6 @@ MODULES = {
     "params": "parameters",
     "test-node": "node_test",
 }
-"""Modules whose names differ from their commands."""
 REPLACED = {
     "characterise": "rths identify --for rig_file",
     "completion": "register-python-argcomplete rths",
@@ -49,7 +47,7 @@ REPLACED = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command and return an ``ExitCode``, even if output fails."""
+    """Run a sub-command and return an ``ExitCode``, even if the output cannot be written."""
     with unfailing_output():
         return _run(arguments)
 
@@ -104,7 +102,7 @@ def _module(name: str) -> Any:
 
 
 def purpose(name: str) -> str:
-    """Return the first paragraph of the docstring of a command's module, after the name of the command."""
+    """Return the description of a command: the first paragraph of its module's docstring, without the name."""
     paragraph = inspect.cleandoc(_module(name).__doc__ or "").partition("\n\n")[0]
     return " ".join(paragraph.split()).partition(": ")[2].removesuffix(".")
 

@@ -86,9 +86,9 @@ class RunResult:
     faults: tuple[str, ...] = ()
     engine: str = ""
     assembly: Assembly | None = field(default=None, repr=False)
-    """Second, unused assembly of the scenario after a run over kernels, otherwise None."""
+    """Unused second assembly of the scenario after a run over kernels; None after any other run."""
     delays: list[Delay] = field(default_factory=list, repr=False)
-    """Delay of each measured displacement, by axis, after a brief run over kernels."""
+    """Delays of the measured displacements, by axis; empty except after a brief run over kernels."""
 
     @property
     def ending(self) -> str:
@@ -149,10 +149,10 @@ def run(
     """Run ``scenario`` with ``overrides``. Raises ConfigError.
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
-    memory; a ``brief`` run may omit histories that no index needs. ``starting`` is called with a text on missing
-    nodes. The test stops safely once ``interrupted()`` returns true; without ``interrupted``, signals stop the
-    test. ``port`` is an open port of a procedure. ``preferred`` is the engine if no option sets one; a test that
-    kernels cannot run is then run stage by stage.
+    memory; a ``brief`` run may omit histories that no index needs. ``starting`` is called with a text that lists
+    the missing nodes. The test stops safely once ``interrupted()`` returns true; without ``interrupted``, signals
+    stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if no option sets an
+    engine; in this case a test that kernels cannot run is run stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -177,7 +177,7 @@ def run(
     if chosen.record:
         bag.check_free(Path(chosen.record))
         kept = files.with_copied_files(loaded, Path(chosen.record), columns_only=True)
-        if kept is not loaded:  # the recording has its own histories
+        if kept is not loaded:  # the recording contains the history files
             loaded, embedded = kept, _loop(kept, chosen, port)
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
@@ -228,7 +228,7 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 
 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
-    """Return the loop of the chosen engine. Raises ConfigError for missing kernels.
+    """Return the loop of the chosen engine. Raises ConfigError if a kernel is missing.
 
     By default, a recorded test runs stage by stage, so that its recording grows during the test.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keywords of the Python functions, with defaults and descriptions from run options and scenario sections."""
+"""Keyword arguments of the Python functions, with the defaults and descriptions of options and sections."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rths_nodes.loop.scenario.schema import Scenario
 F = TypeVar("F", bound=Function)
 Place: TypeAlias = str | os.PathLike[str]
 Section: TypeAlias = Mapping[str, object] | type | Function | Kernel | None
-"""Section as data. A component may also be a class, a kernel or a kernel's step."""
+"""Section as data. A component may also be a class, a kernel or the step of a kernel."""
 INDENT = " " * 4
 UNCHANGED = ...
-"""Default of a section: keep the scenario's section."""
+"""Default of an argument for a section: keep the section of the scenario."""
 
 
 class Sections(TypedDict, total=False):

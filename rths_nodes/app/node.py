@@ -42,7 +42,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def find_ros() -> None:
-    """Add the prefix of a pip installation to AMENT_PREFIX_PATH."""
+    """Set AMENT_PREFIX_PATH, unless it is set, to the prefix of a pip installation."""
     if (Path(sys.prefix) / "share" / "ament_index").is_dir():
         os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
 

@@ -99,8 +99,8 @@ class Run(run.Run):
         Returns
         -------
         pandas.DataFrame
-            Columns such as ``axis_1.force (N)``; the index is the time, s. Row k is sample k. Row 0 is the state
-            before the test, so that the table has ``samples`` + 1 rows.
+            Columns such as ``axis_1.force (N)``; the index is the time, s. In the table of samples,
+            row k is sample k, and row 0 is the state before the test.
 
         Raises
         ------

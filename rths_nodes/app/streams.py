@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error that never fail, so that printing cannot affect a test.
+"""Standard output and standard error that never fail, so that printing cannot affect a test.
 
-After an error (reader closed, disk full, output closed) further output is dropped.
+After a failed write, all further output is dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMES = {1: "standard output", 2: "standard error"}
 def unfailing_output() -> Iterator[None]:
     _fill_descriptors()
     before = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin = sys.stdin or io.StringIO()  # closed: replace by empty input
+    sys.stdin = sys.stdin or io.StringIO()  # if closed, use empty input
     sys.stdout, sys.stderr = _unfailing(sys.stdout), _unfailing(sys.stderr)
     try:
         yield
@@ -42,13 +42,13 @@ def unfailing_output() -> Iterator[None]:
 
 
 def _fill_descriptors() -> None:
-    """Open closed descriptors 0 to 2 on /dev/null, so that no recording gets one of these numbers."""
+    """Open /dev/null on each closed descriptor from 0 to 2, so that no recording gets such a number."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.dup2(nowhere := os.open(os.devnull, os.O_RDWR), number)
-            os.set_inheritable(number, True)  # child processes inherit them
+            os.set_inheritable(number, True)  # child processes inherit the descriptor
             if nowhere != number:
                 os.close(nowhere)
 
@@ -67,8 +67,6 @@ def _unfailing(stream: Any) -> Any:
 
 
 class _Unfailing(io.RawIOBase):
-    """Stream to a file descriptor that drops all output after the first failed write."""
-
     def __init__(self, number: int) -> None:
         self._number = number
         self._failed = False

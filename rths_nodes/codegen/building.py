@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build C texts with the machine's compiler, and keep the libraries in a folder of the user.
+"""Compile C texts with the machine's compiler, and keep the libraries in a folder of the user.
 
-The name of a library contains its hash, and a key of its text, compiler, flags and C library. A library is loaded
-only if the hash matches. If the folder cannot be used, the library is built in a private folder that is deleted
-with the process.
+The file name of a library contains its hash and a key of its text, compiler, processor, flags and C library. A
+library is loaded only if the hash matches. If the folder cannot be used, the library is built in a temporary
+folder, which is deleted after loading.
 
-The bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. They must match
+The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. They must match
 stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
 """
 
@@ -63,19 +63,19 @@ LIBRARY, PROGRAM = ".so", ".bin"
 KINDS = {LIBRARY: ("-shared",), PROGRAM: ("-pthread",)}
 PRIVATE = 0o700
 SMALLEST_ROOM = 1 << 20
-"""Free bytes of a file system up to which a compiler failure counts as a full device."""
+"""Largest free space, bytes, at which a compiler failure is attributed to a full device."""
 
 
 class Unbuilt(ConfigError):
-    """A C text could not be built; the message is the reason."""
+    """Raised if a C text cannot be built; the message is the reason."""
 
 
 Toolchain = tuple[str, str]
-"""A C compiler, and the identity of its output: version, processor, C library and flags."""
+"""Path of a C compiler, and the conditions of its output: version, processor, C library and flags."""
 
 
 class Library(NamedTuple):
-    """A loaded library, or a program opened for reading, with its SHA-256 and notes for the user."""
+    """Loaded library, or descriptor of a program opened for reading, with SHA-256 hash and notes for the user."""
 
     handle: Any
     digest: str
@@ -132,9 +132,10 @@ def _opened(path: Path, kind: str) -> object:
 
 
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
-    """Return the library or program of a C ``text``, from the folder if stored there. Raises Unbuilt.
+    """Return the library or program of a C ``text``; compile the text unless the folder contains the result.
 
-    If the folder cannot be used, a note states the reason, and the library is built for this process only.
+    If the folder cannot be used, a note states the reason, and the result is for this process only. Raises
+    Unbuilt.
     """
     directory, key = folder(), key_of(text, tools)
     if library := kept(key, kind):
@@ -164,7 +165,7 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
 
 
 class Refused(Unbuilt):
-    """The compiler refused a text, or did not finish."""
+    """Raised if the compiler refuses a text or does not finish."""
 
 
 def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> Library:
@@ -203,7 +204,7 @@ def check_private(directory: Path) -> None:
 
 @cache
 def check_elementary(tools: Toolchain) -> None:
-    """Raise Unbuilt if a function of this machine's C library differs from the stored results."""
+    """Raise Unbuilt if a function of the C library does not give exactly the stored results."""
     library = built(CALLS, tools)
     for name, expected in RESULTS.items():
         function = getattr(library.handle, f"of_{name}")

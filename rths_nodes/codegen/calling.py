@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translate a kernel with the functions that it calls to a C program, build it, and call it with Python values.
+"""Translate a kernel and the functions that it calls to a C program, build it, and call it with Python values.
 
-Each kernel becomes one static function for each form of its arguments. The function takes the numbers and arrays
-of its arguments in order, and a pointer for each result. Integers and booleans of known value are part of the
-text. The entry point takes the numbers and arrays of all arguments, and writes results to numbers and further
-arrays. A generated Python function unpacks the arguments and assembles the result.
+Each function becomes one static C function for each form of its arguments. The C function takes the numbers and
+arrays of the arguments, and a pointer for each result; a single number is returned by value. Integers and booleans
+of known value are constants in the text. The entry point takes the numbers and arrays of all arguments, and writes
+results to numbers and further arrays. A generated Python function unpacks the arguments and assembles the result.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ LONG = 200
 class Made:
     """Translated function: C name, result, names of array parameters, and names of the arrays that it writes to.
 
-    A number or an array of the result is an output parameter, or part of an array parameter.
+    A number or an array of the result is a constant, an output parameter or a part of an array parameter.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Program:
     def call(
         self, caller: Expressions, function: object, arguments: Sequence[Value], target: ast.expr | None = None
     ) -> Value:
-        """Emit a call into the text of ``caller``; return its result, in variables named after the ``target``."""
+        """Append a call to the text of ``caller`` and return its result, in variables named after ``target``."""
         if isinstance(function, Hashable) and function in FORMS:
             return FORMS[function](caller, *arguments)
         if not isinstance(function, FunctionType):
@@ -241,7 +241,7 @@ def returned_by_value(parts: list[Value]) -> Scalar | None:
 
 
 def parameter(name: str, argument: Value) -> Value:
-    """Return an argument as a parameter of its function. Names of parts end with their field or position."""
+    """Return the parameter for ``argument``. The name of an item of a tuple ends with its field or position."""
     if isinstance(argument, Tup):
         pairs = zip(argument.names or range(len(argument.items)), argument.items, strict=True)
         items = [parameter(f"{name.rstrip('_')}_{label}", item) for label, item in pairs]
@@ -284,19 +284,19 @@ typedef union { double real; int64_t integer; bool logical; } number;
 
 void entry(const number *numbers, void *const *arrays, number *results)"""
 Fixed = bool | tuple["Fixed", ...]
-"""True if integers of an argument are part of the C text; a tuple has one entry for each item."""
+"""True if the integers of an argument are constants in the C text. A tuple has one entry per item."""
 
 
 class Slots:
-    """Assigns floats, integers and arrays of Python values to positions in the entry point's parameters."""
+    """Assigns numbers and arrays of Python values to positions in the parameters of the entry point."""
 
     def __init__(self) -> None:
         self._numbers, self._arrays = count(), count()
 
     def value(self, value: object, fixed: Fixed, lengths: bool = True) -> Value:
-        """Return the value of a Python object; ``fixed`` integers and booleans become part of the text.
+        """Return a Python object as a value of the entry point; ``fixed`` integers and booleans become constants.
 
-        Without ``lengths`` the text is valid for arrays of any outermost length.
+        Without ``lengths``, the text is valid for contiguous arrays of any outermost length.
         """
         if isinstance(value, np.ndarray):
             return self._array(value, lengths)

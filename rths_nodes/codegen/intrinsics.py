@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of Python, the C library, numpy and ``core/arithmetic.py`` with a C form of their own.
+"""Functions of Python, the C library, numpy and ``core/arithmetic.py`` that have a C form of their own.
 
-A function of ``arithmetic`` is listed only if its Python form uses numpy or a list. Both forms return the same
-bits, because they sum in the same order.
+A function of ``arithmetic`` is listed only if its Python form uses numpy or a list. The Python form and the C form
+return the same bits, because both sum in the same order.
 """
 
 from __future__ import annotations
@@ -201,4 +201,4 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.times: _times,
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},
 }
-"""C forms, keyed by function; ``tanh``, ``copysign`` and ``root`` of ``arithmetic`` are functions of Python."""
+"""C forms, keyed by function."""

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translate the syntax tree of a kernel: expressions, assignments, branches, loops and returns.
 
-Every assignment makes a new C variable, so that a value never changes after it was bound. Where two branches meet,
-a new variable takes the value of the executed branch. For a name that a loop changes, each pass assigns a variable
-at its end. Trial translations of a pass find these names and their forms, because a pass may turn an integer into
-a float, or replace an array.
+Every assignment makes a new C variable, so that a bound value never changes. After an if statement, a new variable
+holds the value from the executed branch. For each name that a loop changes, every pass assigns to a variable at
+its end. Trial translations of a pass find these names and the kinds of their values.
 """
 
 from __future__ import annotations
@@ -51,7 +50,8 @@ from rths_nodes.codegen.values import (
 )
 
 Emitter = Callable[..., Value]
-"""Emits a call into the text of a caller: ``emit(caller, function, arguments, target) -> result``."""
+"""Function that appends a call to the text of a caller: ``emit(caller, function, arguments, target) -> result``.
+"""
 OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]] = {
     ast.Add: ("+", operator.add),
     ast.Sub: ("-", operator.sub),
@@ -64,7 +64,7 @@ OPERATORS: dict[type[ast.operator], tuple[str, Callable[[int, int], int] | None]
     ast.RShift: (">>", operator.rshift),
 }
 PLAIN = {"+": (" */+-", " */"), "-": (" */+-", " */"), "*": (" */", ""), "/": (" */", "")}
-"""Operators that need no parentheses in the left and in the right operand."""
+"""For each operator, the operators that its left and right operands may contain without parentheses."""
 COMPARING = " <>=!*/+-"
 OF_FLOATS = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
@@ -81,7 +81,7 @@ HANDED_ON = "handed_on__"
 class Expressions(Scope):
     """Translates expressions to values, and emits the statements that must precede them.
 
-    ``names`` are global and closure variables of the function; ``env`` maps its local names to values.
+    ``names`` are the global and closure variables of the function; ``env`` maps local names to values.
     """
 
     def __init__(self, emit_call: Emitter, names: Mapping[str, object]) -> None:
@@ -133,7 +133,7 @@ class Expressions(Scope):
                 raise Untranslatable(f"{type(node).__name__} is not among the expressions of a kernel")
 
     def several(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """Return the values of expressions; array elements are read before a later expression may change them."""
+        """Return the values of expressions. Array elements are read before a later expression may change them."""
         values: list[Value] = []
         for node in nodes:
             before = len(self.lines)
@@ -362,7 +362,7 @@ class FunctionTranslator(Expressions):
         local = {*function.__code__.co_varnames, *function.__code__.co_cellvars}
         super().__init__(emit_call, {name: value for name, value in outside.items() if name not in local})
         self.loops: list[Callable[[], None] | None] = []
-        """Functions that emit the end of a pass, for each enclosing loop; None for an unrolled loop."""
+        """For each enclosing loop, a function that emits the end of a pass; None if the loop is unrolled."""
         self.arguments = arguments
         self.last_reads: dict[str, int] = {}
         for name in names_in([self.tree]):
@@ -468,9 +468,9 @@ class FunctionTranslator(Expressions):
         return not ends
 
     def _refuse_moved(self, result: Value) -> None:
-        """Raise Untranslatable if a new state has an old array in a new place, and a step writes to either place.
+        """Raise Untranslatable if a step moves an array to another place in its state, and writes to either place.
 
-        In C each place in a state has its own memory.
+        In C, each place in a state has its own memory.
         """
         if len(self.arguments) < 2 or not isinstance(result, Tup) or len(result.items) != 2:
             return
@@ -497,7 +497,7 @@ class FunctionTranslator(Expressions):
         self._loop(node, "for (;;)", begin)
 
     def _for_loop(self, node: ast.For) -> None:
-        """Translate a for statement to a C loop, or unroll it if its body needs the values of tuple or index."""
+        """Translate a loop over a range to a C loop unless its body needs a known index. Unroll other loops."""
         over = self.value(node.iter)
         if isinstance(over, Range):
             undo = self._undo()
@@ -553,10 +553,11 @@ class FunctionTranslator(Expressions):
         self.emit(statement)
 
     def _carried(self, node: ast.For | ast.While, begin: Callable[[], None]) -> dict[str, Value]:
-        """Declare the variables passed between iterations of a loop, initialise them, and bind their names.
+        """Declare variables for the names that a loop changes, and bind the names to them.
 
-        The first trial begins with the values before the loop. A number or an array that differs at an end of the
-        pass has the C name ``handed_on...`` in the next trial, until nothing differs.
+        The first trial translation of a pass begins with the values before the loop. If a number or an array
+        differs at an end of the pass, its C name is ``handed_on...`` in the next trial. The trials end when
+        nothing differs.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}

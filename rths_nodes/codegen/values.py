@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a translated function, its C statements and variables, and operations on arrays by C loops.
+"""Values of a translated function, its C statements and variables, and C loops for operations on arrays.
 
 A tuple never becomes a C object: each of its numbers is a separate variable. The shape and the strides of an array
-are known while a function is translated; only an outermost length may be unknown.
+are known while a function is translated; only the outermost length may be unknown.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Number = bool | int | float
 
 
 class Untranslatable(Exception):
-    """Code violates the rules for kernels; the message gives its place in the source, and the reason."""
+    """Raised if code violates the rules for kernels; the message gives the place in the source and the reason."""
 
     location = ""
 
@@ -34,12 +34,12 @@ class Untranslatable(Exception):
 
 
 class WrittenOut(Untranslatable):
-    """A computed index of a tuple of arrays, possible only in an unrolled loop."""
+    """Raised for a computed index of a tuple of arrays, which is possible only in an unrolled loop."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number: kind, C expression without side effects, and value, if known."""
+    """A number: its kind, a C expression without side effects, and its value if known."""
 
     kind: str
     c: str
@@ -64,7 +64,7 @@ class Tup:
 
 @dataclass(frozen=True)
 class Arr:
-    """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``; strides count elements.
+    """An array: elements of ``kind`` at the C pointer ``base`` plus ``offset``; ``strides`` are in elements.
 
     The first length is None if unknown.
     """
@@ -129,12 +129,12 @@ class Range:
 Value = Scalar | Tup | Arr | Plain | Range
 RETURNED = "returned_"
 MISMATCH = Plain("two forms")
-"""Value of a name with different forms in two branches; a use of the name is refused."""
+"""Value of a name whose type or shape differs between two branches. Any use of the name is refused."""
 
 
 @dataclass(frozen=True)
 class Return:
-    """Return statement, whose text is known once all return statements of the function are translated."""
+    """Return statement. Its text is known once all return statements of the function are translated."""
 
     statement: ast.stmt
     value: Value
@@ -198,7 +198,9 @@ def kind_of(numbers: Iterable[Scalar]) -> str:
 
 
 def joined(values: Sequence[Value], stem: str) -> Value:
-    """Return one value for any of ``values``, or MISMATCH; C names of differing parts begin with ``stem``."""
+    """Return one value that can represent any of ``values``, or MISMATCH. Differing parts are named after
+    ``stem``.
+    """
     if len(set(map(nesting, values))) > 1:
         return MISMATCH
     parts: list[Value] = []
@@ -226,7 +228,7 @@ def leaves(value: Value) -> list[Value]:
 
 
 def rebuilt(value: Value, parts: list[Value]) -> Value:
-    """Return ``value`` with its leaves replaced by ``parts``, which are removed from the list."""
+    """Return ``value`` with its leaves replaced by the first ``parts``, which are removed from the list."""
     if isinstance(value, Tup):
         return replace(value, items=tuple([rebuilt(item, parts) for item in value.items]))
     return parts.pop(0)
@@ -272,14 +274,13 @@ class Scope:
         self.taken: dict[str, int] = {}
         self.written: set[str] = set()
         self.sources: dict[str, set[str]] = {}
-        """Pointer name -> names of the memory to which it may point."""
+        """Names of the memory to which a pointer may point, by pointer name."""
 
     def emit(self, line: str) -> None:
         self.lines.append(INDENT * self.indent + line)
 
     @contextmanager
     def nested(self, head: str) -> Iterator[None]:
-        """Emit a C block: the line ``head``, the lines of the ``with`` block one level deeper, and a brace."""
         self.emit(head)
         self.indent += 1
         yield
@@ -324,12 +325,14 @@ class Scope:
         return array
 
     def stable(self, value: V, name: str = "t") -> V:
-        """Return ``value`` with each number as a literal or in a variable, which is named after ``name``."""
+        """Return ``value`` with each number as a literal or a variable, whose name is derived from ``name``."""
         parts = [self.variable(p, name) if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
         return cast(V, rebuilt(value, parts))
 
     def meet(self, name: str, ends: Sequence[tuple[Value, Lines]]) -> Value:
-        """Return one value that is valid after all branches; add assignments of it to the lines of ``ends``."""
+        """Return one value that is valid after all branches, or MISMATCH; append assignments to the lines of
+        ``ends``.
+        """
         if len({nesting(value) for value, _ in ends}) > 1:
             return MISMATCH
         met: list[Value] = []
@@ -358,7 +361,7 @@ class Scope:
 
     @contextmanager
     def over(self, shape: Sequence[int | None]) -> Iterator[tuple[str, ...]]:
-        """Emit loops over all positions of an array, except for lengths of one; yield the names of the indices."""
+        """Emit loops over all elements of an array and yield the indices; a length of one needs no loop."""
         indices = tuple("0" if length == 1 else self.name_for("i") for length in shape)
         with ExitStack() as loops:
             for i, length in zip(indices, shape, strict=True):
@@ -398,7 +401,7 @@ class Scope:
         return Scalar(table.kind, table.at(position.c))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign to one or all elements, as numpy does. A ``shifted`` array in the same memory is copied first."""
+        """Assign to one or all elements, as numpy does. If ``shifted``, first copy a value in the same memory."""
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")
             return

@@ -30,7 +30,7 @@ SCENARIO = ("scenario", "--rig", "--set", "--case")
 ASKED = "_ARGCOMPLETE"
 """Environment variable that requests completions (``register-python-argcomplete rths``)."""
 Completer = Callable[[str, argparse.Namespace], Iterable[str]]
-"""Function of the beginning of a word and the other arguments; returns the candidates."""
+"""Function that returns the possible completions, given the beginning of a word and the other arguments."""
 
 
 def complete_line(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +72,6 @@ COMPLETERS: dict[str, Completer] = {
     "--settings": _shipped(files.SETTINGS),
     "--fault": lambda prefix, options: [f"{kind}@" for kind in KINDS],
 }
-"""Completers by the name of the argument."""
 
 
 def add_scenario(parser: argparse.ArgumentParser, may_be_missing: bool = False) -> None:
@@ -94,7 +93,7 @@ def add_option(parser: Parser, option: Option, may_be_missing: bool = False) -> 
 
 
 def chosen(parsed: argparse.Namespace) -> Data:
-    """Return the options of a run by their Python names, except ``SCENARIO``."""
+    """Return the options of a run, keyed by their Python names, without the arguments in ``SCENARIO``."""
     return {
         option.spec.places[PYTHON]: getattr(parsed, name.lstrip("-").replace("-", "_"))
         for name, option in options(COMMAND).items()
@@ -107,8 +106,9 @@ def scenario(options: argparse.Namespace) -> Scenario:
 
 
 def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> bool:
-    """Return true if the rig is real or ``watched``, or ``pace`` is realtime. Raises ConfigError for a wrong
-    ``pace``.
+    """Return true if ``pace`` is realtime, or if the rig is real or ``watched``.
+
+    Raises ConfigError for lockstep with a real or ``watched`` rig.
     """
     real = not Assembly(scenario).port.simulated
     if pace == LOCKSTEP and (real or watched):
@@ -127,7 +127,7 @@ def add(
     completer: Completer | None = None,
     **more: Any,
 ) -> None:
-    """Add an argument. Its description ends with the default, and a numeric default sets the type."""
+    """Add an argument. Its description ends with the default; a numeric default also sets the type."""
     if isinstance(default, (int, float)):
         more.setdefault("type", type(default))
     if default not in (None, "", []):
@@ -152,7 +152,7 @@ class _Renamed(argparse.Action):
 
 
 def add_renamed(parser: Parser, **replacements: str) -> None:
-    """Add hidden options of earlier versions."""
+    """Add option names of earlier versions, whose use raises ConfigError."""
     for name, new in replacements.items():
         option = f"--{name.rstrip('_')}"
         parser.add_argument(
@@ -188,7 +188,7 @@ def check_least(options: argparse.Namespace, **least: float) -> None:
 
 
 def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
-    """Raise ConfigError if an option in ``names`` has a value that would have no effect."""
+    """Raise ConfigError, with the reason ``why``, if an option in ``names`` is set although it has no effect."""
     values = {name.rstrip("_").replace("_", "-"): getattr(options, name) for name in names}
     idle = [
         f"--{name} {value}" for name, value in values.items() if value is not False and value not in (None, "", [])
@@ -198,7 +198,7 @@ def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> 
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError for an option of another purpose; ``uses``: option names by purpose."""
+    """Raise ConfigError if an option of another purpose is set. ``uses`` holds the option names by purpose."""
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
         refuse_idle(options, unused, f"applies to --for {purpose}, not to {options.purpose}")
@@ -227,7 +227,7 @@ def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values
 
 
 def figure(options: argparse.Namespace) -> Path | None:
-    """Return the path of the figure, or None. Raises ConfigError."""
+    """Return the path of the figure; None without ``--figure``. Raises ConfigError."""
     figure_width(options)
     if not options.figure:
         return None
@@ -239,7 +239,7 @@ def figure(options: argparse.Namespace) -> Path | None:
 
 
 def figure_width(options: argparse.Namespace) -> float | None:
-    """Return the width of the figure on paper, mm; None for the screen. Raises ConfigError."""
+    """Return the width of a figure in the style ``paper``, mm; None for the screen. Raises ConfigError."""
     if not options.figure:
         refuse_idle(options, ("style", "width"), "requires --figure")
     if options.style != PAPER:

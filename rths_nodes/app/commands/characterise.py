@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify --for rig_file``: stiffness, damping and delay of one axis at a time, from cyclic tests."""
+"""``rths identify --for rig_file``: measure stiffness, damping and delay of each axis in cyclic tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 DIGITS = 7
-"""Significant digits of numbers in a section."""
 
 NUMBERS = (*(entry.name for entry in fields(Cyclic) if entry.name not in ("displacement", "force")), "loss_factor")
 COLUMNS = (
@@ -174,7 +173,7 @@ def name_of(axis: str, cycles: Cycles) -> str:
 
 
 def plan(scenario: Scenario, axes: Sequence[str], cycle_plans: Sequence[Cycles]) -> Plan:
-    """Return the tests of the ``axes``, sorted by amplitude, then frequency. Raises ConfigError."""
+    """Return the tests of each axis, sorted by amplitude, then by frequency. Raises ConfigError."""
     moved_axes = list(scenario.moved_axes)
     cautious = sorted(cycle_plans, key=lambda cycles: (cycles.amplitude, cycles.frequency))
     return [
@@ -193,8 +192,9 @@ def conducted(tests: Plan, record: str | None, progress: Shown) -> dict[str, lis
 
 
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
-    """Read tests by axis. Raises ConfigError unless all are cyclic and, if ``on`` is given, from the rig of
-    ``on``.
+    """Return the results of recorded tests by axis.
+
+    Raises ConfigError if a test is not cyclic or, with ``on``, was not made on the rig of ``on``.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
@@ -204,7 +204,7 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # begins after the loads
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # it begins after the loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
                 f"{recording}: is not a cyclic test; record one with rths identify --for rig_file --record DIR"
@@ -269,9 +269,7 @@ def check_section(out: Path, rig: str) -> None:
 def section_of(
     results: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], scenario: Scenario, rig: str
 ) -> str:
-    """Return a YAML section for the file of ``rig``. Raises ConfigError if the rig file with this section is
-    invalid.
-    """
+    """Return a YAML section for the rig file ``rig``. Raises ConfigError if the file would become invalid."""
     origin = {
         "scenario": scenario.name,
         "date": datetime.now(UTC).date().isoformat(),

@@ -44,10 +44,9 @@ if TYPE_CHECKING:
 
 
 ADVISED = 0.6
-"""Default fraction of a step that ``predictor_corrector`` predicts."""
+"""Fraction of a step that ``predictor_corrector`` predicts by default."""
 
 SAMPLES = 1000
-"""Smallest number of samples that has a 99.9 % quantile."""
 
 LISTED = 3
 
@@ -107,12 +106,12 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
 
 
 def needed_depth(p999: float, dt: float) -> int:
-    """Return the ``hops.depth`` for which 99.9 % of the Commands arrive in time; ``dt``: sample period, s."""
+    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time; ``dt``: sample period, s."""
     return max(0, math.ceil(p999 / dt - ANSWERED))
 
 
 def round_trips(run: Run) -> tuple[float, float]:
-    """Return the 99.9 % quantile and the maximum of the times from a Measurement to its Command, s.
+    """Return the 99.9 % quantile and the maximum of the time from a Measurement to its Command, s.
 
     Raises ConfigError if the test was too short or ran in lockstep.
     """
@@ -125,7 +124,7 @@ def round_trips(run: Run) -> tuple[float, float]:
 
 
 def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
-    """Judge the durations ``took`` (s) of integration steps; the ramp predicts ``predicted`` samples."""
+    """Yield lines that compare the durations ``took`` (s) of integration steps with the available time."""
     count, bridge, step = len(took), scenario.bridge, scenario.samples_per_step * scenario.dt
     yield f"a step takes {quantiles(took)}"
     in_time = (predicted + PATIENCE) * scenario.dt
@@ -152,7 +151,7 @@ def _ms(seconds: float) -> str:
 
 
 class Margins(RecordingSink):
-    """Sink that records the smallest margin of each axis, m, the last sample, and the size of a recording."""
+    """Sink that stores the smallest stroke left after braking (m, by axis), the last sample and data volume."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         self.volume, limits = Volume(), scenario.limits
@@ -180,7 +179,7 @@ class Margins(RecordingSink):
 
 
 REHEARSED_S = 2.0
-"""Largest computing time of the simulated test, s."""
+"""Computing time after which the simulated test ends early, s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -276,7 +275,7 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """Port that is never opened, because it may belong to a real rig that is not armed."""
+    """Wrapper of a port that a check must not open, because the port may belong to a real rig."""
 
     armed = True
 
@@ -417,14 +416,14 @@ def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -
 
 
 class Rehearsed(NamedTuple):
-    """Simulated test: margins, reason for a trip (or an empty string), error norms by axis (%)."""
+    """Result of a simulated test. ``reason`` is empty unless the test tripped; ``errors`` are norms by axis, %."""
 
     margins: Margins
     reason: str
     errors: dict[str, float]
     integrator: Data
     recording: float
-    """Expected size of the journal of the complete test, bytes."""
+    """Expected size of the journal if the complete test is recorded, bytes."""
 
     def in_words(self, dt: float) -> str:
         if self.reason:
@@ -434,7 +433,7 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Function of ``hops.depth`` that returns the simulated test."""
+"""Function of ``hops.depth`` that simulates the test, or returns None if a simulation is not possible."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths cite``: print the BibTeX of every method in a scenario."""
+"""``rths cite``: print the BibTeX entries of the methods that a scenario uses."""
 
 from __future__ import annotations
 

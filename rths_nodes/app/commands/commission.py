@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Guide the operator through all measurements and write the result. Return 0 if every row has passed."""
+    """Guide the operator through all measurements and write the result. Return 0 if no measurement has failed."""
     from rths_nodes.procedure.commissioning.trials import scenario_of
     from rths_nodes.procedure.drive import warning_of
     from rths_nodes.recording import commissioning
@@ -171,8 +171,9 @@ def _show(row: CommissioningRow) -> None:
 
 
 class AtTerminal:
-    """Guides the operator at a terminal. ``rest``: pause between ticks, s. ``warned``: text printed after each
-    CLEAR.
+    """Guides the operator at a terminal.
+
+    ``rest`` is the pause between ticks, s. The text ``warned`` is printed after each CLEAR.
     """
 
     def __init__(self, dialogue: Console, kind: str, rest: float, warned: str = "") -> None:
@@ -218,7 +219,7 @@ class AtTerminal:
         return bool(self._dialogue.yes(f"\n{self._number}. {self._kind}: {statement}"))
 
     def settle(self) -> None:
-        """Wait for Enter if a motion ended before its question was answered."""
+        """Wait for Enter if the operator did not answer before the motion ended."""
         if self._asking is not None and self._asking.is_alive():
             self._settling = True
             print("Enter: ", end="", file=sys.stderr, flush=True)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 FEW = 20_000
-"""Largest total number of samples for which a second process does not pay off."""
 
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z_][\w.]*=)")
 
@@ -51,8 +50,8 @@ def variants(
 ) -> list[Variant]:
     """Return the checked variants. Raises ConfigError.
 
-    A text in ``settings`` holds assignments, separated by spaces or commas. Without ``settings`` and ``cases``,
-    all cases are variants. The ``common`` assignments apply to every variant.
+    A text in ``settings`` holds the assignments of a variant, separated by spaces or commas. Without ``settings``
+    and ``cases``, all cases are variants. The ``common`` assignments apply to every variant.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -107,7 +106,7 @@ def compare(
     """Run all variants with the engine ``by`` and return the results in the same order.
 
     ``keep`` stores the histories; ``response`` adds errors relative to the entire structure. ``workers`` is the
-    number of processes; by default one per core, or one for short runs.
+    number of processes: by default one per core, or a single process for short runs.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of a component, first alone with read-only arrays, then in a short test on two engines."""
+"""Check of a component: first alone, with read-only arrays, and then in a short test on two engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rths_nodes.loop.options import COMPILED, STAGES
 
 DT, SAMPLES, SUBSTEPS = 1.0 / 1024.0, 512, 4
 AMPLITUDE, STIFFNESS = 0.01, 1.0e6
-"""Amplitude of the swept motion, m; stiffness of a spring that follows the motion 20 samples later, N/m."""
+"""Amplitude of the swept motion, m, and stiffness of a spring whose force lags the motion by 20 samples, N/m."""
 TRANSPORT = 20
 PAPER, COUPLED, LOADED = "chen_ricles_2010", "two_actuator_coupler", "column_under_axial_load"
 BARE = [f"axes.{axis}.{part}=null" for axis in ("north", "south") for part in ("actuator", "specimen")]
@@ -51,9 +51,9 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 }
 """Trial by family: scenario, section of the component, further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
-"""Values of required parameters in the trial."""
 INSIDE = 0.01
-"""Relative distance of a tried value from an exclusive bound (from 0: relative to the value in effect)."""
+"""Distance of a tried value from an exclusive bound: fraction of the bound or, if it is 0, of the value in effect.
+"""
 
 
 @dataclass
@@ -64,8 +64,9 @@ class Drive:
 
 
 def component_of(text: str) -> tuple[str, str] | None:
-    """Return family and name of the component ``FAMILY.NAME``, or of a component with a name that only another
-    package has; otherwise None.
+    """Return family and name of the component that ``text`` names, or None.
+
+    ``text`` is ``FAMILY.NAME``, or the name of a component from another package.
     """
     family, sign, name = text.partition(".")
     if sign and family in registry.FAMILIES and not Path(text).exists():
@@ -81,7 +82,10 @@ def component_of(text: str) -> tuple[str, str] | None:
 
 
 def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
-    """Check a component with ``overrides`` (KEY=VALUE); yield the results. Raises ConfigError with all faults."""
+    """Check a component with ``overrides`` (KEY=VALUE); yield the results as text.
+
+    Raises ConfigError if a check fails.
+    """
     if family not in TESTS:
         raise ConfigError(f"{family}.{name}: cannot be checked alone; families: {', '.join(TESTS)}")
     data: Data = {"type": name} | REQUIRED.get(family, {})
@@ -151,7 +155,6 @@ def _at_bound(label: str, key: str, bound: float, spec: Spec, error: ConfigError
 
 
 def _outermost(spec: Spec, value: float | None) -> Iterator[float]:
-    """Yield inclusive bounds, and values just inside exclusive bounds; ``value``: value in effect."""
     if spec.kind in ("number", "integer"):
         yield from (bound for bound in (spec.at_least, spec.at_most) if bound is not None)
         for bound, sign in ((spec.more_than, 1), (spec.less_than, -1)):
@@ -280,7 +283,7 @@ def _rig(params: AnyParams) -> Drive:
 
 
 def _restoring_force(params: AnyParams) -> Drive:
-    if "stiffness" in declared(type(params)) and params.stiffness is None:  # default: the structure's
+    if "stiffness" in declared(type(params)) and params.stiffness is None:  # default: stiffness of the structure
         params = evolved(params, stiffness=STIFFNESS)
 
     def step(part: RestoringForce, sample: int) -> object:

@@ -72,10 +72,10 @@ def _widest(corridor: Corridor) -> dict[str, dict[str, float]]:
 def predicted(
     scenario: Scenario, count: int, seed: int, margin: float, where: Where, progress: Progress | None = None
 ) -> Corridor:
-    """Return the corridor of ``scenario`` from its own plant and ``count`` plants of ``seed``.
+    """Return the corridor of ``scenario``, from the nominal plant and ``count`` plants drawn with ``seed``.
 
-    ``margin`` widens each side of the corridor by this fraction of the quantity's range. Raises ConfigError,
-    Stopped.
+    ``margin`` widens each side of the corridor by this fraction of the quantity's range. Raises ConfigError, or
+    Stopped if a run does not finish.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
     drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]
@@ -97,7 +97,7 @@ def predicted(
 
 
 def histories(run: Run) -> Array:
-    """Return ``QUANTITIES`` at every sample, ``(3, n, n_axes)``; nan during a soft start."""
+    """Return ``QUANTITIES`` at every sample, ``(3, n, n_axes)``; the values are nan during a soft start."""
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths doctor``: measure which servo rates this computer can keep."""
+"""``rths doctor``: measure which servo rates are possible on this computer."""
 
 from __future__ import annotations
 
@@ -30,23 +30,21 @@ ADVICE = (
 
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""Computing time per sample (99 % quantile) by host, with one axis, recorder and monitor, s."""
+"""99 % quantile of the computing time per sample, by host, for one axis with recorder and monitor, s."""
 PYTHON_STEP_S = 37e-9
-"""Time of an oscillator's step in plain Python on the computer of WORK_S (benchmarks/latency.py), s."""
+"""Time of one step of an oscillator in plain Python, s, on the computer that gave WORK_S (benchmarks/latency.py).
+"""
 MARGINAL = 0.01
-"""Largest fraction of late ticks for simulators. A rig needs a margin for the worst tick instead."""
+"""Largest fraction of late ticks for the verdict ``marginal``, which is for simulators only."""
 LONGEST_GAP_S = 0.010
-"""Longest gap that the default ``bridge.max_bridge`` bridges, s; a longer gap stops a rig."""
+"""Longest gap between samples that the default ``bridge.max_bridge`` bridges, s. A longer gap stops a rig."""
 UNSUITABLE = "not for a rig"
 BOUNDS = {"--rate": ("Hz", 1.0, 100e3), "--seconds": ("s", 0.1, 3600.0)}
 MOST_TICKS = 20_000_000
-"""Largest number of ticks of a measurement; each takes 8 bytes."""
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Property of the computer. ``value`` is None if unknown."""
-
     name: str
     value: Data | None
     text: str
@@ -110,7 +108,7 @@ def check(rate: float, seconds: float) -> None:
 
 
 def wake_up(rate: float, seconds: float) -> tuple[Data, Array]:
-    """Measure a loop with the scheduling of the nodes. Return statistics, and the lateness of each tick, s."""
+    """Run a paced loop with the scheduling of the nodes; return statistics and the lateness of each tick, s."""
     ticks = max(1, round(rate * seconds))
     pacer = Pacer(1.0 / rate, ticks)
     with real_time(True) as refused:
@@ -143,7 +141,7 @@ def oscillate(count: int) -> float:
 
 
 def forecast(lateness: Array, python_step_s: float) -> list[Data]:
-    """Return the expected fraction of late ticks, and a verdict, for each host and servo rate."""
+    """Return the expected fraction of late ticks and a verdict for each host and servo rate."""
     longest = float(lateness.max())
     forecasts = []
     for host, work in WORK_S.items():
@@ -161,7 +159,7 @@ def summary(forecasts: Sequence[Data]) -> list[str]:
     for host in WORK_S:
         rates = {
             entry["verdict"]: entry["rate_hz"] for entry in forecasts if entry["host"] == host
-        }  # the highest rate wins
+        }  # the last entry is the highest rate
         parts = [f"{verdict} up to {rates[verdict]:g} Hz" for verdict in ("good", "marginal") if verdict in rates]
         lines.append(f"{host}: {', '.join(parts) or f'{UNSUITABLE} at any of these rates'}")
     return lines

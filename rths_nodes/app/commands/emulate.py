@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths emulate``: emulate the rig at the other end of the port udp."""
+"""``rths emulate``: emulate a rig for tests that use the port ``udp``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Emulate the rig for one session. Return 0 if the test closed the session, 3 if the rig stopped."""
+    """Emulate the rig. Return 0 if the test closed the last session, or 3 if the rig stopped by itself."""
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -131,7 +131,7 @@ def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> Non
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Specimen of 1 N/m. A stiffness is required, and no load cell resolves this one."""
+"""Substitute for a missing specimen: a stiffness is required, but no load cell resolves its force."""
 
 
 def free(scenario: Scenario) -> Scenario:
@@ -143,7 +143,10 @@ def free(scenario: Scenario) -> Scenario:
 
 
 class EmulatedSensors:
-    """Sends the true state of ``emulator`` to a watcher, in the channels of ``section``. Raises ConfigError."""
+    """Sends the true state of ``emulator`` to a watcher, as readings of the channels in ``section``.
+
+    Raises ConfigError.
+    """
 
     def __init__(self, emulator: Emulator, section: WatchSection, address: str) -> None:
         axes = emulator.scenario.axes

@@ -264,11 +264,10 @@ _COLUMNS = (
 )
 
 UNUSABLE = "do not use this prediction"
-"""First words of the output if the identified rig does not reproduce the recording."""
+"""Beginning of the output if the identified rig does not reproduce the recording."""
 
 
 def _reproduced(options: argparse.Namespace, run: Run, _: Path | None) -> int:
-    """Compare the recorded Commands with recomputed Commands; return 3 for a difference."""
     result = reproduced(run)
     equal = result.first_difference is None
     if options.json:
@@ -289,7 +288,6 @@ def _reproduced(options: argparse.Namespace, run: Run, _: Path | None) -> int:
 
 
 def _predicted(options: argparse.Namespace, run: Run, figure: Path | None) -> int:
-    """Predict the test with other settings; return 3 unless the predicted test finishes and is usable."""
     result = predict(run, options.set, options.engine)
     name = run.scenario.name
     data = _prediction_data(name, options.set, result)

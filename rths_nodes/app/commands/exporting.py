@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths export``: write recordings as CSV, MATLAB or HDF5 files, or as a DesignSafe archive.
 
-Each file names its units (SI). Groups of histories:
+Each file contains the units (SI) of its histories. Groups of histories:
 
-samples    time; by axis target, command, displacement, force, and true values of a simulator; flags; quantities of
-           the compensator
-steps      step_time; by degree of freedom displacement, velocity, acceleration; up to the last exact acceleration
-           also external and restoring force
-updating   updating_time, and quantities of learning copies, if any
+samples    time; target, command, displacement and force by axis; true values of a simulator; flags;
+           quantities of the compensator
+steps      step_time; displacement, velocity, acceleration by degree of freedom; external and restoring force
+           up to the last exact acceleration
+updating   updating_time; quantities of learning copies, if any
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests in the layout of DesignSafe hybrid simulations; ``report`` writes the pages. Raises OSError."""
+    """Write tests in the DesignSafe layout for hybrid simulations; ``report`` writes a page. Raises OSError."""
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}

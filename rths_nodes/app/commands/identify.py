@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths identify``: identify the loading system of a rig, or the specimens in it, and write a file."""
+"""``rths identify``: identify the loading system or the specimens of a rig, and write the result to a file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths import``: convert the data of a test from another program into a recording.
 
-Without a scenario, components and rig have the type ``elsewhere``: the histories can be viewed and fitted, but not
-recomputed.
+Without a scenario, the components have the type ``elsewhere``. The histories can then be viewed and fitted, but
+not recomputed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ AXIS = ("target", "command", "displacement", "force")
 MOTION = ("displacement", "velocity", "acceleration")
 FEWEST = 3
 SLOWEST, FASTEST = 10.0, 100e3
-"""Range of plausible rates, Hz; other rates suggest that the unit of the times is wrong."""
+"""Range of plausible sample rates, Hz. Any other rate suggests that the unit of the times is wrong."""
 SPIKE = 20.0
-"""Ratio of a step of measured displacement to usual steps that noise cannot explain."""
+"""A displacement step above this multiple of the 99 % quantile of all steps is not noise."""
 FAR = 10.0
-"""Ratio of a value to its limit above which the value is refused, because its unit must be wrong."""
+"""A value above this multiple of its limit is refused, because its unit must be wrong."""
 
 
 @params
@@ -63,7 +63,7 @@ class AxisColumns:
 
 @params
 class Motion:
-    """Columns of a degree of freedom, one row per sample. Only the last sample of each step is used."""
+    """Columns of a degree of freedom, with one row per sample. Only the last sample of each step is used."""
 
     displacement: Placed = column(LENGTHS, "displacement of the numerical substructure")
     velocity: Placed | None = column(VELOCITIES, "velocity; default: unknown", optional=True)
@@ -91,9 +91,10 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """Test from another program: histories ``(n, n_axes)`` and ``(n, n_dof)``, SI units; unknown values are nan.
+    """Test from another program, in SI units; unknown values are nan.
 
-    ``moved``, ``velocity`` and ``acceleration`` belong to the degrees of freedom.
+    The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``; the
+    other histories have the shape ``(n, n_axes)``.
     """
 
     scenario: Scenario
@@ -132,9 +133,9 @@ class Elsewhere:
 
 
 def read(file: Path, columns: Path, scenario: Scenario | None = None, most: int = LARGEST) -> Elsewhere:
-    """Read the test in ``file`` (at most ``most`` bytes) by the map ``columns``, as a test of ``scenario``.
+    """Read ``file`` (at most ``most`` bytes) with the map in the file ``columns``, as a test of ``scenario``.
 
-    Raises ConfigError if the file or the map is invalid, or if they do not match each other or the scenario.
+    Raises ConfigError if ``file`` or the map is invalid, or if they do not match each other or the scenario.
     """
     wanted = read_map(columns)
     try:
@@ -199,7 +200,9 @@ class _Histories:
         return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return a test of ``scenario``. Without ``dof_names``, the axes are the degrees of freedom."""
+        """Return a test of ``scenario``. Without ``dof_names``, use the map's degrees of freedom, or else the
+        axes.
+        """
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
         sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
         for name in self.dof:
@@ -224,8 +227,9 @@ def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
 
 
 def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
-    """Yield cautions for values and steps that exceed the limits of an axis. Raises ConfigError for a large
-    excess.
+    """Yield cautions for values and steps that exceed the limits of an axis.
+
+    Raises ConfigError if a value exceeds ``FAR`` times its limit.
     """
     for key, values in zip(AXIS, columns, strict=True):
         if values is None:
@@ -266,7 +270,7 @@ def _rate(times: Array) -> float:
             f"must be {np.median(gaps):.4g} s (even steps)"
         )
     rate = 1.0 / step
-    if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded
+    if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded times
         return float(round(rate))
     return float(f"{rate:.6g}")
 

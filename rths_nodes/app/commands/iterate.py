@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths iterate``: repeat a test, with a correction after each run, until it converges.
+"""``rths iterate``: repeat a test, with a correction after each run, until the series converges.
 
-A series is stored in a folder. Run 1 is the last rung g of the test in the folder (``rths test``), or ``run_1``.
+A series is stored in a folder. Run 1 is ``run_1``, or the last rung g of the test in the folder (``rths test``).
 Corrected runs ``run_2``, ... play ``history_2.npz``, ... The next history depends on these files alone.
 """
 
@@ -55,13 +55,13 @@ from rths_nodes.recording.run import Run
 
 SCENARIO = "scenario.yaml"
 WITHIN = 1.1
-"""Largest ratio of a run's peak to the peak of run 1."""
+"""Largest allowed ratio of a run's peaks to the peaks of run 1."""
 SAME = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Runs in a ``folder`` and their ``scenario``. ``predicted`` is true if run 1 played a predicted history."""
+    """Runs in a ``folder``, and their ``scenario``. ``predicted`` is true if run 1 played a predicted history."""
 
     folder: Path
     scenario: Scenario
@@ -109,9 +109,9 @@ def _recording(path: Path) -> Path:
 
 
 def write(series: Series, settings: Settings) -> NextRun:
-    """Write the history and scenario of the next run, unless the series has converged.
+    """Write the history and the scenario of the next run, unless the series has converged.
 
-    Raises ConfigError if a run is unsuitable, the specimen lost force, the error does not decrease, or the next
+    Raises ConfigError if a run is unsuitable, a specimen has softened, the error does not decrease, or the next
     run would exceed ``WITHIN`` or an elastic limit.
     """
     work = _replayed(series, settings)
@@ -219,7 +219,7 @@ def _sum(path: Path) -> str:
 
 
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
-"""Exit code by verdict; other verdicts mean that the series did not converge."""
+"""Exit code by verdict. With any other verdict, the series has not converged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +245,7 @@ def iterate(
     """Run ``scenario`` until the rule of ``settings`` ends the series; write histories and recordings to
     ``folder``.
 
-    ``engine`` chooses the engine for a number of samples; ``tell`` is called with each row.
+    ``engine(scenario, samples)`` chooses the engine. ``tell(row)`` is called after each run.
     """
     check(scenario)
     work = Corrections(scenario, settings)
@@ -331,7 +331,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Iterate. Return 0 if the series converged, 3 if not, or the exit code of an unfinished run."""
+    """Run a series. Return 0 if it converged, 3 if it did not, or the exit code of an unfinished run."""
     from rths_nodes.app.studies.engine import Where
 
     if options.next:

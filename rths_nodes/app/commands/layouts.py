@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths layouts``: write files that describe a rig to PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2.
-
-PlotJuggler and RViz show the axes as joints. Foxglove (Lichtblick) shows the streams with every sample.
-"""
+"""``rths layouts``: write files for the use of a rig with PlotJuggler, Foxglove, RViz, ros2 bag and SROS 2."""
 
 from __future__ import annotations
 

@@ -33,20 +33,17 @@ T = TypeVar("T")
 SHIPPED = {SCENARIO: scenario_files.SCENARIO, RIG_FILE: scenario_files.RIG}
 TEMPLATES = ("config", "templates")
 USUAL: Data = {"servo_rate": 1024.0, "duration": 10.0}
-"""Values in a new scenario. The servo rate is also suggested for a rig."""
 LIMITS = ("stroke", "velocity", "force", "deceleration", "tracking_error")
 PORT, AXES = "udp", "axis_1"
-"""Suggested port and axes of a rig."""
 CHANNELS = {"displacement": "mm", "force": "kN"}
-"""Channels of a new axis, with units. The command has the scale of the displacement."""
+"""Channels of a new axis, with units. The command channel has the scale of the displacement channel."""
 CHANNEL: Data = {"range": "", "scale": 1.0, "sign": 1}
-"""Keys of a channel, with suggested values."""
 IN_UNIT = ("range", "scale")
 TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("compensator.type=none",))}
-"""Families with a template, and their trial: scenario, section of the component, further overrides."""
+"""Trial of each family that has a template: scenario, section of the component, further overrides."""
 TEST = "test_component.py"
 TAKEN = ("rths_nodes", "test")
-"""Names, in addition to modules of the standard library, that a new package must not have."""
+"""Names that a new package must not have, in addition to the names of modules in the standard library."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 

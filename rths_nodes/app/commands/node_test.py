@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test-node``: replay a recording to one node and compare the node's messages bit for bit."""
+"""``rths test-node``: replay a recording to one node and compare its messages with the recording, bit for bit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return 0 if all messages are equal, else 3. Raises ConfigError for an unsuitable recording."""
+    """Return 0 if all messages equal the recorded messages, else 3. Raises ConfigError."""
     stream = STREAMS[options.node]
     recorded = streams_of(options.recording, ("measurement", "target", "command"))
     if missing := [name for name, columns in recorded.items() if not columns]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths page``: show a running test in the browser, with a stop button always in reach."""
+"""``rths page``: show a running test and a stop button in the browser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 NICE = 19
 REAL_TIME = 1
-"""Priority of the stopping process under SCHED_RR: above other users, below the loop."""
+"""SCHED_RR priority of the process that sends stops: above ordinary processes, below the loop."""
 LOOK_S = 0.2
 
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C, with a front process for stops, and a low-priority process for the rest."""
+    """Serve the page until Ctrl-C, with a front process for stops and a low-priority process for the rest."""
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()
@@ -77,7 +77,7 @@ def _front(options: argparse.Namespace) -> int:
         stop = behind.told(lambda kind, _: stopper.stop(kind))
         stops = StopServer(stop, stopper.reaches, address, options.stop_from_anywhere)
 
-        with suppress(PermissionError):  # threads and processes started later do not inherit it
+        with suppress(PermissionError):  # later threads and processes do not inherit the policy
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(REAL_TIME))
 
         def going_on() -> bool:

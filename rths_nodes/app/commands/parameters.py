@@ -92,7 +92,7 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, section: str) -> bool:
-    """Return whether ``path`` names the section: in full, without its last name, or by its last name alone."""
+    """Return whether ``path`` is the section's path, with or without a final placeholder, or its last name."""
     parts, pattern = path.split("."), section.split(".")
     same = len(parts) == len(pattern) and all(b in (a, ANY) for a, b in zip(parts, pattern, strict=True))
     return same or f"{path}.{ANY}" == section or path == pattern[-1]

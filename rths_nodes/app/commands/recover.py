@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Complete the recording and report on it; return FAILED if the recovered part is not a test."""
+    """Complete a recording or the record of a test. Return FAILED if the recording cannot be read as a test."""
     if procedure.exists(options.recording):
         return _of_test(options)
     recovered = bag.recover(options.recording, options.out)

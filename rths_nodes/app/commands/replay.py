@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
     arguments.add_flags(parser, page="show the recording in the browser, with a slider; required")
     arguments.add(parser, "--port", "", "TCP port of the page (0: any free port)", PORT)
-    parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused; the message names its replacement
+    parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused with a message that names its replacement
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ async def _serve(application: object, listening: object, where: str, interrupted
 
 
 class RecordedTest:
-    """Provides the page with the data of an ended ``run``, recorded at ``path``, instead of a listener."""
+    """Data source of the page for the ``run`` recorded at ``path``; replaces the listener to a running test."""
 
     def __init__(self, run: Run, path: Path) -> None:
         axes = {name: run.scenario.limits[name] for name in run.axes}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths report``: write a report (HTML) of one or several recordings."""
+"""``rths report``: write an HTML report of one or more recordings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths scoreboard``: compare all compensators on the same cases, plants and noise."""
+"""``rths scoreboard``: compare all compensators, with the same cases, plants and noise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 BENCHMARK = "rths_benchmark_2020"
 PLANTS = 100
-"""Default number of scored plants in addition to the nominal plant."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

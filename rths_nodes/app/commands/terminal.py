@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     import rich.table
 
 LINES = "\n\t"
-"""Control characters kept in texts of several lines."""
+"""Control characters that multi-line texts keep."""
 RUNS = "runs"
 TOLD_S = 30.0
-"""Interval of progress lines if the output is not a terminal, s."""
+"""Interval between lines of progress if standard error is not a terminal, s."""
 LEAST_WIDTH = 20
-"""Smallest width of text, columns."""
 SENTENCE = 24
-"""Width above which cells of a table column may be wrapped between words, columns."""
+"""Width of the widest cell above which a table column may be wrapped between words, columns."""
 WIDE = 10_000
-"""Width in which every table fits, columns."""
 TOGETHER = "\N{NO-BREAK SPACE}"
 """No-break space between a number and its unit, or a name and its value."""
 
@@ -43,7 +41,7 @@ TOGETHER = "\N{NO-BREAK SPACE}"
 def check_writable(path: Path) -> None:
     """Raise ConfigError if the file cannot be written; call this before any computation.
 
-    A missing folder other than ``runs`` is refused as a misspelling.
+    A missing folder other than ``runs`` is refused, because its name is probably misspelled.
     """
     folder = path.absolute().parent
     check_makable(path)
@@ -52,7 +50,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_makable(path: Path) -> None:
-    """Raise ConfigError if the file cannot be written even after its folders are created."""
+    """Raise ConfigError if the file cannot be written. A missing folder is not an error."""
     try:
         parent = path.absolute().parent
         while not parent.exists():
@@ -71,7 +69,7 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print ``word`` and ``path`` once the block has written the file. Raises OSError with a path."""
+    """Print ``word`` and ``path`` after the block has written the file. Raises OSError, always with a path."""
     try:
         yield
     except OSError as error:
@@ -82,7 +80,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Write the page of an ended test as in :func:`writing`; an error is only reported."""
+    """Write the page of an ended test as in :func:`writing`, but only report errors."""
     try:
         with writing(path, word):
             yield
@@ -159,7 +157,7 @@ def tell_now(text: str) -> None:
 
 
 def finite(entry: object) -> object:
-    """Replace nan and infinity, which JSON does not have, by None."""
+    """Replace nan and infinity by None, because JSON has no such numbers."""
     if isinstance(entry, dict):
         return {key: finite(value) for key, value in entry.items()}
     if isinstance(entry, list):
@@ -186,9 +184,9 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``text`` after ``head``, on a terminal wrapped between words, with numbers next to their units.
+    """Return ``head`` and ``text``, on a terminal wrapped between words, with numbers next to their units.
 
-    Further lines are indented to the first word, plus ``hang`` columns.
+    All lines after the first are indented by the length of ``head`` plus ``hang`` columns.
     """
     if not sys.stdout.isatty():
         return f"{head}{text}".rstrip()
@@ -212,7 +210,7 @@ def say(line: str) -> None:
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """Return an empty rich table: text columns, right-aligned ``numbers``, ``last`` text columns."""
+    """Return an empty rich table: text columns ``heads``, right-aligned ``numbers``, text columns ``last``."""
     from rich import box
     from rich.table import Table
 
@@ -225,7 +223,7 @@ def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> 
 
 
 def show(out: rich.console.Console, grid: rich.table.Table) -> None:
-    """Print a rich table, or its rows as sentences if the table does not fit."""
+    """Print a rich table, or its rows as sentences if the table is too wide."""
     from rich.measure import Measurement
 
     wide = out.options.update(width=WIDE)

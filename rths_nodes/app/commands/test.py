@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths test``: conduct a test, rung by rung, from the cold rig to its report."""
+"""``rths test``: conduct a test, rung by rung, from the cold rig to the report."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _test(
     say = partial(_say, screen)
     console = Console(answers, typed if attended else None, say)
     record = _record(scenario, answers, console, ladder.planned)
-    if options.socket:  # page and program cannot answer this later
+    if options.socket:  # the page and client programs cannot answer these questions later
         complete(ladder, console, ladder.planned)
         ladder.check()
     folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
@@ -261,6 +261,6 @@ def _tell(options: argparse.Namespace, screen: Screen, record: ProcedureRecord, 
         run, test = read_run(path), procedure.of_recording(path)
         try:
             report.write(run, folder / REPORT, True, test)
-        except ConfigError as error:  # no specimen model: no whole structure for comparison
+        except ConfigError as error:  # without a specimen model there is no entire structure
             text = f"The response is not compared with the entire structure in one piece: {error}"
             report.write(replace(run, notes=(*run.notes, text)), folder / REPORT, False, test)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``rths tune``: optimise parameters of a scenario for the worst case of an ensemble."""
+"""``rths tune``: optimise parameters of a scenario for the worst case of an ensemble of plants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search and print the result. Return 3 if no candidate is stable and finishes."""
+    """Search for the best candidate and print it. Return 3 if no candidate is stable and finishes."""
     from rths_nodes.app import api
     from rths_nodes.app.studies import tuning
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths watch``: watch a test with separate sensors on another computer, and send pulses to an interlock.
 
-The loop reads, judges, then sends a pulse. If the process hangs, the pulses end.
+The loop reads sensors and messages, judges them and sends a pulse. If the process hangs, the pulses end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rths_nodes.loop.watch.watcher import Pulses, Sample, Statement, Watch
 from rths_nodes.ros import environment
 
 TURNS = 2
-"""Loop cycles between two pulses."""
+"""Number of loop cycles between two pulses."""
 
 RECORDS = "runs"
 
@@ -154,7 +154,10 @@ class Sensors(Protocol):
 
 
 class WatchLoop:
-    """Compares ``sensors`` and messages of the ``rig``; ``tell(event, text)`` reports. Raises ConfigError."""
+    """Compares ``sensors`` with the ``messages`` of a test and sends pulses. Raises ConfigError.
+
+    ``tell(event, text)`` reports events.
+    """
 
     def __init__(
         self,
@@ -182,7 +185,7 @@ class WatchLoop:
         self._due = 0.0
 
     def run(self, ended: Callable[[], bool]) -> str:
-        """Watch until a disagreement, and return its reason, or an empty string once ``ended()`` is true."""
+        """Send pulses; return the reason why they must end, or an empty string once ``ended()`` is true."""
         try:
             while not ended():
                 self._wait()
