@@ -56,7 +56,7 @@ class Table:
             raise ConfigError(f"{path}: contains no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit that the file states for a column, or that ends its title (``x (mm)``)."""
+        """Return the unit of a column according to the file, or the unit at the end of its title (``x (mm)``)."""
         title = _UNIT_IN_TITLE.search(name)
         return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
 
@@ -65,7 +65,8 @@ class Table:
         return list(self._contents.columns)
 
     def numbers(self, name: str, index: int, path: str) -> Array:
-        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError with the key ``path``.
+        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError, whose message begins with
+        ``path``.
 
         In a struct array or a cell array, ``index`` selects the element.
         """
@@ -114,7 +115,7 @@ class Placed(Protocol):
     column: str
 
     def read(self, table: Table, path: str) -> Array:
-        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file states another unit."""
+        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file has a different unit."""
         ...
 
 
@@ -160,7 +161,7 @@ class _Text:
             yield line
 
     def rows(self, after: int = 0) -> Iterator[tuple[int, str]]:
-        """Yield line numbers and texts of lines after line ``after`` that are neither blank nor comments."""
+        """Yield number and text of each line after line ``after`` that is neither blank nor a comment."""
         for number, line in enumerate(self.lines(), 1):
             if number > after and (row := line.strip("\n")).strip() and row.lstrip()[0] not in COMMENTS:
                 yield number, row
@@ -169,9 +170,7 @@ class _Text:
         return [cell.strip() for cell in row.split(self.separator)]
 
     def fault(self, after: int) -> str:
-        """Return a message about the first line after ``after`` that is not a row of numbers; empty if there is
-        none.
-        """
+        """Return a message about the first invalid row of numbers after line ``after``; empty if all are valid."""
         count = len(self.first)
         for number, row in self.rows(after):
             cells = self.cells(row)
@@ -193,8 +192,8 @@ class _Text:
         return ""
 
     def mistaken(self) -> str:
-        """Return the reason why the first lines are not samples (channel numbers, decimal commas); otherwise
-        empty.
+        """Return a reason why the first lines are not samples (channel numbers, decimal commas); empty without
+        one.
         """
         rows = [self.cells(row) for _, row in islice(self.rows(self.number), _COMPARED)]
         cells = [cell for row in rows for cell in row]
