@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force loop of an axis: converts Commands in N to actuator positions.
 
-The mode of its Command selects whether an axis is held at a displacement or controlled by force. A change of mode
-does not move the axis. A force loop starts at the commanded position. A held axis keeps the last position of the
-loop, and then follows only changes of its Commands.
+The mode in its Command determines whether an axis is held at a displacement or controlled by force. A change of
+mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis keeps its
+last position and then follows only changes of its Commands.
 
 The loop stops if it would move the axis beyond its stroke, faster than its velocity limit, or further from its
-feed-forward than its stiffness explains. The axis is then held, and ``breach`` has the reason, which trips the
+feed-forward than the stiffness explains. The axis is then held, and ``breach`` has the reason, which trips the
 test.
 """
 
@@ -53,7 +53,7 @@ def by_controller(axis: Any) -> bool:
 
 
 class ForceAxis:
-    """One axis, initially held at a displacement, in floats."""
+    """One axis, in floats. At the start it is held at a displacement."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
         self._name, limits = name, axis.limits
@@ -70,7 +70,9 @@ class ForceAxis:
 
     @property
     def mode(self) -> int:
-        """Mode of the axis (MODE_...). A stopped loop accepts no commands in N until its axis has been held."""
+        """Mode of the axis (MODE_...). After its loop has stopped, an axis must be held before it accepts commands
+        in N.
+        """
         if self.breach:
             return MODE_DISPLACEMENT
         return MODE_FORCE if self.controlled else MODE_HELD
@@ -83,8 +85,9 @@ class ForceAxis:
         return self.position
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Return the position, m, for ``target`` (N) after ``measured`` (N); drifts as in
-        :class:`ForceController`.
+        """Return the position (m) for the force ``target`` (N) after the force ``measured`` (N).
+
+        ``drift`` and ``drift_before`` are the same as in :class:`ForceController`.
         """
         if self.breach:
             return self.position
@@ -118,7 +121,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Force and displacement axes of a rig; ``modes`` are the actual modes, a byte per axis."""
+    """Force and displacement axes of a rig; ``modes`` are the actual control modes, one byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         self._axes = [
@@ -146,7 +149,7 @@ class ForceLoops:
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Return all positions ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
+        """Return the positions of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         led_modes = bytearray(self.modes)
         for index, axis in self._axes:
@@ -163,7 +166,7 @@ class ForceLoops:
 
 
 class TransportedLoops(ForceLoops):
-    """Force loops of a simulated controller, which receives Commands ``transport`` samples later."""
+    """Force loops of a simulated controller, which receives Commands with a delay of ``transport`` samples."""
 
     def __init__(self, axes: Mapping[str, Any], dt: float, transport: int) -> None:
         self._transport = transport
@@ -175,7 +178,8 @@ class TransportedLoops(ForceLoops):
         self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
 
     def transported(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
-        """Return all positions, ``(n_axes,)`` m, for ``command`` transmitted as ``sent``, after ``force`` (N).
+        """Return the positions of all axes, ``(n_axes,)`` m, after ``force`` (N). ``sent`` is the transmitted
+        ``command``.
 
         The positions do not change while the ``interlock`` is open.
         """
