@@ -60,7 +60,7 @@ class TestContext:
     behind: bool = False
     """True for a compensator whose target is the output of another compensator, not of the ramp."""
     force_axes: tuple[str, ...] = ()
-    """Names of the axes controlled by force, the last entries of ``axes``."""
+    """Names of force-controlled axes, the last entries of ``axes``."""
     strokes: tuple[float, ...] = ()
     """Strokes of the axes, m."""
     force_lead: float | None = None

@@ -146,7 +146,6 @@ def _members(protocol: type) -> set[str]:
 
 
 def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
-    """Raise ConfigError if the compensator fails at rest, changes its input, or is not restored by ``reset``."""
     rest, moved = np.zeros(n_axes), np.full(n_axes, PROBED)
     try:
         compensator.step(Motion(rest, rest.copy(), rest.copy()), rest.copy())
@@ -289,8 +288,6 @@ def _state(state: Function, label: str) -> Function:
 
 
 def _command(step: Callable[..., object], label: str, source: Function) -> Callable[..., Any]:
-    """Return a ``step`` that refuses invalid commands; ``source`` is the function that messages locate."""
-
     name = "step" if source is step else ""
 
     @wraps(step)

@@ -111,11 +111,11 @@ class Setup(Component):
         """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
-        """Return the result of :meth:`axes`, from and as floats."""
+        """:meth:`axes` with arguments and result as floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        """Return the result of :meth:`forces`, from and as floats."""
+        """:meth:`forces` with arguments and result as floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -125,7 +125,7 @@ class Setup(Component):
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
     def poses(self, displacement: Array) -> Array:
-        """Return the results of :meth:`degrees_of_freedom` for displacements ``(steps, n_axes)`` m."""
+        """:meth:`degrees_of_freedom` for many displacements, ``(steps, n_axes)`` m."""
         return np.array([self.degrees_of_freedom(row) for row in displacement])
 
 
@@ -292,7 +292,7 @@ class Compensator(Component):
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Return the result of :meth:`step` (m, by axis), from and as floats."""
+        """:meth:`step` with arguments and result (m, by axis) as floats."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands

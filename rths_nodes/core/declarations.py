@@ -131,7 +131,7 @@ class OfIntegratorParams(OfParams):
     displacement: Any = None
     history: str | None = None
     proportional_to: str = ""
-    """Parameter to which all targets from a file are proportional; empty if there is none."""
+    """Parameter to which all targets from a file are proportional, or an empty string."""
     ground: object = None
     """Input of an external integrator that receives the ground motion of the scenario."""
 
@@ -149,7 +149,7 @@ class OfStructureParams(OfParams):
 
 class OfGroundMotionParams(OfParams):
     proportional_to: str = ""
-    """Parameter to which all values of the ground motion are proportional; empty if there is none."""
+    """Parameter to which all values of the ground motion are proportional, or an empty string."""
 
 
 class OfCompensatorParams(OfParams):
@@ -158,9 +158,9 @@ class OfCompensatorParams(OfParams):
     lead: float
     """Time by which the target is read ahead, s, if the compensator has this parameter."""
     known: Any = None
-    """Constants of the rig in the scenario, instead of a model file."""
+    """Constants of the rig, instead of a model file."""
     inverse: Any = None
-    """Gains of an identified inverse in the scenario, instead of a model file."""
+    """Gains of an identified inverse, instead of a model file."""
 
 
 class OfSemiActiveParams(OfParams):

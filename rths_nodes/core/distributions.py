@@ -26,8 +26,7 @@ class Distribution:
     numbers: tuple[Any, ...]
 
     def draw(self, generator: np.random.Generator, nominal: object = None) -> Any:
-        """Draw a value. A relative distribution multiplies ``nominal``, which is a number, a list or rows of
-        numbers.
+        """Draw a value. A relative distribution multiplies ``nominal``: a number, a list or rows of numbers.
 
         Raises ConfigError if a relative distribution gets any other ``nominal``.
         """
@@ -67,12 +66,12 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of distribution: names of its ``numbers``, check of the numbers, and function that draws a value."""
+    """Kind of distribution: names of its ``numbers``, check of these numbers, and drawing function."""
 
     numbers: tuple[str, ...]
     draw: Callable[..., Any]
     refusal: Callable[..., str] = lambda *_: ""
-    """Function that returns a message about invalid numbers, or an empty string for valid numbers."""
+    """Function that returns a message about invalid numbers, or an empty string."""
     relative: bool = False
     any_values: bool = False
     follows: bool = False
@@ -80,7 +79,7 @@ class Kind:
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
-    """Draw with the inverse distribution function, which takes one random number, whatever the limits."""
+    # a draw takes one random number, whatever the limits
     from scipy.special import ndtr, ndtri  # imported late, because the import takes 0.2 s
 
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))

@@ -82,7 +82,6 @@ def _parsed(text: str) -> ast.Expression:
 
 
 def _owned(node: ast.AST) -> tuple[str, Any]:
-    """Return noun and owner of a quantity. For any other node the noun is empty."""
     if not isinstance(node, (ast.Attribute, ast.Subscript)) or not isinstance(node.value, ast.Name):
         return "", ""
     if isinstance(node, ast.Attribute):

@@ -78,9 +78,9 @@ class Named:
             return self.path
 
     def copy(self, folder: Path) -> str:
-        """Return the path of the read-only copy in ``folder/<hash>``; create the copy if it is missing.
+        """Return the path of the read-only copy in ``folder/<hash>``; create a missing copy.
 
-        Raises ConfigError if an existing copy has changed, or the copy cannot be written.
+        Raises ConfigError if the copy has changed, or cannot be written.
         """
         contents = self.read()
         target = folder / contents.hash
@@ -199,7 +199,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the contents of ``program`` and of all modules below its folder that are imported, by path.
+    """Return the contents of ``program`` and of imported modules below its folder, by path.
 
     Raises OSError and ValueError.
     """

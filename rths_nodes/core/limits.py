@@ -63,9 +63,7 @@ class Level:
 
 @params
 class Disagreement(Level):
-    """Levels for the difference between a measured quantity of an axis and the same quantity from an auxiliary
-    channel.
-    """
+    """Levels for the difference between a quantity measured by an axis and by an auxiliary channel."""
 
     channel: str = text("auxiliary channel with the same quantity, by its name without the unit")
 

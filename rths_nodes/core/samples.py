@@ -75,7 +75,7 @@ def by_force(modes: bytes) -> NDArray[np.bool_]:
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """Target i: motion and forces at the degrees of freedom at the end of integration step i, all ``(n_dof,)``.
+    """Target i: motion and forces at the end of integration step i, shapes ``(n_dof,)``.
 
     At step i: displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces). At
     step i-1: exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure). If only a

@@ -161,7 +161,6 @@ class _Text:
             yield line
 
     def rows(self, after: int = 0) -> Iterator[tuple[int, str]]:
-        """Yield number and text of each line after line ``after`` that is neither blank nor a comment."""
         for number, line in enumerate(self.lines(), 1):
             if number > after and (row := line.strip("\n")).strip() and row.lstrip()[0] not in COMMENTS:
                 yield number, row
@@ -170,7 +169,6 @@ class _Text:
         return [cell.strip() for cell in row.split(self.separator)]
 
     def fault(self, after: int) -> str:
-        """Return a message about the first invalid row of numbers after line ``after``; empty if all are valid."""
         count = len(self.first)
         for number, row in self.rows(after):
             cells = self.cells(row)
@@ -192,9 +190,6 @@ class _Text:
         return ""
 
     def mistaken(self) -> str:
-        """Return a reason why the first lines are not samples (channel numbers, decimal commas); empty without
-        one.
-        """
         rows = [self.cells(row) for _, row in islice(self.rows(self.number), _COMPARED)]
         cells = [cell for row in rows for cell in row]
         if self.separator == "," and all(map(_WHOLE.fullmatch, cells)) and any(map(_PADDED.fullmatch, cells)):

@@ -40,8 +40,6 @@ _PATTERNS = {
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader for the core schema of YAML 1.2. The bounds on sizes include expanded aliases."""
-
     yaml_implicit_resolvers: dict[str, object] = {}  # noqa: RUF012 (as PyYAML declares it)
 
     def __init__(self, source: str) -> None:
@@ -153,8 +151,6 @@ if yaml.__with_libyaml__:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
     class _Quick(_Loader, CParser):
-        """The same loader with the parser of libyaml, four times as fast."""
-
         def __init__(self, source: str) -> None:
             super().__init__(source)
             CParser.__init__(self, source)

@@ -87,7 +87,7 @@ class ForceAxis:
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
         """Return the position (m) for the force ``target`` (N) after the force ``measured`` (N).
 
-        ``drift`` and ``drift_before`` are the same as in :class:`ForceController`.
+        The drifts are defined in :meth:`ForceController.begin`.
         """
         if self.breach:
             return self.position

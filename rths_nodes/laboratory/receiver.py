@@ -50,7 +50,7 @@ class ReceiverLoad(NamedTuple):
     """Force loop of one axis, in units of the datagrams. ``inf`` disables ``error`` or ``travel``."""
 
     rate: float = 0.0
-    """Largest rate of a command in N, N/s. If it is 0, the axis accepts no commands in N."""
+    """Largest rate of a command in N, N/s. If it is 0, there are no such commands."""
     error: float = math.inf
     """Largest magnitude of the difference between command and measured force, N."""
     travel: float = math.inf
@@ -277,7 +277,7 @@ class Receiver:
 
     @property
     def command(self) -> list[float]:
-        """Commands of the axes, in m, or in N for axes in force mode."""
+        """Commands in m, or in N for axes in force mode."""
         return list(self._target.command[: self._axes])
 
     @property

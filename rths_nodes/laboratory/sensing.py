@@ -72,7 +72,7 @@ def late(sense: Sense, passed: ToNumber) -> Sense:
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
-        """Step of sensors with a delayed force measurement."""
+        """Step of sensors with a delayed force."""
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)

@@ -29,7 +29,7 @@ MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
 """Largest size of the directory at the end of the archive, bytes. Each member takes a few hundred bytes."""
 HIGHEST_RATIO = 100
-"""Largest mean compression ratio. Text reaches a ratio of 20, deflated zeros a ratio of 1032."""
+"""Largest mean compression ratio. Text reaches 20, and deflated zeros reach 1032."""
 SMALL = 64 << 20
 LARGEST_SHARE = 0.5
 """Largest fraction of the free space in the temporary folder that an unpacked archive may use."""

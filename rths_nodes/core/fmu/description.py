@@ -198,7 +198,7 @@ def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) 
 
 
 def _plain(name: str) -> str:
-    """Convert ``m/s²``, ``m/s2`` and ``m.s-2`` to ``m/s^2``."""
+    # m/s², m/s2, m.s-2 -> m/s^2
     squared = name.strip().replace("²", "^2").replace(" ", "")
     return re.sub(r"[.*]?s\^?-(\d)$", lambda m: "/s" if m[1] == "1" else f"/s^{m[1]}", squared).replace(
         "/s2", "/s^2"

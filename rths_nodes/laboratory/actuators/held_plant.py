@@ -129,10 +129,10 @@ class SecondOrder(HeldPlant):
 
 
 class TransferFunction(HeldPlant):
-    """G(s) = numerator / denominator, stable and proper, solved exactly. Coefficients begin with the highest power
-    of s.
+    """G(s) = numerator / denominator, stable and proper, solved exactly.
 
-    ``dc_gain`` is G(0), the ratio of final displacement to a constant command.
+    Coefficients begin with the highest power of s (rad/s). ``dc_gain`` is G(0), the ratio of final displacement to
+    a constant command.
     """
 
     ABOUT = "Actuator defined by an identified transfer function from command to displacement."
@@ -195,10 +195,7 @@ def _trimmed(coefficients: tuple[float, ...]) -> Array:
 
 
 def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
-    """Return both polynomials in s / rate, of equal length and with a monic denominator, and the rate (rad/s).
-
-    The rate is the geometric mean of the poles. Coefficients in s would scale the companion matrix badly.
-    """
+    # coefficients in s would scale the companion matrix badly; the rate is the geometric mean of the poles
     denominator = np.array(params.denominator)
     order = len(denominator) - 1
     rate = float(np.exp((np.log(abs(denominator[-1])) - np.log(abs(denominator[0]))) / order))

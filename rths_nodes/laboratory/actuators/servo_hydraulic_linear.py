@@ -106,7 +106,7 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
-    """Return ``value`` limited to the range from -``most`` to ``most``."""
+    """Limit ``value`` to the range +-``most``."""
     if value > most:
         return most
     return -most if value < -most else value
@@ -250,7 +250,6 @@ class ServoHydraulicLinear(Actuator):
 
 
 def _small(p: ServoHydraulicLinear.Params, specimen: Specimen) -> tuple[Array, Array, Array]:
-    """Return A and b at rest for scaled states, and the units of the states."""
     mass, rate = specimen.mass, math.sqrt(p.b2)
     n = STATES + len(specimen.initial_state)
     a = np.zeros((n, n))

@@ -63,7 +63,7 @@ ANSWER_END = struct.Struct("<IIIQ")
 """Numbers after the rows of an answer: bridged samples, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
-"""Largest number of samples of transport for which a receiver can store commands."""
+"""Largest transport, samples, for which a receiver can store commands."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
 LARGEST = 768
 

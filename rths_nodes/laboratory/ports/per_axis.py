@@ -135,9 +135,7 @@ class PerAxisPort(OfPort, Readback):
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        """Return True for the current sample. An older Measurement is a duplicate; a later Measurement reveals a
-        loss.
-        """
+        # an older Measurement is a duplicate; a later Measurement reveals a loss
         if measured.sample > self.sample:
             self._unheard.add(axis)
             came = f"Measurement {measured.sample} came where {self.sample} was expected"

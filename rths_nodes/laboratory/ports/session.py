@@ -346,7 +346,6 @@ class SessionPort(WarningPort):
         return datagrams.between(self._state or after, after, self._expected)
 
     def _look_at_clock(self) -> None:
-        """Send the last datagram again if the rig waits for it, and detect a silent rig."""
         now = time.monotonic()
         patience = self._params.longest_wait if self.in_lockstep else self._params.silence
         if (self.in_lockstep or not self._expected) and now - self._sent_at > AGAIN_S:

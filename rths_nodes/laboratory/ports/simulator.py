@@ -246,7 +246,7 @@ class Simulator(WarningPort):
         converters = self._outputs if self._converts else []
         arguments = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
         self.parts = None if unlike else Parts(*arguments)
-        """Parts of a loop over kernels that replaces this port; None if kernels do not support all parts."""
+        """Parts for a loop over kernels; None if kernels do not support all of them."""
         start = self._drive.start
         self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
         self.trigger.set(False)

@@ -169,7 +169,7 @@ class NamedPort(Port):
 
 
 def _has(port: Any, name: str) -> bool:
-    """Return whether a port has a member, without accessing the rig if possible."""
+    # avoid access to the rig, if possible
     declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))
 

@@ -88,8 +88,6 @@ class Followed(Rig):
 
 
 class _Felt(Specimen):
-    """Spring about the last position of an axis."""
-
     initial_state = ()
 
     def __init__(self) -> None:

@@ -104,7 +104,7 @@ class Specimen:
         return False
 
     def _add_free_node(self) -> None:
-        """Add a free mass to a model without free nodes. Without an equation to solve, OpenSees would exit."""
+        # OpenSees exits if there is no equation to solve
         ops = self._ops
         tag = max(LEAST_TAG, *ops.getNodeTags()) + 1
         ops.node(tag, *ops.nodeCoord(self._interface[0][0]))
