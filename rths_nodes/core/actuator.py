@@ -51,7 +51,7 @@ class Actuator:
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return the kernel and its constants. A class with its own ``step`` gets a kernel that calls it."""
+        """Return the kernel and its constants, or a kernel that calls the class's own ``step``."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return OBJECT, self

@@ -177,7 +177,7 @@ def numbers(vector: Array) -> list[float]:
 
 
 def put(array: Array, first: int, values: Sequence[float] | Array) -> None:
-    """Write ``values`` to ``array`` from index ``first`` on. Compiles faster than the assignment of a slice."""
+    """Write ``values`` to ``array`` from index ``first`` on; compiles faster than a slice assignment."""
     array[first : first + len(values)] = values
 
 

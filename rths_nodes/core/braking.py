@@ -20,7 +20,7 @@ from rths_nodes.core.arithmetic import INF, ceiling
 from rths_nodes.core.limits import Limits
 
 LONGEST = 2.0**40
-"""Largest duration of a stop, samples, also for steps that are infinite or overflow."""
+"""Largest duration of a stop, samples. It is used for steps that are infinite or overflow."""
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
@@ -48,7 +48,7 @@ def braking_way(step: float, samples: float) -> float:
 
 
 def samples_within(step: float, way: float) -> float:
-    """Return the largest number of samples for a stop from ``step`` (m per sample) within ``way`` (m)."""
+    """Return the largest number of samples in which ``step`` (m per sample) stops within ``way`` (m)."""
     longest = 2.0 * max(way, 0.0) / abs(step) if step != 0.0 else INF
     return 1.0 - ceiling(-longest) if longest < LONGEST else LONGEST
 

@@ -66,8 +66,7 @@ class TestContext:
     force_lead: float | None = None
     """Extrapolation time of measured forces, s; None without extrapolation."""
     to_axes: Callable[[Array, Array], tuple[Array, Array]] = unchanged
-    """Function that converts displacements (m) and velocities (m/s) ``(n, n_axes)`` from degrees of freedom to
-    axes."""
+    """Converts displacements (m) and velocities (m/s) ``(n, n_axes)`` from degrees of freedom to axes."""
     axis: str = ""
     """Name of the component's axis; empty if the component has no axis or serves all axes."""
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Components of other packages: checks, defaults and labelled errors.
 
-An exception of a component becomes an error with family, type, file and line: :class:`ConfigError` during
-construction, :class:`ComponentError` in a test. A non-finite result of finite arguments is such an error, too.
-Missing members are refused, or filled with the defaults of the family's base class. Before the test, a copy of a
-compensator computes trial commands. ``codegen`` translates the functions inside the guards.
+An exception of a component, or a non-finite result of finite arguments, becomes an error with family, type, file
+and line: :class:`ConfigError` during construction, :class:`ComponentError` in a test. Missing members are refused,
+or filled with the defaults of the family's base class. Before the test, a copy of a compensator computes trial
+commands. ``codegen`` translates the functions inside the guards.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
-    """Return functions like ``axes`` and ``forces`` of a kernel for any setup. They ignore the constants."""
+    """Return ``axes`` and ``forces`` of any setup as functions of a kernel, which ignore the constants."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
 

@@ -39,7 +39,10 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """Invert :func:`flatten` below ``section``. Numbered keys form lists; the first of conflicting keys wins."""
+    """Invert :func:`flatten` below ``section``.
+
+    Numbered keys form lists. The first of conflicting keys is used.
+    """
     tree: Data = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")

@@ -15,12 +15,12 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 
 LONGEST = 1.5
-"""Largest product of decay rate and increment. RK4 then multiplies a state by 0.273 per increment, exact is
-exp(-1.5) = 0.223, and a Bouc-Wen state approaches its limit monotonically."""
+"""Largest product of decay rate and increment. RK4 then multiplies a state by 0.273 per increment (exact:
+exp(-1.5) = 0.223), and a Bouc-Wen state approaches its limit monotonically."""
 MOST = 64
 """Largest number of increments per sample at the velocity limit; their computation takes about 0.2 ms."""
 HARD_LIMIT = 2 * MOST
-"""Number of increments per sample beyond which the states become nan; nan trips the test."""
+"""Largest number of increments per sample. If it is exceeded, the states become nan, which trips the test."""
 ROUNDED_OFF = 40.0
 """Number of decay times after which the effect of earlier states is below rounding."""
 

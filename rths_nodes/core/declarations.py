@@ -115,7 +115,7 @@ class OfPortParams(OfParams):
     stand_in: bool = False
     """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """True if the far end stops without a heartbeat. With None, a ``drop_heartbeat`` of the port shows this."""
+    """True if the far end stops without a heartbeat. If None, a port with ``drop_heartbeat`` has a heartbeat."""
 
 
 class OfIntegratorParams(OfParams):
@@ -176,8 +176,7 @@ class OfForceControllerParams(OfParams):
     stiffness: float | None = None
     """Stiffness against which the actuator pushes, N/m; None if not known."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None without a
-    column."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves, or None."""
     coupled_to: int = 1
     """Number, from 1, of the displacement axis that moves the head of the column."""
 

@@ -39,9 +39,7 @@ class Unit(NamedTuple):
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return this unit times a ``power`` of the ``other`` unit. Raises ValueError if a power exceeds
-        LARGEST_POWER.
-        """
+        """Return this unit times a ``power`` of the ``other``. Raises ValueError beyond LARGEST_POWER."""
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
             raise ValueError(f"has a power beyond {LARGEST_POWER}")

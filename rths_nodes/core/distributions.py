@@ -41,9 +41,7 @@ class Distribution:
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
-        """Return ``nominal`` scaled like the leader, whose nominal value is ``standing`` and whose value is
-        ``drawn``.
-        """
+        """Return ``nominal`` times a power of ``drawn / standing``, the factor of the leader."""
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
             raise ConfigError(

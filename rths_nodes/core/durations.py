@@ -90,8 +90,9 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def periods(lateness: Array, period: float) -> Array:
-    """Return the times between ticks, ``(n - 1,)`` s, for a ``lateness`` ``(n,)`` s. Late ticks slip by whole
-    periods.
+    """Return the times between ticks ``(n - 1,)`` s for their ``lateness`` ``(n,)`` s.
+
+    Late ticks slip by a multiple of ``period``.
     """
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

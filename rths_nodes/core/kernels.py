@@ -42,8 +42,7 @@ ToNumber = Callable[..., tuple[object, float]]
 
 
 class Kernel(NamedTuple):
-    """Arithmetic of a component: functions for ``constants`` (from parameters and dt in s), state at ``rest``,
-    ``step``.
+    """Arithmetic of a component: ``constants`` from parameters and dt (s), state at ``rest``, and ``step``.
 
     >>> from rths_nodes.core import Kernel, no_state
     >>> def lead(k, s, x, v, a, m, f, rests, preparing):

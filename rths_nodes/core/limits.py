@@ -48,7 +48,7 @@ class Level:
 
     @property
     def acts(self) -> bool:
-        """True if the action stops the axes."""
+        """True if a violated level stops the axes."""
         return self.action != INDICATE and not (self.minimum is None and self.maximum is None)
 
     def validate(self, path: str) -> None:
@@ -97,8 +97,7 @@ class Reading(NamedTuple):
 
 
 class AxisQuantity(NamedTuple):
-    """Quantity of an axis. ``value`` is a function of its reading, the previous reading and the sampling rate
-    (Hz).
+    """Quantity of an axis. ``value`` is a function of reading, previous reading and sampling rate (Hz).
 
     ``level`` is the class of its levels, or None if only expressions use the quantity. :class:`Disagreement`
     subtracts its channel. ``limit`` names the limit of the same value, ``noise`` the sensor with the same noise.
@@ -223,8 +222,7 @@ WHOLE = {
     ),
 }
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Default fractions of bridged samples in a second: a real test is reported above the first, held above the
-second."""
+"""Default fractions of bridged samples in a second above which a real test is reported, or held."""
 SHARE_S = 1.0
 AT_BOUND_S = 0.5
 """Default time, s, after which a real test is held because an adaptive parameter is at its bound."""

@@ -114,9 +114,7 @@ def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any)
 
 
 def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a float. Integers are converted; booleans, text, nan and inf are refused. Optional if the default is
-    None.
-    """
+    """Declare a float, optional if ``default=None``. Only integers are converted; nan and inf are refused."""
     return _field("number", doc, default, unit, **bounds)
 
 

@@ -63,8 +63,7 @@ class Readback(Protocol):
 
     @property
     def active_command(self) -> Array | None:
-        """Commands that the controllers follow, ``(n_axes,)`` m, in the controllers' coordinates; None if not
-        readable.
+        """Commands that the controllers follow, ``(n_axes,)`` m, in their coordinates; None if not readable.
 
         The first Command has to start at this position.
         """

@@ -116,9 +116,7 @@ class Reduction(Protocol):
     def __init__(self, params: object) -> None: ...
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Return the shapes as columns ``(n_dof, m)``, and names of the coordinates; ``places`` index the
-        interface.
-        """
+        """Return shapes as columns ``(n_dof, m)``, and names of coordinates; ``places`` index the interface."""
         ...
 
 
@@ -160,9 +158,7 @@ class Integrator(Protocol):
         """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
-        """Return the reason to wait after ``open``, or an empty string at step 0. Raises ConfigError if waiting is
-        futile.
-        """
+        """Return the reason to wait after ``open``; empty at step 0. Raises ConfigError if waiting is futile."""
         return ""
 
     def begin(self, experimental_force: Array) -> None:
@@ -246,13 +242,14 @@ class Port(OfPort, Readback, Protocol):
 
     @property
     def interlock(self) -> str:
-        """Reason why the rig no longer follows commands; empty if it does. Such a rig trips before limits are
-        checked.
+        """Reason why the rig no longer follows commands, or an empty string.
+
+        A reason trips the test before any limit is checked.
         """
 
     @property
     def partial_stop(self) -> str:
-        """Message about a part of the rig that has stopped by itself; empty if none has.
+        """Message about a part of the rig that has stopped by itself, or an empty string.
 
         A message trips the test after all limit checks.
         """

@@ -45,8 +45,8 @@ FAMILIES: dict[str, str] = {
 """Family -> module with its ``TABLE``. Scenario sections have the names of the families."""
 
 
+# the added object, and the class made from it
 _added: dict[tuple[str, str], tuple[object, Any]] = {}
-"""Components of the running program by family and name: the added object, and the class made from it."""
 _SESSION = uuid.uuid4().hex
 
 
@@ -92,8 +92,7 @@ def name_of(component: Kernel | Function) -> str:
 
 
 def add(family: str, component: Any, path: str = "") -> str:
-    """Add a component of the running program to ``family``: a class, a kernel or its step. Return the component's
-    name.
+    """Add a component of the running program: a class, a kernel or its step. Return the component's name.
 
     The name is the name of the class or function. The component replaces an earlier component with the same name;
     scenarios with the replaced component are refused. Raises ConfigError with file and line.
@@ -128,9 +127,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return a text that identifies this process and the added components in ``parts``; empty without such
-    components.
-    """
+    """Return a text for this process and the added components in ``parts``; empty without such components."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -151,8 +148,7 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``. A class or kernel may be passed as ``name`` and is then
-    added.
+    """Return the component class ``name`` of ``family``. A class or kernel as ``name`` is added first.
 
     Raises ConfigError with the known names.
     """
@@ -166,8 +162,7 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return ``ABOUT`` of a component's class; without ``ABOUT``, the first docstring line of the component's
-    module.
+    """Return ``ABOUT`` of a component's class, or else the first docstring line of its module.
 
     If components share a module, this is the first docstring line of their class.
     """

@@ -79,9 +79,7 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return the kernel and its constants. For a class with its own ``force`` or ``rate``, the kernel calls
-        the object.
-        """
+        """Return the kernel and its constants, or a kernel that calls the class's own ``force`` and ``rate``."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self

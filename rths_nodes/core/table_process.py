@@ -28,7 +28,7 @@ ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "unit
 OBJECT = "an object, such as a table or timetable"
 LONGEST_TEXT = 300
 CPU_S, CPU_RATE = 6, 8 << 20
-"""Limit of processor time: seconds for any file, to which file size divided by bytes per second is added."""
+"""Limit of processor time: CPU_S seconds, plus the number of bytes divided by CPU_RATE (bytes per second)."""
 
 
 class Refused(Exception): ...

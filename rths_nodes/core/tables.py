@@ -65,8 +65,7 @@ class Table:
         return list(self._contents.columns)
 
     def numbers(self, name: str, index: int, path: str) -> Array:
-        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError, whose message begins with
-        ``path``.
+        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError with the key ``path``.
 
         In a struct array or a cell array, ``index`` selects the element.
         """

@@ -100,8 +100,7 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 
 
 def stored_columns(columns: Mapping[str, object]) -> str:
-    """Write these columns of numbers to a CSV file and return its path. The file is deleted when this process
-    ends.
+    """Write columns of numbers to a CSV file and return its path. This process deletes the file at its end.
 
     Raises ValueError unless all columns have numbers and equal length; the message begins with the column.
     """

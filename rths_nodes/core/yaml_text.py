@@ -18,14 +18,14 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.text_files import LARGEST_TEXT, size_of
 
 MOST_NODES = 200_000
-"""Largest number of values, lists and sections in a text, enough for three full matrices of 250 degrees of
-freedom."""
+"""Largest number of values, lists and sections, enough for three full matrices of 250 degrees of freedom."""
 DEEPEST = 50
 """Largest number of nested levels of lists and sections. Shipped scenarios have at most 7 levels."""
 LONGEST_NUMBER = 300
 """Largest number of digits of an integer. Integers with more digits exceed every float."""
 
 _TAG = "tag:yaml.org,2002:"
+# tag -> pattern and possible first characters; the first match is used
 _PATTERNS = {
     "null": ("~|null|Null|NULL|", ("~", "n", "N", "")),
     "bool": ("true|True|TRUE|false|False|FALSE", tuple("tTfF")),
@@ -36,7 +36,6 @@ _PATTERNS = {
     ),
     "merge": ("<<", ("<",)),
 }
-"""Kinds of plain text, by tag: pattern, and possible first characters. The first matching pattern is used."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -145,8 +144,8 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
 
 
 _QUICK: type[_Loader] = _Loader
+# text that libyaml and PyYAML may read differently; PyYAML reads it
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
-"""Pattern of text that libyaml and PyYAML may read differently. Such text is read by PyYAML."""
 if yaml.__with_libyaml__:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]
 

@@ -210,7 +210,7 @@ class Unloading:
 
 @params
 class OnRig:
-    """Entries of a rig file for one axis that a scenario stores."""
+    """Entries for one axis of a rig file, as stored in a scenario."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
     force: ForceChannel = section(ForceChannel, "measured force")
@@ -276,9 +276,7 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError if a channel cannot reach one of ``limits``, or if a bound in the rig file exceeds its
-        limit.
-        """
+        """Raise ConfigError if a channel cannot reach ``limits``, or if a bound in the rig file exceeds them."""
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))
@@ -293,7 +291,7 @@ class RigAxis(OnRig):
 
 
 def check_handling(axis: Any, limits: Any, path: str) -> None:
-    """Raise ConfigError if a bound of ``axis`` exceeds ``limits``, or if a bound lacks the bound that it needs."""
+    """Raise ConfigError if a bound of ``axis`` exceeds ``limits``, or if its stiffnesses are inconsistent."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: has no effect without stiffness")
     _check_characterised(axis, path)
@@ -346,8 +344,7 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter contradicts its declared
-    delay.
+    """Raise ConfigError if corrections of ``axis`` lack their channel, or a filter has another delay.
 
     ``rate`` (Hz) is the sampling rate; None if the rig accepts any rate.
     """

@@ -5,10 +5,10 @@ The force is positive if it opposes a positive displacement. The load cell measu
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-Here m is the mass of a fixture between load cell and specimen, a the acceleration of this mass (a separate
-channel), F_c the friction, and v the change of the measured displacement over a sample, divided by its duration. A
-Butterworth low-pass filter follows; the rig file declares its delay. Limits apply to the raw load-cell force,
-which is an auxiliary channel.
+Here m is the mass of a fixture between load cell and specimen, a is the acceleration of this mass (a separate
+channel), F_c is the friction, and v is the difference quotient of the measured displacement. A Butterworth
+low-pass filter follows; the rig file declares its delay. Limits apply to the raw load-cell force, an auxiliary
+channel.
 """
 
 from __future__ import annotations
@@ -135,8 +135,7 @@ def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float)
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """Return a step that corrects and filters a force. State: whether the filter has started, and the filter's
-    state.
+    """Return a step that corrects and filters a force. State: started or not, and the filter's state.
 
     The filter restarts after a non-finite value, which would otherwise remain in its state.
     """
@@ -165,8 +164,8 @@ def unfiltered(
 
 class _Axis:
     def __init__(self, masses: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
+        # -1 without an acceleration
         self.channel = channel
-        """Index of the acceleration among the auxiliary channels; -1 without an acceleration."""
         self._constants: object = masses
         self._step: ToNumber = unfiltered
         self._rest: object = ()

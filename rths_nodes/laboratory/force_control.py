@@ -70,9 +70,7 @@ class ForceAxis:
 
     @property
     def mode(self) -> int:
-        """Mode of the axis (MODE_...). After its loop has stopped, an axis must be held before it accepts commands
-        in N.
-        """
+        """Mode of the axis (MODE_...). A stopped loop accepts no commands in N until its axis has been held."""
         if self.breach:
             return MODE_DISPLACEMENT
         return MODE_FORCE if self.controlled else MODE_HELD
@@ -178,10 +176,9 @@ class TransportedLoops(ForceLoops):
         self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
 
     def transported(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
-        """Return the positions of all axes, ``(n_axes,)`` m, after ``force`` (N). ``sent`` is the transmitted
-        ``command``.
+        """Return the positions of all axes, ``(n_axes,)`` m, after the measured ``force`` (N).
 
-        The positions do not change while the ``interlock`` is open.
+        ``command`` is transmitted as ``sent``. The positions do not change while the ``interlock`` is open.
         """
         self._under_way.append(replace(command, target=command.target.copy(), command=sent))
         acting = self._under_way.popleft()

@@ -54,7 +54,7 @@ class ReceiverLoad(NamedTuple):
     error: float = math.inf
     """Largest magnitude of the difference between command and measured force, N."""
     travel: float = math.inf
-    """Largest distance from the position explained by stiffness and drift, m."""
+    """Largest distance of the axis from the position that stiffness and drift explain, m."""
     stiffness: float = 1.0
     """Stiffness of the part that the loop loads, N/m."""
     curvature: float = 0.0
@@ -62,8 +62,7 @@ class ReceiverLoad(NamedTuple):
     unit: float = 1.0
     """Unit of the measured force, expressed in the unit of force commands."""
     frozen: int = 0
-    """Number of consecutive samples with the same force after which the force counts as frozen; 0 disables this
-    check."""
+    """Number of consecutive samples with equal force after which the force counts as frozen; 0: no check."""
     coupled: int = 0
 
 

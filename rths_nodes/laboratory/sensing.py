@@ -31,9 +31,7 @@ BLOCK = 256
 
 
 class Channel(NamedTuple):
-    """Errors of one channel, in the unit of the channel; ``drift`` is per sample, ``limit`` is NaN without a
-    limit.
-    """
+    """Errors of one channel, in its unit; ``drift`` is per sample, ``limit`` is NaN without a limit."""
 
     scale: float
     offset: float

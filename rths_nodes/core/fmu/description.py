@@ -35,8 +35,7 @@ QUANTITIES: Mapping[str, tuple[Mapping[str, float], Mapping[str, int]]] = {
 """Quantity of a variable -> factors of its units by name, and exponents of the base units."""
 
 ROUNDED = 1e-5
-"""Relative tolerance for factors of units, compared with the known unit of the same name. FMUs round their
-factors."""
+"""Relative tolerance for factors of known units, which FMUs round."""
 
 LARGEST = sys.float_info.max
 
@@ -48,7 +47,6 @@ INSTALL = "pip install fmpy"
 
 
 def fmpy() -> Any:
-    """Return the module fmpy. Raises ConfigError if it is not installed."""
     try:
         import fmpy
     except ImportError as error:

@@ -129,9 +129,7 @@ class FmuProcess:
             raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Begin ``step`` (from 0) with ``inputs`` in SI units. The answer is due ``within`` s. Raises
-        RuntimeError.
-        """
+        """Begin ``step`` (from 0) with ``inputs`` in SI units, due ``within`` s. Raises RuntimeError."""
         request = self._request
         request[0] = step
         np.multiply(inputs, self._per_input, out=request[1:])

@@ -32,10 +32,10 @@ OF_TARGET = attrgetter(*DOF, "auxiliary")
 class Codec:
     """Converts samples of one rig to bytes and back. Stamps are nanoseconds since the epoch.
 
-    ``n_auxiliary`` is the number of measured auxiliary channels, ``n_inputs`` of auxiliary channels of a command,
-    ``n_state`` of internal quantities of the compensator, ``n_updating`` of quantities of learning copies. The
-    last ``n_force`` axes may be controlled by force. Messages of runs other than ``run`` are refused.
-    ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return the sample in a message and the stamp.
+    ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` the auxiliary channels of a command,
+    ``n_state`` the compensator's internal quantities, ``n_updating`` the quantities of learning copies. The last
+    ``n_force`` axes may be controlled by force. Messages of runs other than ``run`` are refused.
+    ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return the sample in a message and its stamp.
     """
 
     def __init__(

@@ -73,8 +73,7 @@ HEADER = "std_msgs/Header"
 """Type of the first field: stamp and ``frame_id``."""
 TIME = "builtin_interfaces/Time"
 TRAILING = 8
-"""Number of bytes that the middleware may append. An empty array is padded to the alignment of its elements, too.
-"""
+"""Largest number of bytes that the middleware appends, e.g. to align an empty array."""
 SEPARATOR = "=" * 80
 """Separator before each contained type in recorded definitions."""
 Make = Callable[[tuple[int, ...], list[Array], list[bytes]], T]

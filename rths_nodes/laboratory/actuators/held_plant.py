@@ -216,7 +216,7 @@ def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tupl
 class FirstOrder(Unloaded):
     """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha. The velocity is a backward difference.
 
-    alpha = 1 gives no delay. A displacement lags a ramp by alpha - 1 samples.
+    alpha = 1 gives no delay. The displacement lags a ramp by alpha - 1 samples.
     """
 
     ABOUT = "First-order actuator of Chen & Ricles (2010), Eq. (3)."

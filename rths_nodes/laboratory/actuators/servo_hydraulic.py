@@ -267,7 +267,7 @@ class ServoHydraulic(Actuator):
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:
-    """Raise ConfigError if the specimen's states decay too many ``times`` per sample at full velocity."""
+    """Raise ConfigError if the specimen's states need too many increments per sample at full velocity."""
     needed = times / LONGEST
     if needed > max(MOST, params.substeps):
         raise ConfigError(

@@ -53,9 +53,7 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Constants of the exact solution and of its parts. ``rows`` multiply ``(*small state, last command,
-    command)``.
-    """
+    """Constants of exact solution and parts. ``rows`` multiply ``(*small state, last command, command)``."""
 
     rows: tuple[Numbers, ...]
     units: Numbers

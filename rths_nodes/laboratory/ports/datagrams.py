@@ -186,21 +186,22 @@ class FarLimits(NamedTuple):
     """Largest magnitude of the difference between command and measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """Return the limits in SI units, if 1 is ``command`` m in commands and ``force`` N in forces."""
+        """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units of the datagrams."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 
 
 class FarLoad(NamedTuple):
-    """Limits of a receiver for force commands of one axis, in units of its datagrams; rate 0 means no force
-    commands.
+    """Limits of a receiver for force commands of one axis, in units of its datagrams.
+
+    An axis with rate 0 accepts no force commands.
     """
 
     rate: float
     error: float
     """Largest magnitude of the difference between command and measured force."""
     travel: float
-    """Largest distance between the force loop and the position explained by stiffness and drift."""
+    """Largest distance of the axis from the position that stiffness and drift explain."""
 
     def times(self, command: float, newtons: float) -> FarLoad:
         return FarLoad(newtons * self.rate, newtons * self.error, command * self.travel)

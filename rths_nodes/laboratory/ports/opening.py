@@ -30,15 +30,13 @@ PROBES, PROBING_S = 64, 1.0
 """Number of exchanges that measure the round trip, and their total duration, s."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 _ROUNDING = 1.0 + 1e-6
+# tolerance for the receiver's deceleration, relative to the declared deceleration
 _SAME = 0.01
-"""Tolerance for the receiver's braking deceleration, relative to the declared deceleration."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Settings on which a test and its rig must agree. ``head`` is common to all datagrams, ``params`` are the
-    port's.
-    """
+    """Settings on which a test and its rig must agree. All datagrams have the fields of ``head``."""
 
     head: Head
     axes: tuple[str, ...]
@@ -213,9 +211,7 @@ def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the largest limits that a receiver may have for force commands of ``axis``; None without force
-    commands.
-    """
+    """Return the largest permitted limits of a receiver for force commands of ``axis``, or None."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

@@ -76,8 +76,8 @@ class PerAxisPort(OfPort, Readback):
         self._applied = np.zeros(len(self._axes))
         self._problem = ""
         self._lost: set[str] = set()
+        # lost axes, and axes with a missing Measurement
         self._unheard: set[str] = set()
-        """Axes that are lost, or of which a Measurement is missing. Their later Measurements are ignored."""
         self._answers: dict[str, Measurement] = {}
         self._awaited: list[str] = []
         self._truths: dict[str, tuple[Measurement, int]] = {}
@@ -206,8 +206,8 @@ class LoadedAxesPort(ForceLoopPort):
     def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:
         super().__init__(port, loops)
         self._apart = port
+        # sample, whether the command of each axis is in N, and commands
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
-        """Last Measurements: sample, whether the command of each axis is in N, and commands."""
 
     def read(self) -> Measurement:
         measured = super().read()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session with a rig: one datagram per tick and direction, over any transport (``udp.py``).
 
-The rig generates the ticks and counts them. State k of the rig is Measurement k, and Command k answers state k -
-1. The receiver keeps a Command until it takes effect, ``transport_samples`` samples later, and bridges lost
-Commands. This module interpolates lost states and flags them. Layout and behaviour: doc/udp.md.
+The rig generates and counts the ticks. State k of the rig is Measurement k; Command k answers state k - 1. The
+receiver keeps a Command until it takes effect, ``transport_samples`` samples later, and bridges lost Commands.
+This module interpolates lost states and flags them. Layout and behaviour: doc/udp.md.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class SessionPort(WarningPort):
         """Do nothing, because the watchdog of the receiver is armed when the test begins."""
 
     def disarm_watchdog(self) -> None:
-        """Make the receiver hold the axes; it brakes axes that move."""
+        """Make the receiver brake moving axes and hold."""
         self.safe()
 
     def wait_tick(self) -> int:

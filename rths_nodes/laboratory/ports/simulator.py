@@ -55,13 +55,12 @@ WALK, REST = 1.0, 1.0
 
 
 class Drive:
-    """Moves the actuators of all axes by active commands.
+    """Moves the actuators of all axes by active commands; ``dt`` is in s, ``low_velocity`` in m/s at low pressure.
 
-    ``dt`` is the sample time (s), ``low_velocity`` the largest velocity at low pressure (m/s). Controller i moves
-    its actuator to scale c_i + offset for its active command c_i. If its loop is proportional, z_i is subtracted:
-    z_i' = (F / K_i - z_i) / T, where F is the force of the driven actuator (another actuator if a cable is wrong).
-    The actuator passes through the play b before it moves. It does not move without pressure or with an open
-    interlock. Raises ConfigError if two commands are cabled to one actuator.
+    Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
+    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the driven actuator (another actuator if
+    a cable is wrong). The actuator passes through its play before it moves. It does not move without pressure or
+    with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -246,7 +245,6 @@ class Simulator(WarningPort):
         converters = self._outputs if self._converts else []
         arguments = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
         self.parts = None if unlike else Parts(*arguments)
-        """Parts for a loop over kernels; None if kernels do not support all of them."""
         start = self._drive.start
         self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
         self.trigger.set(False)
@@ -419,8 +417,6 @@ class Simulator(WarningPort):
 
 
 class SeparateAxes(Rig):
-    """Rig with independent axes."""
-
     def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
         actuators = [
             registry.build("actuator", axis.actuator, dt, registry.build("specimen", axis.specimen))

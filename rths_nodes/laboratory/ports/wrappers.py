@@ -50,8 +50,6 @@ PURPOSES = {
 
 
 class _HandedOn:
-    """Member of the wrapped port. An attribute that is set on the wrapper takes precedence."""
-
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 

@@ -2,8 +2,8 @@
 """Actuators of this package that move a specimen computed by another process.
 
 Every ``every`` samples the specimen follows the actuators: their displacement, their velocity and, as
-acceleration, the change of velocity divided by the elapsed time. Between these samples a known stiffness K_0
-continues the force:
+acceleration, the difference quotient of the velocity. Between these samples a known stiffness K_0 continues the
+force:
 
     F = F_m + K_0 (x - x_m)
 

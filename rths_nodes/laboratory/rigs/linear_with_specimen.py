@@ -27,7 +27,7 @@ from rths_nodes.mechanics.structure import transition
 
 Stepping = Callable[..., tuple[object, Array]]
 TOGETHER = 16
-"""Largest number of substeps in one product. The number of terms in the sums of forces grows with its square."""
+"""Largest number J of substeps in one product. The sums of forces have about J^2 terms."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
@@ -35,8 +35,7 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 Way = tuple[float, float, float, tuple[float, float, float]]
-"""Length h (s) of a substep, velocity (m/s) up to which one increment suffices, largest number of increments,
-decay."""
+"""Length h (s) of a substep, velocity (m/s) up to which one increment suffices, most increments, decay."""
 
 
 class Constants(NamedTuple):
@@ -166,8 +165,7 @@ def constants(
 ) -> Constants:
     """Return the constants for A ``(n, n)``, B ``(n, m)`` and e ``(n,)``.
 
-    ``rows`` ``(n,)`` yield displacement and velocity from z, ``seen`` ``(p, n + 1)`` yields the outputs from z and
-    F.
+    ``rows`` ``(n,)`` yield displacement and velocity from z. ``seen`` ``(p, n + 1)`` yields outputs from z and F.
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps

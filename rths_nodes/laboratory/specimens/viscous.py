@@ -141,9 +141,7 @@ def relief_valve_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[
 
 
 def relief_valve_constants(params: ReliefValveDamper.Params) -> Numbers:
-    """Return c_1, F_r, c_2, the velocity F_r / c_1 (m/s) at which the valve opens, and k_s (0 N/m without a
-    spring).
-    """
+    """Return c_1, F_r, c_2, velocity F_r / c_1 (m/s) at which the valve opens, k_s (0 without a spring)."""
     damping, relief_force = params.damping, params.relief_force
     return damping, relief_force, params.relief_damping, relief_force / damping, params.series_stiffness or 0.0
 
