@@ -5,7 +5,7 @@ The kernel of an actuator (``core/kernels.py``) is
 
     step(constants, state, command) -> state, (displacement, velocity, force)
 
-It advances by one sample. The command and the displacement are in m, the velocity in m/s and the force in N.
+It advances by one sample. Command and displacement are in m, velocity in m/s, force in N.
 """
 
 from __future__ import annotations

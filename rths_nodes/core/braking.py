@@ -58,9 +58,9 @@ def way_left(position: float, step: float, stroke: float) -> float:
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
-    """Return the axes that stop together, as lists of indices.
+    """Return lists of the axes that stop together, because they have the same number in ``groups``.
 
-    Axes with the same number in ``groups`` stop together. Force axes stop alone; without ``groups``, all axes do.
+    Force axes stop alone; without ``groups``, all axes do.
     """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process of a model: its start, its end, and the reason for its end."""
+"""Process of a model: start, end, and reason for the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.core.errors import ConfigError
 STARTER = Path(__file__).with_name("child_program.py")
 
 LEAVING_S = 2.0
-"""Timeout, s, for the process to end by itself after its last message or after the connection has closed."""
+"""Time limit for the process to end by itself after its last message or after disconnection, s."""
 
 ENDING_S = 6.0
 

@@ -246,8 +246,7 @@ class ForceController(Component):
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
         """Take over an axis whose command is ``place`` (m) and whose force ``target`` (N) is for the same sample.
 
-        ``drift`` and ``drift_before`` (m) are the targets of the coupled axis at this sample and one sample
-        before.
+        ``drift`` and ``drift_before`` (m) are the present and the previous target of the coupled axis.
         """
 
     @abstractmethod
@@ -271,9 +270,9 @@ class Compensator(Component):
     state_names: tuple[str, ...]
     """Names of the values of :meth:`state`; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
-    """Unit of each quantity of :meth:`state`, by its name without the axis."""
+    """Unit of each quantity, by state name without the axis."""
     state_limits: Mapping[str, tuple[float, float]] = {}
-    """Lower and upper bound of adapted quantities, by the names of ``state_units`` and in the same units."""
+    """Lower and upper bound of adapted quantities, with names and units as in ``state_units``."""
 
     def open(self) -> None:
         """Start an external process before the test. Raises ConfigError."""
@@ -282,7 +281,7 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Return computing times (s) of samples before the test; empty if this process computes the commands."""
+        """Return computing times (s) of samples before the test; empty if computed in this process."""
         return EMPTY
 
     @abstractmethod

@@ -149,12 +149,10 @@ class OfStructureParams(OfParams):
 
 class OfGroundMotionParams(OfParams):
     proportional_to: str = ""
-    """Parameter to which all values of the ground motion are proportional, or an empty string."""
+    """Parameter to which all values are proportional, or an empty string."""
 
 
 class OfCompensatorParams(OfParams):
-    """Attributes of a compensator's ``Params``."""
-
     lead: float
     """Time by which the target is read ahead, s, if the compensator has this parameter."""
     known: Any = None

@@ -28,7 +28,7 @@ class Distribution:
     def draw(self, generator: np.random.Generator, nominal: object = None) -> Any:
         """Draw a value. A relative distribution multiplies ``nominal``: a number, a list or rows of numbers.
 
-        Raises ConfigError if a relative distribution gets any other ``nominal``.
+        Raises ConfigError for any other ``nominal`` of a relative distribution.
         """
         kind = KINDS[self.kind]
         if not kind.relative:
@@ -37,7 +37,7 @@ class Distribution:
 
     @property
     def leader(self) -> str:
-        """Key whose factor is used; empty if the distribution does not follow a key."""
+        """Key whose factor is used, or an empty string."""
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:

@@ -44,9 +44,9 @@ class Durations:
 
 
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
-    """Return mean, median, 99th and 99.9th percentile, and maximum, s, of durations; nan without data.
+    """Return mean, median, 99th and 99.9th percentile, and maximum of durations, s; nan without data.
 
-    ``counts`` states how often each duration occurred, by default once.
+    ``counts`` are the frequencies of the durations, by default 1.
     """
     if not len(seconds):
         return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)

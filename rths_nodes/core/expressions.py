@@ -55,7 +55,6 @@ class Expression:
         reader = _Reader(names)
         self.unit, made = reader.read(_parsed(text).body)
         self.places = tuple(reader.places)
-        """Indices of the values that the expression uses."""
         tree = ast.fix_missing_locations(ast.Expression(_lambda(made)))
         functions = {name: function for name, (function, *_) in FUNCTIONS.items()}
         self._value: Callable[[Sequence[float]], float]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files named by parameters: absolute paths, hashes of contents, and copies.
 
-A file is identified by the SHA-256 of its bytes. The hash of a Python program includes the modules that the
-program imports from its folder and below, with their relative paths. The program is not run to find the modules.
+A file is identified by the SHA-256 of its bytes. The hash of a Python program includes modules that it imports
+from its folder and below, with relative paths. The program is not run to find them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_MODULE = 64 << 20
-"""Largest size of a module, bytes. Compiled modules have a few million bytes."""
+"""Largest size of a module, bytes. Compiled modules have a few million."""
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
 
 LARGEST_FILE = 1 << 30
-"""Largest size of a file, bytes. A file of a matrix may have a few hundred million bytes."""
+"""Largest size of a file, bytes. A matrix file may have a few hundred million."""
 FOLDER = "inputs"
 
 
@@ -199,10 +199,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the contents of ``program`` and of imported modules below its folder, by path.
-
-    Raises OSError and ValueError.
-    """
+    """Return contents of ``program`` and imported modules below its folder. Raises OSError and ValueError."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

@@ -258,7 +258,7 @@ class WholeLevels:
 
 
 WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
-"""Largest permitted limits (m, m/s, N), far larger than the limits of any rig."""
+"""Largest permitted limits (m, m/s, N), far beyond any rig's limits."""
 
 
 @params

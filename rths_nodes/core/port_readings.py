@@ -44,8 +44,7 @@ class ReportedState:
 class Listener(Protocol):
     """Receives the states of an open session; sends no commands.
 
-    ``multiprocessing`` can pickle a listener, with its socket, so that it outlives the process that drives the
-    rig.
+    ``multiprocessing`` can pickle a listener, with its socket. The listener can thus outlive the driving process.
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
@@ -71,7 +70,7 @@ class Readback(Protocol):
 
     @property
     def hydraulics(self) -> int:
-        """Pressure of the hydraulics: HYDRAULICS_OFF, _LOW or _HIGH; HYDRAULICS_NOT_TOLD if unknown."""
+        """Pressure: HYDRAULICS_OFF, _LOW, _HIGH, or HYDRAULICS_NOT_TOLD."""
         return HYDRAULICS_NOT_TOLD
 
     @property

@@ -147,7 +147,7 @@ class Integrator(Protocol):
     period: int = 1
     """Number of steps after which the step matrices of the integrator repeat."""
     force_age: float = 0.0
-    """Mean delay of the measured force, in steps. It is half a step for a force that is held over the step."""
+    """Mean delay of the measured force, in steps; 0.5 for a force that is held over the step."""
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
@@ -187,7 +187,7 @@ class Integrator(Protocol):
         raise TypeError("an integrator that follows nothing")
 
     def finish(self, experimental_force: Array) -> None:
-        """Receive the force at the last step of the test, in case an external part waits for this force."""
+        """Receive the force at the last step. An external part may wait for this force."""
 
     def numbers(self) -> Data:
         """Return further results of the test for the recording, nested by name."""
@@ -199,7 +199,7 @@ class Integrator(Protocol):
     def linearised(self) -> Sequence[StepMatrices]:
         """Return the matrices of ``period`` steps for a linear structure without external force; empty if unknown.
 
-        ``rths stability`` uses these matrices. It refuses a test without them.
+        ``rths stability`` refuses a test without these matrices.
         """
         return ()
 
@@ -208,12 +208,11 @@ class Port(OfPort, Readback, Protocol):
     """Connection to a rig; defines the ticks of the test.
 
     The constructor has no effect outside the process; ``open`` connects. ``simulated`` is true if no real actuator
-    can move. The port's ``Params`` has ``transport_samples`` and ``longest_wait`` (s), like the simulator's
-    ``Params``, and may declare members of :class:`rths_nodes.core.declarations.OfPortParams`.
+    can move. ``Params`` has ``transport_samples`` and ``longest_wait`` (s), and may declare members of
+    :class:`rths_nodes.core.declarations.OfPortParams`.
 
-    Errors of a port of another package are reported with type, address and operation of the port. Such a port may
-    omit readings (:class:`Readback`) and members of :class:`rths_nodes.core.declarations.OfPort`, which have
-    defaults.
+    Errors of a port of another package are reported with type, address and operation. Such a port may omit
+    readings (:class:`Readback`) and members of :class:`rths_nodes.core.declarations.OfPort`, which have defaults.
     """
 
     external: bool

@@ -99,7 +99,7 @@ class Target:
 class Command:
     """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m.
 
-    ``control_mode`` has one byte per axis: MODE_DISPLACEMENT or MODE_FORCE. If it is empty, all axes are in
+    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; if it is empty, all axes are in
     displacement mode. In force mode target and command are in N.
     """
 

@@ -56,7 +56,7 @@ class Table:
             raise ConfigError(f"{path}: contains no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit of a column according to the file, or the unit at the end of its title (``x (mm)``)."""
+        """Return the unit of a column in the file, or the unit at the end of its title (``x (mm)``)."""
         title = _UNIT_IN_TITLE.search(name)
         return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
 

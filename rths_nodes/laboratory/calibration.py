@@ -7,7 +7,7 @@ which the port reports 1. ``sign`` is the direction of the sensor:
     value in SI = sign * scale * (unit in SI) * number
 
 Values are not tared; limits apply to these values. The file can also declare the bounds for moving an axis outside
-of a test. A motion whose bounds are missing is refused.
+of a test. Without bounds the motion is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Expected(NamedTuple):
     """Relative uncertainty of the stiffness; None if unknown."""
     basis: str
     independent: bool
-    """True if the stiffness was not measured with the sensors of this rig."""
+    """True if other sensors than this rig's measured the stiffness."""
 
 
 @params
@@ -267,7 +267,7 @@ class OnRig:
 
 @params
 class RigAxis(OnRig):
-    """Axis of the rig that is assigned to an axis of the test."""
+    """Axis of the rig for an axis of the test."""
 
     name: str = text("name in the rig file")
     number: int = integer("index among the axes of the port", at_least=0)
@@ -356,9 +356,9 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
 
 
 class Gains(NamedTuple):
-    """Signed factors from numbers of the port to SI units for one axis: displacement and command in m, force in N.
+    """Signed factors from port numbers to SI units for one axis: displacement and command in m, force in N.
 
-    ``newtons`` is the factor for commands in N. It equals ``command`` if the axis accepts no commands in N.
+    ``newtons`` is the factor for commands in N, by default equal to ``command``.
     """
 
     displacement: float
@@ -405,7 +405,7 @@ class Calibration:
             np.array([row.force.range_si for row in rows]),
             np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
         )
-        """Ranges of displacements, forces and channels in SI units."""
+        """Ranges of displacement, force and channels, SI."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Convert the Measurement of the port to the test. Flag it if a channel is at the end of its range.

@@ -53,7 +53,7 @@ def by_controller(axis: Any) -> bool:
 
 
 class ForceAxis:
-    """One axis, in floats. At the start it is held at a displacement."""
+    """One axis, in floats. Initially it is held at a displacement."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
         self._name, limits = name, axis.limits
@@ -83,10 +83,7 @@ class ForceAxis:
         return self.position
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Return the position (m) for the force ``target`` (N) after the force ``measured`` (N).
-
-        The drifts are defined in :meth:`ForceController.begin`.
-        """
+        """Return the position (m) for the forces ``target`` and ``measured`` (N); see :class:`ForceController`."""
         if self.breach:
             return self.position
         if not self.controlled:

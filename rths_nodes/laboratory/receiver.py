@@ -196,15 +196,15 @@ def library() -> ctypes.CDLL:
 
 
 class Receiver:
-    """One receiver for one session and axes with ``limits``; the sample time is ``dt`` s.
+    """One receiver for one session and axes with ``limits``; ``dt`` is in s.
 
     At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
-    samples without a command, or after ``persistence`` consecutive samples with a violated limit of force or
-    error. ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary channels.
-    Axes with the same number in ``groups`` stop together. ``units`` are units of measured displacements in units
-    of commands; ``metres`` are the numbers of command units in a metre. ``loads`` are the force loops of the
-    controller, which may take ``switching`` samples to change a mode. ``position`` (m) is the initial position.
-    Raises ConfigError if the receiver refuses.
+    samples without a command, or ``persistence`` consecutive samples that violate a limit of force or error.
+    ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary channels. Axes with
+    the same number in ``groups`` stop together. ``units`` are units of measured displacements in units of
+    commands; ``metres`` are numbers of command units per metre. ``loads`` are the controller's force loops, which
+    may take ``switching`` samples to change a mode. ``position`` (m) is the initial position. Raises ConfigError
+    if the receiver refuses.
     """
 
     def __init__(

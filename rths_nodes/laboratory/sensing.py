@@ -134,7 +134,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Draw the rows of many samples at once, ``(samples, n)``. Call it before any row is drawn singly."""
+        """Draw the rows of many samples at once, ``(samples, n)``. Call it before any single draw."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         for column, rms in zip(
             drawn.T, self._rms.tolist(), strict=True

@@ -24,10 +24,10 @@ RESOURCES = "resources/"
 
 LARGEST_UNPACKED = 1 << 30
 LARGEST_DESCRIPTION = 64 << 20
-"""Largest size of the description, bytes. A description of a hundred thousand variables has about 20 MB."""
+"""Largest size of the description, bytes. A hundred thousand variables take about 20 MB."""
 MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
-"""Largest size of the directory at the end of the archive, bytes. Each member takes a few hundred bytes."""
+"""Largest size of the directory at the end of the archive, bytes. A member takes a few hundred."""
 HIGHEST_RATIO = 100
 """Largest mean compression ratio. Text reaches 20, and deflated zeros reach 1032."""
 SMALL = 64 << 20
@@ -35,7 +35,7 @@ LARGEST_SHARE = 0.5
 """Largest fraction of the free space in the temporary folder that an unpacked archive may use."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
-"""Errors of zipfile. RuntimeError is for encryption, NotImplementedError for unknown methods of compression."""
+"""Errors of zipfile. RuntimeError is for encryption, NotImplementedError for unknown compression methods."""
 
 END, LOCATOR, END_64 = 22, 20, 56
 """Sizes of the end record of an archive without comment, and of the two zip64 records before it, bytes."""

@@ -40,7 +40,7 @@ ROUNDED = 1e-5
 LARGEST = sys.float_info.max
 
 IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,199}", re.ASCII)
-"""Pattern for names of binaries, which must be C identifiers and not paths."""
+"""Pattern for names of binaries: C identifiers, not paths."""
 
 
 INSTALL = "pip install fmpy"
@@ -56,7 +56,7 @@ def fmpy() -> Any:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit declared by an FMU: factor to the base units, and exponents of the base units."""
+    """A unit declared by an FMU: factor to base units, and exponents of base units."""
 
     name: str
     factor: float | None = None

@@ -16,7 +16,7 @@ from rths_nodes.core.fmu.process import Feed
 from rths_nodes.core.parameters import mapping, number, params, path
 
 SHARE_OF_STEP = 1e-9
-"""Relative tolerance for the condition that a step is a whole number of internal steps of the FMU."""
+"""Relative tolerance of a step that must be a multiple of the FMU's internal step."""
 
 
 class Row(NamedTuple):

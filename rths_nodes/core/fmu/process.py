@@ -25,7 +25,7 @@ from rths_nodes.core.samples import Array
 PROGRAM = Path(__file__).with_name("model_process.py")
 
 LARGEST_FILE = 1 << 30
-"""Largest size of a file that an FMU may write, and of its printed output, bytes."""
+"""Largest size of an FMU's output file, and of its printed output, bytes."""
 
 LARGEST_MEMORY = 8 << 30
 """Largest address space of an FMU, bytes. On small machines half of the memory is the limit."""
@@ -58,7 +58,7 @@ class Feed(NamedTuple):
 class FmuProcess:
     """Process of the model in ``file``, from 0 s in steps of ``dt`` (s).
 
-    ``parameters`` are kind, value reference and initial value of each parameter.
+    ``parameters`` are tuples of kind, value reference and initial value.
     """
 
     def __init__(
@@ -156,10 +156,7 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs, or None if the step takes more than ``wait`` s.
-
-        Raises RuntimeError if the step fails or is overdue.
-        """
+        """Return the outputs, or None after ``wait`` s. Raises RuntimeError if the step fails or is overdue."""
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an OpenSees model, run by ``core/child_program.py`` with the task as JSON.
 
-The process builds the user's model and calls ``work(ops, task, model)`` in the file ``work`` of the task. Neither
-this file nor ``work`` imports anything from the package. An error is reported in one line, with exit code 1.
+It builds the user's model and calls ``work(ops, task, model)`` in the file ``work`` of the task. Neither this file
+nor ``work`` imports the package. An error is reported in one line, with exit code 1.
 """
 
 from __future__ import annotations

@@ -70,7 +70,6 @@ HEAD = struct.Struct(f"<4x2I8x{FIELD_SIZE}xI")
 """First numbers of every message of a stream: seconds and nanoseconds of the stamp, and sample or step number."""
 EMPTY = 1
 HEADER = "std_msgs/Header"
-"""Type of the first field: stamp and ``frame_id``."""
 TIME = "builtin_interfaces/Time"
 TRAILING = 8
 """Largest number of bytes that the middleware appends, e.g. to align an empty array."""
@@ -158,8 +157,8 @@ class Layout:
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
         """Return a function that converts the bytes of a message to the result of ``make`` and the stamp in ns.
 
-        The function raises ValueError if the layout or the run differs. It caches its last result, because nodes
-        of a process share messages.
+        The function raises ValueError if layout or run differ, and caches its last result, because nodes of a
+        process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None
 

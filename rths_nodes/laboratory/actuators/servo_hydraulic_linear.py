@@ -58,7 +58,7 @@ class Constants(NamedTuple):
     rows: tuple[Numbers, ...]
     units: Numbers
     parts: float
-    """Smallest number of parts of a sample, a whole number."""
+    """Smallest number of parts of a sample."""
     most_parts: float
     dt: float
     decay: tuple[float, float, float]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators whose motion does not depend on the specimen. The specimen follows the actuator along straight lines.
 
-The kernel of such an actuator without specimen is
+The kernel of such an actuator is
 
     step(constants, state, command) -> state, displacement, velocity
 
@@ -11,7 +11,7 @@ and the kernel of the specimen is
 
 The second kernel moves the specimen from sample to sample at constant velocity and advances its inner states. A
 specimen with mass also resists the change of velocity, and starts at rest. A sample has at least ``INCREMENTS``
-increments, and more if the states decay fast. If more than ``HARD_LIMIT`` are needed, the states become NaN.
+increments, more if the states decay fast. If more than ``HARD_LIMIT`` are needed, the states become NaN.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def path_of(specimen: Specimen) -> Kernel:
 
 
 class SpecimenPath:
-    """Moves ``specimen`` from sample to sample, with a sample time of ``dt`` (s)."""
+    """Moves ``specimen`` from sample to sample; ``dt`` is in s."""
 
     def __init__(self, specimen: Specimen, dt: float) -> None:
         path = path_of(specimen)

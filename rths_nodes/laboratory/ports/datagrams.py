@@ -209,10 +209,7 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer of a receiver: active commands (m), limits, three numbers of samples, and build.
-
-    ``loads`` is empty if the receiver accepts no force commands.
-    """
+    """Answer of a receiver. Active commands are in m; ``loads`` is empty without force commands."""
 
     active: list[float]
     limits: list[FarLimits]
@@ -237,7 +234,7 @@ def answer_of(data: bytes, head: Head) -> Answer:
 def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
     """Return the bytes of the commands (m, or N) and their slopes (per s), followed by the auxiliary inputs.
 
-    ``modes`` has one byte per axis, MODE_FORCE for a command in N. If it is empty, all commands are in m.
+    ``modes`` has one byte per axis, MODE_FORCE for N; if it is empty, all commands are in m.
     """
     modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
     rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]

@@ -22,7 +22,7 @@ MOST_AT_ONCE = 256
 """Largest number of datagrams read in one call. Excess datagrams of another sender must not block the caller."""
 _REMEMBERED = 1024
 GOODBYES = 3
-"""Number of copies of the datagram that ends a session. The receiver does not acknowledge this datagram."""
+"""Number of copies of the datagram that ends a session. The receiver does not acknowledge it."""
 
 
 class Transport(Protocol):
@@ -63,7 +63,7 @@ class Link:
         self.other_version = 0
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self.other_sender = ""
-        """Other address that sent datagrams of the session, e.g. if the rig's computer has several addresses."""
+        """Other address that sent datagrams of the session, e.g. of a computer with several addresses."""
         self.transport = transport
         self._missing: dict[int, None] = {}
 

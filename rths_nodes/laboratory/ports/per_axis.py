@@ -186,7 +186,7 @@ class PerAxisPort(OfPort, Readback):
         return self._true_sample > self.sample
 
     def truth(self) -> None:
-        """Return None, because the axes send their true states later (:meth:`true_state`)."""
+        """Return None; see :meth:`true_state`."""
 
     def arm_watchdog(self) -> None: ...
 
@@ -200,7 +200,7 @@ class PerAxisPort(OfPort, Readback):
 class LoadedAxesPort(ForceLoopPort):
     """Force loops for a rig with one node per axis, whose nodes receive displacements.
 
-    True states arrive later than their Measurements. Applied commands in N are kept until the true states arrive.
+    Applied commands in N are kept until the true states arrive.
     """
 
     def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:

@@ -221,8 +221,7 @@ class SessionPort(WarningPort):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Open the session with the rig at rest. Raises ConfigError if the ends do not agree.
 
-        ``pacer`` is called at each tick of the rig. Without ``pacer`` the session requests lockstep, in which the
-        rig waits for every command.
+        ``pacer`` is called at each tick of the rig. Without ``pacer`` the rig must wait for every command.
         """
         self._pacer = pacer
         self.sample, self.interlock = 0, ""

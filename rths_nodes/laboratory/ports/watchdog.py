@@ -3,8 +3,8 @@
 
 Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports this and
 does not release the rig. A node that recovers cannot drive the rig again. The process runs this file (``python
-watchdog.py LIMIT``) without imports from the package, so that it starts within milliseconds. It reads beats from
-standard input, and reports on standard output and standard error.
+watchdog.py LIMIT``) without imports from the package, to start within milliseconds. It reads beats from standard
+input, and reports on standard output and standard error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Watchdog:
             fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def beat(self) -> str:
-        """Send a beat. Return the reason why the next command must not be sent; empty if it may be sent."""
+        """Send a beat. Return a reason not to send the next command, or an empty string."""
         if not self._taken:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._there, BEAT)

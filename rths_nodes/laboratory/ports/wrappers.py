@@ -58,7 +58,7 @@ class _HandedOn:
 
 
 class _Tried(_HandedOn):
-    """Member of a port of another package, with labelled errors, and with a default if the port lacks it."""
+    """Member of a port of another package, with labelled errors and a default."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         super().__set_name__(owner, name)

@@ -3,7 +3,7 @@
 
 With a mass, F = m a + the force of another specimen, such as a frame whose beam moves with the actuator (Silva et
 al. 2020). If the actuator imposes the displacement, the acceleration is the change of velocity per sample.
-``servo_hydraulic_linear`` solves the motion of the specimen together with its own motion.
+``servo_hydraulic_linear`` solves the motions of specimen and actuator together.
 
 With play in a joint, such as the pins of a clevis, the force is zero for a while after a reversal:
 
@@ -11,7 +11,7 @@ With play in a joint, such as the pins of a clevis, the force is zero for a whil
     F = f(x + b/2, x')   for x < -b/2, and not above zero
     F = 0                between: the actuator crosses the gap b, and the specimen is unloaded
 
-``output.lost_motion`` models the lost motion of a drive, due to which an actuator lags its command.
+``output.lost_motion`` models the lost motion of a drive, by which an actuator lags its command.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class WithMass(Specimen):
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
     """Return the force with backlash for the specimen's force ``held``.
 
-    The constants are b / 2 (m) and the constants of the specimen.
+    Constants: b / 2 (m), and the constants of the specimen.
     """
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:

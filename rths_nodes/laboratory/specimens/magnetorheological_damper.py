@@ -35,7 +35,7 @@ def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: f
 
 
 def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, Numbers, float]:
-    """Return the constants of the damper for ``voltage`` (V), limited to the range of the current driver."""
+    """Return the constants for ``voltage`` (V), limited to the range of the current driver."""
     of_rate, of_force, most = k
     held = 0.0 if voltage < 0.0 else voltage
     held = most if held > most else held
