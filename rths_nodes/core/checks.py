@@ -49,8 +49,7 @@ class TestContext:
     has_soft_start: bool
     has_ground_motion: bool = False
     has_gravity: bool = False
-    """True if the structure has gravity loads. Their P-Delta effect is computed, except for the loads on the rig.
-    """
+    """True if the structure has gravity loads. Their P-Delta effect is computed, except for loads on the rig."""
     gravity_of_rig: tuple[float, ...] | None = None
     """Gravity loads that the rig applies, as declared by the structure, N; None if not declared."""
     observed: tuple[str, ...] = ()

@@ -22,8 +22,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HEARD = {signal.SIGTERM, signal.SIGCHLD}
 KILLING_S = 5.0
-"""Time limit for killing the model's processes, s. A fork bomb may create them faster than the guard kills them.
-"""
+"""Time limit for killing the model's processes, s. A fork bomb may be faster than the guard."""
 ROUND_S = 0.01
 
 

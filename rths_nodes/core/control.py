@@ -102,8 +102,8 @@ class Setup(Component):
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N in the pose ``displacement`` (m).
 
-        Only forces of displacement axes are converted. The pose belongs to the Target of the same step; another
-        object may have moved the axes to this pose.
+        Without ``takes_loads`` only displacement axes have forces. The pose belongs to the Target of the same
+        step; another object may have moved the axes to this pose.
         """
 
     @abstractmethod
@@ -111,11 +111,11 @@ class Setup(Component):
         """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
-        """:meth:`axes` with arguments and result as floats."""
+        """Variant of :meth:`axes` that takes and returns floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        """:meth:`forces` with arguments and result as floats."""
+        """Variant of :meth:`forces` that takes and returns floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -125,7 +125,7 @@ class Setup(Component):
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
     def poses(self, displacement: Array) -> Array:
-        """:meth:`degrees_of_freedom` for many displacements, ``(steps, n_axes)`` m."""
+        """Variant of :meth:`degrees_of_freedom` for many displacements, ``(steps, n_axes)`` m."""
         return np.array([self.degrees_of_freedom(row) for row in displacement])
 
 
@@ -201,7 +201,7 @@ class SemiActive(Component):
 
 
 class SemiActiveOfKernel(SemiActive):
-    """Controls the voltage of a damper with a ``KERNEL``.
+    """Controls the voltage of a damper by its ``KERNEL``.
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
@@ -258,7 +258,7 @@ class ForceController(Component):
 
 
 class Compensator(Component):
-    """Turns the target of the next sample into a command that makes the actuator reach it in time.
+    """Turns the target of the next sample into a command that makes the actuator reach the target in time.
 
     Built with ``(params, dt, n_axes)``, dt in s.
     """
@@ -291,7 +291,7 @@ class Compensator(Component):
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """:meth:`step` with arguments and result (m, by axis) as floats."""
+        """Variant of :meth:`step` that takes and returns floats; commands in m, by axis."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands

@@ -2,7 +2,7 @@
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable while decay rate times increment is below 2.785. Bouc-Wen states
-decay with the velocity, so an increment that suits a slow test diverges in a fast one.
+decay with the velocity. An increment that suits a slow test can diverge in a fast test.
 """
 
 from __future__ import annotations

@@ -42,13 +42,13 @@ class OfPort(Protocol):
     label: str = "port"
     """Name of the port in messages."""
     trigger: object = None
-    """Digital output of the rig that is on during a test (``laboratory/ports/common.py``)."""
+    """Digital output of the rig, on during a test (``laboratory/ports/common.py``)."""
     can_warn: bool = False
     """True if :meth:`warn` can switch a horn or a lamp; valid once the port is open."""
     armed: bool = False
     """True if an operator has armed the port. A test may then open it although real actuators can move."""
     paced: bool = False
-    """True if a clock or the rig sets the ticks of a port opened by a procedure."""
+    """True if a clock or the rig sets the ticks after a procedure has opened the port."""
     handover: Any = None
     """Data that a procedure hands over to a test (``loop/supervision/handover.py``)."""
 
@@ -74,7 +74,7 @@ class OfPort(Protocol):
         return
 
     def warn(self, on: bool) -> None:
-        """Switch the warning output, from the next command on; only called if the port ``can_warn``."""
+        """Switch the warning output, from the next command on; only called if ``can_warn`` is true."""
         raise PortError("this port has no warning output")
 
     def set_interlock(self, closed: bool) -> None:

@@ -99,7 +99,7 @@ def named(text: str) -> set[tuple[str, str]]:
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
     """Replace the owners of ``nouns`` in ``text`` by their ``names``. Leave an invalid expression unchanged."""
-    source = text.strip().replace("\n", " ").encode()  # positions of nodes count bytes of a line
+    source = text.strip().replace("\n", " ").encode()  # positions of nodes are byte offsets in a line
     changes: list[tuple[int, int, str]] = []
     try:
         nodes: Any = ast.walk(_parsed(source.decode()))

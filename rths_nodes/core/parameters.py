@@ -67,7 +67,7 @@ class Spec:
     kind: str
     doc: str
     default: Any
-    """Default value, or data or an ``attrs.Factory`` that yields it; NOTHING if the parameter is required."""
+    """Default, or data or an ``attrs.Factory`` that yields the default; NOTHING if the parameter is required."""
     unit: str = ""
     at_least: float | None = None
     more_than: float | None = None

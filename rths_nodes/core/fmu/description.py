@@ -121,7 +121,7 @@ class Description:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
     def variable(self, path: str, name: str, causality: str) -> Variable:
-        """Return the float variable ``name`` of this ``causality``, used at ``path``. Raises ConfigError."""
+        """Return the float variable ``name`` of this ``causality`` for parameter ``path``. Raises ConfigError."""
         choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
         if (variable := self.variables.get(name)) is None:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulator: the port of a virtual rig, which generates its own ticks."""
+"""Simulator: a port that simulates a rig and generates its own ticks."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ class Simulator(WarningPort):
         if self._watchdog is not None:
             taken_over = self._watchdog.beat()
             self.interlock = self.interlock or taken_over
-        if not self.interlock:  # with a reason in interlock the rig stays in place
+        if not self.interlock:  # while interlock has a reason, the rig does not move
             self._command, self._applied = command.command.tolist(), command.command.copy()
             if self._converts:
                 self._convert(command.control_mode)

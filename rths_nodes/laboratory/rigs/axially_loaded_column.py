@@ -89,7 +89,7 @@ def _kernel_of(params: object) -> Kernel:
 
 
 class AxiallyLoadedColumn(Rig):
-    """A column under a horizontal and a vertical actuator: two axes, the horizontal one first."""
+    """A column under a horizontal actuator (first axis) and a vertical actuator (second axis)."""
 
     @params
     class Params(ColumnGeometry):

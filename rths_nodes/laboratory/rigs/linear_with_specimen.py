@@ -35,7 +35,7 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 Way = tuple[float, float, float, tuple[float, float, float]]
-"""Length h (s) of a substep, velocity (m/s) up to which one increment suffices, most increments, decay."""
+"""Substep h (s), velocity (m/s) up to which one increment suffices, largest number of increments, decay."""
 
 
 class Constants(NamedTuple):
@@ -74,7 +74,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
     advance: Callable[..., Numbers] = advance_of(rate)
 
     def go(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
-        """Advance the specimen's states from one motion to the next, in more increments if they decay faster."""
+        """Advance the specimen's states from one motion to the next, in more increments if they decay fast."""
         h, fastest, most, decay = k
         faster = abs(v1) if abs(v1) > abs(v0) else abs(v0)
         if faster <= fastest:
