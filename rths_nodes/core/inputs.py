@@ -27,11 +27,11 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_MODULE = 64 << 20
-"""Largest size of a module, bytes. Compiled modules have a few million."""
+"""Largest size of a module, bytes. Compiled modules have a few million bytes."""
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
 
 LARGEST_FILE = 1 << 30
-"""Largest size of a file, bytes. A matrix file may have a few hundred million."""
+"""Largest size of a file, bytes. A matrix file may have a few hundred million bytes."""
 FOLDER = "inputs"
 
 

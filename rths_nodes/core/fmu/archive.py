@@ -27,7 +27,7 @@ LARGEST_DESCRIPTION = 64 << 20
 """Largest size of the description, bytes. A hundred thousand variables take about 20 MB."""
 MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
-"""Largest size of the directory at the end of the archive, bytes. A member takes a few hundred."""
+"""Largest size of the directory at the end of the archive, bytes. A member takes a few hundred bytes."""
 HIGHEST_RATIO = 100
 """Largest mean compression ratio. Text reaches 20, and deflated zeros reach 1032."""
 SMALL = 64 << 20
