@@ -82,7 +82,7 @@ class Leader:
         """Measure the offsets of the sensors at rest, and let the person confirm them."""
         self.do("take_offsets", seconds="0.5")
         self.agree(f"confirm these offsets ({self.answer.offsets_hash})?")
-        carries_nothing = typed("does the specimen carry nothing now, so that its force is tared? [y/N] ").strip()
+        carries_nothing = typed("is the specimen unloaded now, so that its force can be tared? [y/N] ").strip()
         unloaded = "true" if carries_nothing.lower() in ("y", "yes") else "false"
         self.do("confirm_offsets", hash=self.answer.offsets_hash, unloaded=unloaded)
 

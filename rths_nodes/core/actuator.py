@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulator of one axis, built with its specimen.
+"""Simulator of one axis, including its specimen.
 
 The kernel of an actuator (``core/kernels.py``) is
 
     step(constants, state, command) -> state, (displacement, velocity, force)
 
-It advances by one sample, from the command (m) to displacement (m), velocity (m/s) and force (N).
+It advances by one sample. Command and displacement are in m, velocity in m/s, force in N.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rths_nodes.core.specimen import Specimen
 class Actuator:
     """Simulator of one axis.
 
-    A class with a kernel implements :meth:`kernel_of`. Any other class implements ``step``, ``reset`` and the
-    three results.
+    A class with a kernel implements :meth:`kernel_of`. Any other class implements ``step``, ``reset``,
+    ``displacement``, ``velocity`` and ``force``.
     """
 
     Params: ClassVar[type]
@@ -40,7 +40,7 @@ class Actuator:
         raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
 
     def reset(self) -> None:
-        """Return to rest, at displacement and command zero."""
+        """Return to rest, with displacement and command zero."""
         self.state = self._kernel.rest(self.constants)
         self.displacement = self.velocity = self.force = 0.0
 
@@ -51,7 +51,7 @@ class Actuator:
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return the kernel and its constants. For a class with its own ``step``, the kernel calls the object."""
+        """Return the kernel and its constants, or a kernel that calls the class's own ``step``."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return OBJECT, self

@@ -9,7 +9,7 @@ import re
 from rths_nodes.core.errors import ConfigError, show
 
 LONGEST, LONGEST_LABEL = 253, 63
-"""Largest number of characters of a host name, and of each label in it (RFC 1035)."""
+"""Largest number of characters in a host name, and in one of its labels (RFC 1035)."""
 LARGEST_PORT = 65535
 _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
 
@@ -20,7 +20,7 @@ def check_address(address: str, path: str) -> None:
 
 
 def check_one_computer(address: str, path: str) -> None:
-    """Raise ConfigError for an unspecified, multicast or broadcast IP ``address``; host names pass."""
+    """Raise ConfigError for an unspecified, multicast or broadcast IP ``address``. Host names are accepted."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:

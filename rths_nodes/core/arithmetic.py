@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic of kernels: elementary functions defined for every float, and sums in a stated order.
+"""Arithmetic of kernels: elementary functions defined for every float, and sums in a defined order.
 
 A kernel (``core/kernels.py``) runs in plain Python and compiled. The functions of this module return the same bits
-in both forms, on every Python and with every BLAS. ``math`` alone raises exceptions where compiled code returns
-inf or nan, ``sum()`` of floats is compensated from Python 3.12 on, and BLAS products depend on the processor.
-``exp``, ``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or later their last bit is the
-same on every x86-64 and aarch64 machine.
+in both forms, on every Python and with every BLAS. Other functions do not: ``math`` raises exceptions where
+compiled code returns inf or nan; ``sum()`` of floats is compensated from Python 3.12 on; BLAS products depend on
+the processor. ``exp``, ``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or later the
+last bit of their results is the same on every x86-64 and aarch64 machine.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _multiply = np.multiply
 _accumulate = np.add.accumulate
 _reduce: Any = np.add.reduce
 HALVES = 134217729.0
-"""2^27 + 1, a factor that splits a float into two floats with half as many digits."""
+"""2^27 + 1: factor that splits a float into two floats with half as many digits."""
 LONGEST = 1e150
 
 
 tanh = math.tanh
 copysign = math.copysign
 root = math.sqrt
-"""Square root without a check: the argument must not be negative."""
+"""Square root that does not check its argument, which must not be negative."""
 
 
 def finite(x: float) -> bool:
@@ -63,7 +63,7 @@ def sqrt(x: float) -> float:
 
 
 def hypot(x: float, y: float) -> float:
-    """Length of the vector (``x``, ``y``), corrected for its rounding error (Dekker 1971); inf beyond 1e154."""
+    """Length of the vector (``x``, ``y``), corrected for rounding (Dekker 1971); inf if it exceeds 1e154."""
     long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
     length = sqrt(long * long + short * short)
     if not 0.0 < length < LONGEST:
@@ -74,14 +74,13 @@ def hypot(x: float, y: float) -> float:
 
 
 def _square_error(x: float) -> float:
-    """Exact square of ``x`` minus the rounded ``x * x``."""
     upper = HALVES * x - (HALVES * x - x)
     lower = x - upper
     return ((upper * upper - x * x) + 2.0 * upper * lower) + lower * lower
 
 
 def exp(x: float) -> float:
-    """Exponential of ``x``; inf beyond the largest float."""
+    """Exponential of ``x``; inf if it exceeds the largest float."""
     return INF if x > LARGEST_EXPONENT else math.exp(x)
 
 
@@ -103,7 +102,7 @@ def power(x: float, exponent: float) -> float:
 
 
 def rounded(x: float) -> float:
-    """Round half to even, as a float; nan and inf are unchanged."""
+    """Round ``x`` half to even, as a float; nan and inf are unchanged."""
     if 0.0 < x < WHOLE:
         return (x + WHOLE) - WHOLE  # the sum has no fractional digits
     return -((WHOLE - x) - WHOLE) if -WHOLE < x < 0.0 else x
@@ -126,7 +125,7 @@ def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
 
 
 def matvec(matrix: Array, vector: Array) -> Array:
-    """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, summed left to right; fastest in column-major order."""
+    """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, summed left to right; fastest for a column-major matrix."""
     terms = _multiply(matrix.T, vector[:, None], order="C")
     if terms.size < MANY or len(matrix) == 1:
         product: Array = _accumulate(terms)[-1]
@@ -144,7 +143,7 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Split the result of :func:`matvec` into lists as long as the rows of ``like``; tuples if compiled."""
+    """Split the result of :func:`matvec` into one list for each row of ``like``; into tuples if compiled."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
@@ -178,12 +177,12 @@ def numbers(vector: Array) -> list[float]:
 
 
 def put(array: Array, first: int, values: Sequence[float] | Array) -> None:
-    """Write ``values`` to ``array`` from index ``first`` on; compiles faster than a slice."""
+    """Write ``values`` to ``array`` from index ``first`` on; compiles faster than a slice assignment."""
     array[first : first + len(values)] = values
 
 
 def record(table: Array, first: int, values: Sequence[float]) -> None:
-    """Write ``values`` to a ``table`` ``(n,)`` from index ``first`` on, twice as fast as element by element."""
+    """Write ``values`` to a ``table`` ``(n,)`` from index ``first`` on; twice as fast as a loop over elements."""
     count = len(values)
     pack: Any = _PACK[count] if count < MANY else Struct(f"{count}d").pack_into
     pack(table, 8 * first, *values)
@@ -251,7 +250,7 @@ def along_mean(
 
 
 def replaced(rows: tuple[Numbers, ...], values: Array) -> tuple[Numbers, ...]:
-    """Replace the first numbers of each of the ``rows`` by a row of ``values``."""
+    """Replace the first numbers of each row in ``rows`` by the corresponding row of ``values``."""
     return tuple([(*now, *row[len(now) :]) for row, now in zip(rows, values.tolist(), strict=True)])
 
 
@@ -270,7 +269,7 @@ def scaled(state: Numbers, factors: Numbers) -> Numbers:
 
 
 def first(state: Numbers, values: Sequence[float]) -> Numbers:
-    """Return as many of the first ``values`` as ``state`` has numbers."""
+    """Return the first ``len(state)`` numbers of ``values``."""
     return tuple(values[: len(state)])
 
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Braking distance of axes that stop together with their declared decelerations.
+"""Braking distances of axes that stop together, with their declared decelerations.
 
-Let d be the step between two successive commands. The deceleration a allows it to change by a dt^2 per sample:
+Let d be the step between two successive commands. The deceleration a allows d to change by a dt^2 per sample:
 
     N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of a group
     d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: each differs from the last by |d| / N <= a dt^2
     w = |d| (N - 1) / 2                      braking distance, the sum of the steps
 
-so that w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with |v| <=
-sqrt(2 a l) stops within the remaining distance l; an axis with a step of at most a dt^2 may end at its stroke.
+Therefore w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with
+|v| <= sqrt(2 a l) stops within the remaining distance l. An axis with a step of at most a dt^2 may end at its
+stroke.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rths_nodes.core.arithmetic import INF, ceiling
 from rths_nodes.core.limits import Limits
 
 LONGEST = 2.0**40
-"""Longest duration of a stop, samples; used if steps are infinite or overflow."""
+"""Largest duration of a stop, samples. It is used for steps that are infinite or overflow."""
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
@@ -28,7 +29,7 @@ def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
 
 
 def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
-    """Return the number of samples to rest of axes that stop together.
+    """Return the number of samples in which axes that stop together come to rest.
 
     ``steps`` (m) are their command steps, ``changes`` (m) the permitted changes of a step per sample.
     """
@@ -42,14 +43,12 @@ def full_samples(samples: float) -> float:
 
 
 def braking_way(step: float, samples: float) -> float:
-    """Return the braking distance (m) from ``step`` (m per sample) during a stop of ``samples``."""
+    """Return the braking distance (m) of a stop of ``samples`` that begins with ``step`` (m per sample)."""
     return 0.5 * abs(step) * max(samples - 1.0, 0.0)
 
 
 def samples_within(step: float, way: float) -> float:
-    """Return the number of samples, at least one, in which an axis with ``step`` (m per sample) stops within
-    ``way`` (m).
-    """
+    """Return the largest number of samples in which ``step`` (m per sample) stops within ``way`` (m)."""
     longest = 2.0 * max(way, 0.0) / abs(step) if step != 0.0 else INF
     return 1.0 - ceiling(-longest) if longest < LONGEST else LONGEST
 
@@ -59,9 +58,9 @@ def way_left(position: float, step: float, stroke: float) -> float:
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
-    """Return the indices of the axes that stop together, by ``groups``.
+    """Return lists of the axes that stop together, because they have the same number in ``groups``.
 
-    Force axes stop alone; so do all axes if there are no groups.
+    Force axes stop alone; without ``groups``, all axes do.
     """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):

@@ -22,7 +22,7 @@ def unchanged(displacement: Array, velocity: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class TestContext:
-    """Data of a test for checks of parameters. Tuples have one entry for each axis, in order."""
+    """Data of a test for checks of parameters. Values by axis are in the order of ``axes``."""
 
     __test__: ClassVar[bool] = False  # not a test case of pytest
 
@@ -49,28 +49,28 @@ class TestContext:
     has_soft_start: bool
     has_ground_motion: bool = False
     has_gravity: bool = False
-    """True if the structure has gravity loads. Their P-Delta effect is computed except for the rig's part."""
+    """True if the structure has gravity loads. Their P-Delta effect is computed, except for loads on the rig."""
     gravity_of_rig: tuple[float, ...] | None = None
-    """Part of the gravity loads that the rig applies, according to the structure, N; None if not stated."""
+    """Gravity loads that the rig applies, as declared by the structure, N; None if not declared."""
     observed: tuple[str, ...] = ()
-    """Further degrees of freedom in a Target, after the interface."""
+    """Names of the degrees of freedom that follow the interface in a Target."""
     transport: float = 0.0
     """Time until a command takes effect, as declared by the port, s."""
     behind: bool = False
     """True for a compensator whose target is the output of another compensator, not of the ramp."""
     force_axes: tuple[str, ...] = ()
-    """Axes controlled by force, which come last."""
+    """Names of force-controlled axes, the last entries of ``axes``."""
     strokes: tuple[float, ...] = ()
-    """Strokes, m."""
+    """Strokes of the axes, m."""
     force_lead: float | None = None
     """Extrapolation time of measured forces, s; None without extrapolation."""
     to_axes: Callable[[Array, Array], tuple[Array, Array]] = unchanged
-    """Convert displacements (m) and velocities (m/s) of degrees of freedom to the axes, all ``(n, n_axes)``."""
+    """Converts displacements (m) and velocities (m/s) ``(n, n_axes)`` from degrees of freedom to axes."""
     axis: str = ""
-    """Name of the component's axis; empty if it has none or serves all axes."""
+    """Name of the component's axis; empty if the component has no axis or serves all axes."""
 
     def check_order(self, key: str, names: Iterable[str]) -> None:
-        """Raise ConfigError unless the ``names`` at ``key`` are the axes, in order."""
+        """Raise ConfigError unless ``names``, the value of parameter ``key``, equals ``axes``."""
         if (listed := tuple(names)) != self.axes:
             shown, axes = ", ".join(listed) or "none", ", ".join(self.axes)
             raise ConfigError(f"{key}: of {shown}; must be of the axes of the test in their order: {axes}")
@@ -83,12 +83,12 @@ class TestContext:
 
     @property
     def velocity_limit(self) -> float | None:
-        """Velocity limit of the component's axis, m/s, or None."""
+        """Velocity limit of the component's axis, m/s; None without an axis."""
         return self.velocity_limits[self.axes.index(self.axis)] if self.axis else None
 
 
 class ChecksScenario:
-    """Optional methods of a ``Params`` class, with their defaults."""
+    """Optional methods of a ``Params`` class, with default implementations."""
 
     def validate(self, path: str) -> None:
         """Raise ConfigError for contradictory fields; ``path`` locates the component."""
@@ -104,8 +104,8 @@ class ChecksScenario:
     def fits(self, test: TestContext) -> None:
         """Raise ConfigError for a test in which the component cannot work.
 
-        The message begins with the parameter, ``watchdog = 0.001 s: must be ...``; the path of the component is
-        prepended.
+        The message begins with the parameter, e.g. ``watchdog = 0.001 s: must be ...``. The caller prepends the
+        path of the component.
         """
 
     def cautions(self, test: TestContext) -> list[str]:
@@ -124,12 +124,12 @@ class ChecksScenario:
         return (0,) * n_axes
 
     def remarks(self, state: Mapping[str, float]) -> list[str]:
-        """Return remarks on a compensator's final internal quantities, by name, after a test."""
+        """Return remarks on ``state``, the final internal quantities of a compensator by name."""
         return []
 
 
 def complete(cls: type, declared: type = ChecksScenario) -> None:
-    """Add to a class the members of ``declared``, and of its bases, that the class lacks."""
+    """Add to a class the members of ``declared`` and its bases that the class lacks."""
     for base in declared.__mro__[:-1]:
         for name, value in vars(base).items():
             if not name.startswith("_") and not hasattr(cls, name):

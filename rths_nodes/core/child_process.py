@@ -18,25 +18,25 @@ from rths_nodes.core.errors import ConfigError
 STARTER = Path(__file__).with_name("child_program.py")
 
 LEAVING_S = 2.0
-"""Timeout for the process to end by itself after its last message or a closed connection, s."""
+"""Time limit for the process to end by itself after its last message or after disconnection, s."""
 
 ENDING_S = 6.0
 
 LAST_WORDS = 2000
-"""Number of bytes at the end of the output in which a reason is searched."""
+"""Number of bytes at the end of the output that are searched for an error message."""
 
 LINES_BEFORE = 3
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Environment for results that do not depend on the machine."""
+"""Environment variables that make results independent of the machine."""
 
 
 class ChildProcess:
-    """Runs the Python file ``program`` with its ``task`` as JSON, until this process ends.
+    """Runs the Python file ``program`` with its ``task`` as JSON, at most until the calling process ends.
 
-    A guard (``child_program.py``) then ends all processes of the model. Messages use ``name`` for the model and
-    ``who`` for the program that computes it. ``farewells`` are lines that the model prints at every end. A last
-    line that contains ``points_back`` refers to the line before it, which has the reason.
+    A guard (``child_program.py``) then ends all processes of the model. In messages, ``name`` is the model and
+    ``who`` the program that computes it. ``farewells`` are lines that the model always prints when it ends. If the
+    last line contains ``points_back``, the line before it has the reason.
     """
 
     farewells: tuple[str, ...] = ()
@@ -71,9 +71,8 @@ class ChildProcess:
     def share_scheduling(self) -> None:
         """Give the model process the scheduling policy of this process, with the next lower priority.
 
-        Otherwise the model would wait for other work of the machine. It may use any processor, because the nodes
-        of the loop have precedence on theirs. Only the first call has an effect; a refusal by the system is
-        ignored.
+        Otherwise the model would wait for other work of the machine. The model may use any processor, because the
+        nodes of the loop have a higher priority. Only the first call has an effect. System errors are ignored.
         """
         if self._process is None or self._shares:
             return
@@ -89,7 +88,7 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait at most ``within`` s; return a message about an unexpected end, otherwise an empty string."""
+        """Wait at most ``within`` s for the end. Return a message about an unexpected end, or an empty string."""
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -119,7 +118,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """Terminate the process after ``patience`` s. May be called again, or without a start."""
+        """Wait ``patience`` s, then terminate the process. May be called again, or without a start."""
         if self._process is None:
             return
         with suppress(subprocess.TimeoutExpired):

@@ -22,7 +22,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 HEARD = {signal.SIGTERM, signal.SIGCHLD}
 KILLING_S = 5.0
-"""Time limit for killing the model's processes, s: a fork bomb may be faster than the guard."""
+"""Time limit for killing the model's processes, s. A fork bomb may be faster than the guard."""
 ROUND_S = 0.01
 
 
@@ -63,7 +63,7 @@ def reap() -> dict[int, int]:
 
 
 def kill_descendants() -> None:
-    """Kill all processes below this one. Stop them first, so that none can fork."""
+    """Kill all descendants of this process. They are stopped first, so that none can fork."""
     until = time.monotonic() + KILLING_S
     while (processes := descendants()) and time.monotonic() < until:
         for number in (signal.SIGSTOP, signal.SIGKILL):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Components of other packages: checks, defaults and labelled errors.
 
-An exception of a component becomes an error with family, type, file and line: :class:`ConfigError` during
-construction, :class:`ComponentError` in a test. So does a non-finite result of finite arguments. Missing members
-are refused, or filled with the defaults of the family's base class. A copy of a compensator computes some trial
+An exception of a component, or a non-finite result of finite arguments, becomes an error with family, type, file
+and line: :class:`ConfigError` during construction, :class:`ComponentError` in a test. Missing members are refused,
+or filled with the defaults of the family's base class. Before the test, a copy of a compensator computes trial
 commands. ``codegen`` translates the functions inside the guards.
 """
 
@@ -50,7 +50,7 @@ PROTOCOLS: dict[str, type] = {
     "force_controller": protocols.ForceController,
     "quantity": protocols.Quantity,
 }
-"""Class that declares the members of each family; ports have ``laboratory/ports/wrappers.py``."""
+"""Class that declares the members of each family, except ports (``laboratory/ports/wrappers.py``)."""
 NEEDED = {
     protocols.Specimen: ("force", "initial_state", "rate"),
     protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
@@ -63,7 +63,7 @@ SHOWN = {
     "rig": ("displacement", "velocity", "force"),
     "actuator": ("displacement", "force"),
 }
-"""Attributes with the results of a ``step``, by family: numbers for actuators, arrays for the others."""
+"""Attributes with the results of a ``step``, by family. They are numbers for actuators, otherwise arrays."""
 PROBED = 1e-3
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
 
@@ -86,7 +86,7 @@ RESULTS = {
     "force_controller": ("step",),
     "semi_active": ("step",),
 }
-"""Methods whose results must be finite if their arguments are. Stages check ramp, setup and compensator."""
+"""Methods whose results must be finite if their arguments are. The stages check ramp, setup and compensator."""
 OF_KERNEL: dict[str, dict[str, Output]] = {
     "actuator": {"step": AFTER_STATE},
     "rig": {"step": AFTER_STATE},
@@ -94,7 +94,7 @@ OF_KERNEL: dict[str, dict[str, Output]] = {
     "restoring_force": {"step": AFTER_STATE},
     "setup": {},
 }
-"""Guarded kernel functions, by family, and the part of their result that must be finite if the arguments are."""
+"""Functions of guarded kernels, by family, and the part of the result that must be finite if the arguments are."""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
@@ -146,7 +146,6 @@ def _members(protocol: type) -> set[str]:
 
 
 def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
-    """Raise ConfigError if the compensator fails at rest, changes its input, or is not restored by ``reset``."""
     rest, moved = np.zeros(n_axes), np.full(n_axes, PROBED)
     try:
         compensator.step(Motion(rest, rest.copy(), rest.copy()), rest.copy())
@@ -198,7 +197,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
 class Guard(NamedTuple):
     """Adds a component's ``label`` to the errors of its functions; ``module`` is the module of its class.
 
-    ``source`` is the ``step`` of the component's kernel, if any.
+    ``source`` is the ``step`` of the component's kernel, or None without a kernel.
     """
 
     label: str
@@ -207,7 +206,7 @@ class Guard(NamedTuple):
     source: Function | None = None
 
     def around(self, function: Callable[..., object], output: Output | None = None, first: int = 1) -> Any:
-        """Return ``function`` with errors that name the component.
+        """Return ``function`` wrapped so that its errors name the component.
 
         ``output(result)`` must be finite if all arguments from position ``first`` on are finite.
         """
@@ -244,7 +243,7 @@ class Guard(NamedTuple):
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Prefix ``text``, which begins with file and line, with the label of the guarded function from that file."""
+    """Return ``text``, which begins with file and line, after the label of the component defined in this file."""
     guards = {vars(function)[GUARD] for function in functions if GUARD in vars(function)}
     modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}
     labels = [label for label, names in modules.items() if text.startswith(f"{names.get('__file__')}:")]
@@ -289,8 +288,6 @@ def _state(state: Function, label: str) -> Function:
 
 
 def _command(step: Callable[..., object], label: str, source: Function) -> Callable[..., Any]:
-    """Return a ``step`` that refuses invalid commands; ``source`` is the function as its author wrote it."""
-
     name = "step" if source is step else ""
 
     @wraps(step)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base classes of the control families, between Targets and Commands.
+"""Base classes of the families of components that turn Targets into Commands.
 
 Subclasses inherit the defaults; a class of another package that does not inherit gets them when it is built
 (``core/component_guard.py``). Each class has its parameters as ``Params``. Setups and semi-active controllers have
@@ -21,11 +21,11 @@ from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
 DAMPER_VOLTAGE = "damper_voltage [V]"
 DAMPER_DISPLACEMENT = "damper_displacement [m]"
 DAMPER_FORCE = "damper_force [N]"
-"""Measured force of the damper; positive if it resists a growing elongation."""
+"""Channel of the measured damper force, which is positive if it resists a growing elongation."""
 
 
 def accelerations(count: int) -> tuple[str, ...]:
-    """Return the channels of the specimen's accelerations relative to the laboratory floor."""
+    """Return names of channels for ``count`` accelerations of the specimen relative to the laboratory floor."""
     return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
 
 
@@ -46,7 +46,7 @@ def rows_of(motion: Motion | Target) -> Rows:
 class Component(ABC):
     Params: ClassVar[type]
     KERNEL: ClassVar[Any] = None
-    """Arithmetic as pure functions (``core/kernels.py``), if the same for all parameters."""
+    """Arithmetic as pure functions (``core/kernels.py``), if it is the same for all parameters."""
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Any:
@@ -86,13 +86,13 @@ class Ramp(Component):
 
 
 class Setup(Component):
-    """Conversion between degrees of freedom and axes, by virtual work; nan if the rig cannot reach a pose.
+    """Converts motions and forces between degrees of freedom and axes; nan for a pose that the rig cannot reach.
 
     Built with ``(params, n_dof, n_axes)``. ``Params`` may define which axes stop together (``core/checks.py``).
     """
 
     takes_loads: bool = False
-    """True if ``forces`` also receives the forces of force axes, after the other forces."""
+    """True if ``forces`` also receives the forces of force axes, after the forces of displacement axes."""
 
     @abstractmethod
     def axes(self, motion: Motion) -> Motion:
@@ -102,8 +102,8 @@ class Setup(Component):
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N in the pose ``displacement`` (m).
 
-        Only forces of displacement axes are converted. The pose belongs to the Target of the same step; another
-        object may have moved the axes to this pose.
+        Without ``takes_loads`` only displacement axes have forces. The pose belongs to the Target of the same
+        step; another object may have moved the axes to this pose.
         """
 
     @abstractmethod
@@ -111,11 +111,11 @@ class Setup(Component):
         """Return the smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` (m)."""
 
     def moved(self, rows: Rows) -> Rows:
-        """Return :meth:`axes` for floats."""
+        """Variant of :meth:`axes` that takes and returns floats."""
         return rows_of(self.axes(motion_of(rows)))
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
-        """Return :meth:`forces` for floats."""
+        """Variant of :meth:`forces` that takes and returns floats."""
         forces: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
         return forces
 
@@ -125,7 +125,7 @@ class Setup(Component):
         return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
 
     def poses(self, displacement: Array) -> Array:
-        """Return :meth:`degrees_of_freedom` for displacements ``(steps, n_axes)`` m."""
+        """Variant of :meth:`degrees_of_freedom` for many displacements, ``(steps, n_axes)`` m."""
         return np.array([self.degrees_of_freedom(row) for row in displacement])
 
 
@@ -162,7 +162,7 @@ class SetupOfKernel(Setup):
         return rows_of_axes
 
     def bound(self) -> tuple[Function, Function, object, bool]:
-        """Return ``axes`` and ``forces`` of the kernel, its constants, and whether they take arrays."""
+        """Return ``axes`` and ``forces`` of the kernel, its constants, and whether the functions take arrays."""
         return self._axes, self._forces, self._constants, self._on_arrays
 
     def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
@@ -172,7 +172,7 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
-    """Return ``axes`` and ``forces`` of any setup as functions of a kernel; they ignore the constants."""
+    """Return ``axes`` and ``forces`` of any setup as functions of a kernel, which ignore the constants."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
 
@@ -194,14 +194,14 @@ class SemiActive(Component):
 
     @abstractmethod
     def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        """Return the inputs, from Measurement and ground acceleration (m/s^2) of the same step."""
+        """Return the inputs, from the Measurement and the ground acceleration (m/s^2) of the same step."""
 
     @abstractmethod
     def reset(self) -> None: ...
 
 
 class SemiActiveOfKernel(SemiActive):
-    """Controls the voltage of a damper with a ``KERNEL``.
+    """Controls the voltage of a damper by its ``KERNEL``.
 
         step(constants, state, auxiliary, ground_acceleration, chance) -> state, inputs
 
@@ -235,7 +235,7 @@ class ForceController(Component):
     """
 
     coupled_to: int | None = None
-    """Index, from 0, of the displacement axis that moves the loaded part; None if there is none."""
+    """Index, from 0, of the displacement axis that moves the loaded part; None if no axis moves it."""
 
     @property
     @abstractmethod
@@ -244,9 +244,9 @@ class ForceController(Component):
 
     @abstractmethod
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over an axis commanded to ``place`` (m), at the force ``target`` (N) of the same sample.
+        """Take over an axis whose command is ``place`` (m) and whose force ``target`` (N) is for the same sample.
 
-        ``drift`` and ``drift_before`` (m) are the targets of the coupled axis, now and one sample before.
+        ``drift`` and ``drift_before`` (m) are the present and the previous target of the coupled axis.
         """
 
     @abstractmethod
@@ -258,7 +258,7 @@ class ForceController(Component):
 
 
 class Compensator(Component):
-    """Turns the target of the next sample into a command that makes the actuator reach it in time.
+    """Turns the target of the next sample into a command that makes the actuator reach the target in time.
 
     Built with ``(params, dt, n_axes)``, dt in s.
     """
@@ -266,13 +266,13 @@ class Compensator(Component):
     external: ClassVar[bool] = False
     """True if another process computes the commands. Such a compensator cannot be copied."""
     transport_in_lead: ClassVar[bool] = False
-    """True if the scenario adds the port's transport, which the model leaves out, to the parameter ``lead``."""
+    """True if the scenario adds the port's transport to ``lead``, because the compensator's model omits it."""
     state_names: tuple[str, ...]
-    """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
+    """Names of the values of :meth:`state`; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
-    """Unit of each state name, without the axis."""
+    """Unit of each quantity, by state name without the axis."""
     state_limits: Mapping[str, tuple[float, float]] = {}
-    """Smallest and largest adapted value, by the same names, in the units of ``state_units``."""
+    """Lower and upper bound of adapted quantities, with names and units as in ``state_units``."""
 
     def open(self) -> None:
         """Start an external process before the test. Raises ConfigError."""
@@ -281,17 +281,17 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Return the computing times of some samples before the test, s; empty if computed in this process."""
+        """Return computing times (s) of samples before the test; empty if computed in this process."""
         return EMPTY
 
     @abstractmethod
     def step(self, target: Motion, measured: Array) -> Array:
-        """Return the command ``(n_axes,)`` m from target k and the displacement measured at sample k-1."""
+        """Return the command ``(n_axes,)`` m for target k, with the displacement ``measured`` at sample k-1."""
 
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        """Return commands (m) by axis from the input of :meth:`step` as floats."""
+        """Variant of :meth:`step` that takes and returns floats; commands in m, by axis."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
         commands: list[float] = self.step(target, np.array(measured)).tolist()
         return commands
@@ -301,7 +301,7 @@ class Compensator(Component):
         """Return internal quantities for recording, in the order of ``state_names``."""
 
     def bound(self) -> Any:
-        """Return the ``Bound`` of ``control/compensators/per_axis.py`` for a loop over kernels, or None."""
+        """Return a ``Bound`` (``control/compensators/per_axis.py``) for a loop over kernels, or None."""
         return None
 
     @abstractmethod

@@ -39,8 +39,9 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
-    """Invert :func:`flatten` below ``section``. Numbered keys become lists; of conflicting keys, the first is
-    used.
+    """Invert :func:`flatten` below ``section``.
+
+    Numbered keys form lists. The first of conflicting keys is used.
     """
     tree: Data = {}
     for path, value in numbers.items():

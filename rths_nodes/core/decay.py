@@ -2,7 +2,7 @@
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable while decay rate times increment is below 2.785. Bouc-Wen states
-decay with the velocity, so an increment that suits a slow test diverges in a fast one.
+decay with the velocity. An increment that suits a slow test can diverge in a fast test.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 
 LONGEST = 1.5
-"""Largest product of decay rate and increment. RK4 then damps by 0.273 instead of exp(-1.5) = 0.223, and
-approaches the limit of a Bouc-Wen state monotonically."""
+"""Largest product of decay rate and increment. RK4 then multiplies a state by 0.273 per increment (exact:
+exp(-1.5) = 0.223), and a Bouc-Wen state approaches its limit monotonically."""
 MOST = 64
-"""Largest number of increments per sample at the velocity limit: about 0.2 ms of computing."""
+"""Largest number of increments per sample at the velocity limit; their computation takes about 0.2 ms."""
 HARD_LIMIT = 2 * MOST
-"""Number of increments per sample beyond which the states become nan; nan trips the test."""
+"""Largest number of increments per sample. If it is exceeded, the states become nan, which trips the test."""
 ROUNDED_OFF = 40.0
 """Number of decay times after which the effect of earlier states is below rounding."""
 
@@ -51,7 +51,7 @@ class Decay:
         return math.ceil(needed) if needed < math.inf else math.inf
 
     def fastest(self, increment: float) -> float:
-        """Return the largest velocity (m/s) for which an ``increment`` (s) suffices; negative if it never does."""
+        """Return the largest velocity (m/s) for which an ``increment`` (s) suffices; negative if none does."""
         left = LONGEST / increment - self.at_rest
         if left < 0.0:
             return -1.0
@@ -86,7 +86,7 @@ def declared(params: object) -> Decay | None:
 
 
 def check_increments(decay: Decay, law: str, test: TestContext) -> None:
-    """Raise ConfigError if a specimen needs too many increments per sample; ``law`` names its parameter."""
+    """Raise ConfigError if a specimen needs too many increments per sample. The message begins with ``law``."""
     limit = test.velocity_limit
     if limit is None:
         return  # the specimen is part of a rig, which checks its own velocities

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declarations of a component about itself, with defaults that the registry fills in."""
+"""Attributes that components declare, with defaults that the registry fills in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OfComponent:
     external: ClassVar[bool] = False
     """True for a component with a socket, a process or a rig, which cannot be copied."""
     transport_in_lead: ClassVar[bool] = False
-    """True for a compensator whose parameter ``lead`` gets the port's transport added."""
+    """True for a compensator if the scenario adds the port's transport to its parameter ``lead``."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the component's publications in ``config/publications.bib``."""
 
@@ -32,34 +32,34 @@ class OfPort(Protocol):
     """
 
     follows_rig: bool = False
-    """True if the rig sets the ticks: Commands are sent when written, and ``pacer`` is called at each tick."""
+    """True if the rig sets the ticks. Commands are then sent when written; each tick calls ``pacer``."""
     in_lockstep: bool = False
     """True if the rig is an emulator that waits for every Command."""
     wait: Callable[[float], None] | None = None
-    """Waits for a message of the rig, at most the given time (s); needed if ``follows_rig``."""
+    """Function that waits for a message of the rig, at most the given time (s); required with ``follows_rig``."""
     address: str = ""
     """Address of the rig, as text."""
     label: str = "port"
     """Name of the port in messages."""
     trigger: object = None
-    """Digital output of the rig that is on during a test (``laboratory/ports/common.py``)."""
+    """Digital output of the rig, on during a test (``laboratory/ports/common.py``)."""
     can_warn: bool = False
-    """True if there is an output for a horn or a lamp, switched by :meth:`warn`; valid once the port is open."""
+    """True if :meth:`warn` can switch a horn or a lamp; valid once the port is open."""
     armed: bool = False
     """True if an operator has armed the port. A test may then open it although real actuators can move."""
     paced: bool = False
-    """True if a clock or the rig sets the ticks of a port opened by a procedure."""
+    """True if a clock or the rig sets the ticks after a procedure has opened the port."""
     handover: Any = None
-    """Handover of a procedure to a test (``loop/supervision/handover.py``)."""
+    """Data that a procedure hands over to a test (``loop/supervision/handover.py``)."""
 
     @property
     def failure(self) -> str:
-        """Reason why the rig has failed and cannot continue; otherwise empty."""
+        """Reason why the rig has failed and cannot continue; empty if it can."""
         return ""
 
     @property
     def counter_at_start(self) -> int | None:
-        """Value of the rig's own counter at sample 0, or None."""
+        """Value of the rig's own counter at sample 0; None without a counter."""
         return None
 
     def drop_heartbeat(self) -> None:
@@ -70,11 +70,11 @@ class OfPort(Protocol):
         return {}
 
     def accept_any_start(self) -> None:
-        """Accept any active command at the start, because a procedure opens the port."""
+        """Accept any active command when a procedure opens the port."""
         return
 
     def warn(self, on: bool) -> None:
-        """Switch the warning output, from the next command on; only called if the port ``can_warn``."""
+        """Switch the warning output, from the next command on; only called if ``can_warn`` is true."""
         raise PortError("this port has no warning output")
 
     def set_interlock(self, closed: bool) -> None:
@@ -89,11 +89,11 @@ class OfParams(checks.ChecksScenario):
 
     type_name: ClassVar[str]
     cannot_be_built: str = ""
-    """Reason why a recorded component cannot be built here; otherwise empty."""
+    """Reason why a recorded component cannot be built here; empty if it can."""
 
 
 class OfPortParams(OfParams):
-    """Attributes of a port's ``Params``. The first two have no default."""
+    """Attributes of a port's ``Params``. ``transport_samples`` and ``longest_wait`` have no default."""
 
     transport_samples: int
     """Number of samples until a Command takes effect."""
@@ -105,7 +105,7 @@ class OfPortParams(OfParams):
     carries_force: bool = False
     """True if the port accepts Commands in newtons, for force loops closed by the controller."""
     can_be_switched: bool = False
-    """True if a fault can switch the pressure and the interlock of the rig."""
+    """True if a simulated fault can switch the pressure and the interlock of the rig."""
     one_node: bool = False
     """True if one node must drive all axes."""
     watchdog: float | None = None
@@ -115,14 +115,15 @@ class OfPortParams(OfParams):
     stand_in: bool = False
     """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """True if the far end stops without a heartbeat; None if the port has its own ``drop_heartbeat``."""
+    """True if the far end stops without a heartbeat. If None, a port with ``drop_heartbeat`` has a heartbeat."""
 
 
 class OfIntegratorParams(OfParams):
     observes: bool = False
-    """True if an integrator without a structure also returns displacements that no axis has."""
+    """True if an integrator without a structure also returns displacements of degrees of freedom without an axis.
+    """
     who: str = ""
-    """Source of the excitation if the scenario is not the source."""
+    """Part of the integrator that defines the excitation; empty if the scenario defines it."""
     experimental_stiffness: Any = None
     """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
     equivalent_damping: object = None
@@ -130,36 +131,34 @@ class OfIntegratorParams(OfParams):
     displacement: Any = None
     history: str | None = None
     proportional_to: str = ""
-    """Parameter to which all targets of that file are proportional."""
+    """Parameter to which all targets from a file are proportional, or an empty string."""
     ground: object = None
-    """Input of an external integrator for the ground motion of the scenario."""
+    """Input of an external integrator that receives the ground motion of the scenario."""
 
 
 class OfStructureParams(OfParams):
     gravity_loads: tuple[float, ...] | None = None
     """Gravity loads whose P-Delta effect the structure computes, N."""
     experimental_gravity_loads: tuple[float, ...] | None = None
-    """Part of the gravity loads that the rig applies, N; None if not stated."""
+    """Gravity loads that the rig applies, N; None if not declared."""
 
     def laws(self) -> Mapping[str, OfParams]:
-        """Return the structure's restoring forces, with their stiffness, by the names of their copies."""
+        """Return the parameters of the structure's restoring forces, including their stiffness, by name."""
         return {}
 
 
 class OfGroundMotionParams(OfParams):
     proportional_to: str = ""
-    """Parameter to which all values are proportional."""
+    """Parameter to which all values are proportional, or an empty string."""
 
 
 class OfCompensatorParams(OfParams):
-    """Attributes of a compensator's ``Params``, with its models in the scenario, not in a file."""
-
     lead: float
     """Time by which the target is read ahead, s, if the compensator has this parameter."""
     known: Any = None
-    """Matrices of the rig."""
+    """Constants of the rig, instead of a model file."""
     inverse: Any = None
-    """Gains of an identified inverse."""
+    """Gains of an identified inverse, instead of a model file."""
 
 
 class OfSemiActiveParams(OfParams):
@@ -173,11 +172,11 @@ class OfRigParams(OfParams):
 
 class OfForceControllerParams(OfParams):
     stiffness: float | None = None
-    """Stiffness against which the actuator pushes, N/m, or None."""
+    """Stiffness against which the actuator pushes, N/m; None if not known."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head is moved by a displacement axis, or None."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves, or None."""
     coupled_to: int = 1
-    """Number of this displacement axis, from 1."""
+    """Number, from 1, of the displacement axis that moves the head of the column."""
 
 
 _PARAMS: dict[str, type[OfParams]] = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units as products, and their dimensions: N/m, kN*mm, m/s^2, W.
+"""Units as products, e.g. N/m, kN*mm, m/s^2, W, and their dimensions.
 
-A unit is a factor to SI and the powers of metre, kilogram, second and volt. Expressions of a laboratory use units
+A unit has a factor to SI and powers of metre, kilogram, second and volt. Expressions of a laboratory use units
 (``expressions.py``); parameters of scenarios have fixed units.
 """
 
@@ -24,7 +24,7 @@ _TABLES: tuple[Mapping[str, float], ...] = (LENGTHS, FORCES, ACCELERATIONS, PRES
 SI: dict[str, tuple[float, str]] = {
     unit: (factor, next(iter(table))) for table in _TABLES for unit, factor in table.items()
 } | {unit: (factor, unit) for unit, factor in OTHERS.items()}
-"""Unit -> factor to SI, and SI unit."""
+"""Unit -> factor to the SI unit, and the SI unit."""
 
 
 BASES = ("m", "kg", "s", "V")
@@ -33,15 +33,13 @@ _FACTOR = re.compile(r"([A-Za-z]+|1)(?:\^(-?\d{1,2}))?")
 
 
 class Unit(NamedTuple):
-    """Factor to SI, and powers of the :data:`BASES`."""
+    """Unit: factor to SI, and powers of the :data:`BASES`."""
 
     factor: float
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return this unit times a ``power`` of the ``other`` unit. Raises ValueError if a power exceeds
-        LARGEST_POWER.
-        """
+        """Return this unit times a ``power`` of the ``other``. Raises ValueError beyond LARGEST_POWER."""
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
             raise ValueError(f"has a power beyond {LARGEST_POWER}")
@@ -86,7 +84,7 @@ UNITS = {
 
 
 def unit_of(text: str) -> Unit:
-    """Parse a unit: factors with powers between ``*`` and ``/``. Raises ValueError."""
+    """Parse a unit: names with optional powers, separated by ``*`` or ``/``. Raises ValueError."""
     unit, sign = NUMBER, 1
     for part in re.split(r"([*/])", text.replace(" ", "")):
         if part in ("*", "/"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distributions of a value: syntax, check and draw.
+"""Distributions of a value: syntax, checks and random values.
 
 A distribution is a mapping from its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. A *relative*
-distribution multiplies the nominal value; each number of a list or a matrix gets its own factor. A value *like*
-another key is multiplied by the factor of that key, or by a power of the factor.
+distribution multiplies the nominal value. Each number of a list or a matrix gets its own factor. A value *like*
+another key is multiplied by the factor of the other key, or by a power of this factor.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Distribution:
     numbers: tuple[Any, ...]
 
     def draw(self, generator: np.random.Generator, nominal: object = None) -> Any:
-        """Draw a value; a relative distribution multiplies ``nominal``: a number, a list or rows of numbers.
+        """Draw a value. A relative distribution multiplies ``nominal``: a number, a list or rows of numbers.
 
-        Raises ConfigError if a relative distribution gets any other ``nominal``.
+        Raises ConfigError for any other ``nominal`` of a relative distribution.
         """
         kind = KINDS[self.kind]
         if not kind.relative:
@@ -37,11 +37,11 @@ class Distribution:
 
     @property
     def leader(self) -> str:
-        """Key that this key follows; empty if it follows none."""
+        """Key whose factor is used, or an empty string."""
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
-        """Return ``nominal`` scaled like the leader, which was ``standing`` and is now ``drawn``."""
+        """Return ``nominal`` times a power of ``drawn / standing``, the factor of the leader."""
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
             raise ConfigError(
@@ -64,20 +64,20 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of distribution: names of its ``numbers``, their conditions, and the draw."""
+    """Kind of distribution: names of its ``numbers``, check of these numbers, and drawing function."""
 
     numbers: tuple[str, ...]
     draw: Callable[..., Any]
     refusal: Callable[..., str] = lambda *_: ""
-    """Returns a message about invalid numbers; empty for valid ones."""
+    """Function that returns a message about invalid numbers, or an empty string."""
     relative: bool = False
     any_values: bool = False
     follows: bool = False
-    """True for a kind whose numbers are the key to follow and a power, by default 1."""
+    """True for a kind whose numbers are the key to follow and a power (default 1)."""
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
-    """Draw with the inverse distribution function: a draw takes one random number, whatever the limits."""
+    # a draw takes one random number, whatever the limits
     from scipy.special import ndtr, ndtri  # imported late, because the import takes 0.2 s
 
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
@@ -148,7 +148,7 @@ KINDS: dict[str, Kind] = {
 
 
 def distribution(data: object, path: str) -> Distribution:
-    """Check ``data`` (``{kind: numbers}``). Raises ConfigError with ``path`` and the remedy."""
+    """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and the remedy."""
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_kinds()}")
     ((name, values),) = data.items()

@@ -27,7 +27,7 @@ class Durations:
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add a duration. Durations beyond the expected number replace the last one."""
+        """Add a duration. Durations that exceed the expected number overwrite the last value."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -44,7 +44,10 @@ class Durations:
 
 
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
-    """Return mean, median, 99th, 99.9th percentile and maximum, s; nan without data. ``counts`` default to 1."""
+    """Return mean, median, 99th and 99.9th percentile, and maximum of durations, s; nan without data.
+
+    ``counts`` are the frequencies of the durations, by default 1.
+    """
     if not len(seconds):
         return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)
     if counts is None:
@@ -66,7 +69,7 @@ def median_count(counts: Counter[int]) -> int:
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
     """Return the counts between ``edges`` (s), by default 10 bins per decade between 1 us and 1 s.
 
-    Outliers count in the outermost bins. ``counts`` is used as in :func:`statistics`.
+    Outliers are counted in the outermost bins. ``counts`` are the same as in :func:`statistics`.
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)
@@ -87,8 +90,9 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 
 
 def periods(lateness: Array, period: float) -> Array:
-    """Return the times between ticks, ``(n - 1,)`` s, from their ``lateness`` ``(n,)`` s. Ticks slip by multiples
-    of ``period``.
+    """Return the times between ticks ``(n - 1,)`` s for their ``lateness`` ``(n,)`` s.
+
+    Late ticks slip by a multiple of ``period``.
     """
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

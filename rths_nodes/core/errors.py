@@ -36,7 +36,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """A test on which a result depends has not finished; ``exit_code`` is its exit code."""
+    """The test on which a result depends has not finished; ``exit_code`` is the exit code of this test."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Stopped(Exception):
 
 
 class ClientLeft(IntegratorError):
-    """An external integrator has ended normally before the end of the test."""
+    """The client of an external integrator has ended normally before the end of the test."""
 
 
 class Problems(list[str]):
@@ -71,7 +71,7 @@ def join(path: str, key: object) -> str:
 
 
 def show(value: object, unit: str = "") -> str:
-    """Return a value as shown in messages: short, with its unit."""
+    """Return a value as text for messages: short, with its unit."""
     unit = "" if unit == "1" else unit  # dimensionless
     try:
         shown = repr(value) if not isinstance(value, float) else f"{value:g}"
@@ -104,7 +104,7 @@ def package_of(module: object) -> str:
 
 
 def raised_at(error: Exception, module: str) -> str:
-    """Return file, line and function in the package of ``module`` that raised the error, otherwise empty."""
+    """Return file, line and function in the package of ``module`` that raised ``error``; empty if none did."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if package_of(frame.f_globals.get("__name__")) == package_of(module):
@@ -113,7 +113,7 @@ def raised_at(error: Exception, module: str) -> str:
 
 
 def located(source: Any, name: str = "") -> str:
-    """Return a class or function, or another ``name``, with file and line unless it belongs to this package."""
+    """Return the name of a class or function, or ``name``; with file and line if from another package."""
     source = inspect.unwrap(source)
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):
@@ -126,7 +126,7 @@ def located(source: Any, name: str = "") -> str:
 
 
 def unknown(path: str, kind: str, name: object, choices: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown name, with the known names and the closest match."""
+    """Return the error for an unknown name; its message has the known names and the closest match."""
     names = sorted(choices)
     beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)

@@ -2,9 +2,9 @@
 """Expressions over named quantities: ``abs(force.north * piston_velocity.north)``.
 
 Expressions are a subset of Python's arithmetic: numbers, quantities by name (``force.north``, ``force["north
-2"]``), ``+ - * /``, powers by small integers, and FUNCTIONS. ``si(2, "kN/m")`` is a constant with a unit. Any
-other syntax is refused before compilation, so that an expression can neither loop nor access anything but its
-numbers. Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are nan.
+2"]``), ``+ - * /``, powers with small integer exponents, and FUNCTIONS. ``si(2, "kN/m")`` is a constant with a
+unit. Any other syntax is refused before compilation, so that an expression can neither loop nor access other data.
+Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are nan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from rths_nodes.core.dimensions import NUMBER, Unit, unit_of
 
 LONGEST, MOST_TERMS, LARGEST_EXPONENT = 500, 100, 4
-"""Largest number of characters and of parts of an expression, and its largest power."""
+"""Largest number of characters and of parts in an expression, and largest exponent."""
 
 
 def _least(*values: float) -> float:
@@ -41,28 +41,27 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {
     "min": (_least, 2, 8),
     "max": (_largest, 2, 8),
 }
-"""Name -> function, and smallest and largest number of its arguments."""
+"""Name -> function, and smallest and largest number of arguments."""
 CONSTANT = "si"
 Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
-"""Noun -> owner -> index of the value, and its unit."""
+"""Noun -> owner -> index of the quantity's value, and unit of the quantity."""
 
 
 class Expression:
-    """Compiled ``text`` over quantities ``names``, with its own ``unit``. Raises ValueError."""
+    """Compiled expression ``text`` over the quantities ``names``; ``unit`` is its unit. Raises ValueError."""
 
     def __init__(self, text: str, names: Names) -> None:
         self.text = text
         reader = _Reader(names)
         self.unit, made = reader.read(_parsed(text).body)
         self.places = tuple(reader.places)
-        """Indices of the values that the expression needs."""
         tree = ast.fix_missing_locations(ast.Expression(_lambda(made)))
         functions = {name: function for name, (function, *_) in FUNCTIONS.items()}
         self._value: Callable[[Sequence[float]], float]
         self._value = eval(compile(tree, "<expression>", "eval"), {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
-        """Return the value in SI units, from ``values`` in their own units; nan if undefined."""
+        """Return the value in SI units; nan if undefined. ``values`` are in the units of their quantities."""
         try:
             return self._value(values)
         except (ArithmeticError, ValueError):
@@ -82,7 +81,6 @@ def _parsed(text: str) -> ast.Expression:
 
 
 def _owned(node: ast.AST) -> tuple[str, Any]:
-    """Return noun and owner of a quantity; the noun of any other node is empty."""
     if not isinstance(node, (ast.Attribute, ast.Subscript)) or not isinstance(node.value, ast.Name):
         return "", ""
     if isinstance(node, ast.Attribute):
@@ -100,8 +98,8 @@ def named(text: str) -> set[tuple[str, str]]:
 
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
-    """Replace owners of ``nouns`` in ``text`` by ``names``. An invalid expression is returned unchanged."""
-    source = text.strip().replace("\n", " ").encode()  # positions of nodes count bytes of a line
+    """Replace the owners of ``nouns`` in ``text`` by their ``names``. Leave an invalid expression unchanged."""
+    source = text.strip().replace("\n", " ").encode()  # positions of nodes are byte offsets in a line
     changes: list[tuple[int, int, str]] = []
     try:
         nodes: Any = ast.walk(_parsed(source.decode()))

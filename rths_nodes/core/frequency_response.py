@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frequency responses of sampled components, for compensators and actuators with a ``frequency_response``.
+"""Frequency responses of sampled components: compensators and actuators with a ``frequency_response``.
 
 ``frequency_response(omega)`` takes angular frequencies of the rig, ``(n,)`` rad/s, real or complex (s = j omega).
-It returns output over input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive components
-use their initial parameters. Derivatives of the input are exact, as in ``analysis/stability/continuous_loop.py``.
+It returns the ratio of output to input, ``(n,)`` complex, or ``(n, n_axes, n_axes)`` for coupled axes. Adaptive
+components use their initial parameters. Derivatives of the input are assumed exact, as in
+``analysis/stability/continuous_loop.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Frequencies = NDArray[Any]
 
 
 def taps(omega: Frequencies, weights: ArrayLike, ages: ArrayLike) -> Complex:
-    """Response of a sum of past inputs with ``weights`` and ``ages`` (s), ``(m,)`` each."""
+    """Return the response of a sum of past inputs with ``weights`` and ``ages`` (s), ``(m,)`` each."""
     return np.asarray(np.exp(-1j * np.multiply.outer(omega, np.asarray(ages, float))) @ np.asarray(weights, float))
 
 

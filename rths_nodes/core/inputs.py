@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files named by parameters: absolute paths, hashes of contents, and copies.
 
-A file is identified by the SHA-256 of its bytes. A Python program includes the modules that it imports from below
-its folder, by contents and relative paths. The program is not run to find them.
+A file is identified by the SHA-256 of its bytes. The hash of a Python program includes modules that it imports
+from its folder and below, with relative paths. The program is not run to find them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_MODULE = 64 << 20
-"""Largest size of a module, bytes; compiled modules have a few million."""
+"""Largest size of a module, bytes. Compiled modules have a few million bytes."""
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
 
 LARGEST_FILE = 1 << 30
-"""Largest size of a file, bytes; a matrix may have a few hundred million."""
+"""Largest size of a file, bytes. A matrix file may have a few hundred million bytes."""
 FOLDER = "inputs"
 
 
 @dataclass(frozen=True)
 class Named:
-    """A file named by the parameter at ``place``; ``opens`` lists the files that a Python program opens.
+    """File named by the parameter at ``place``. ``opens`` lists the files that a Python program opens.
 
     ``runs`` is true for a program of any kind, ``columns`` for a file with columns of numbers.
     """
@@ -71,16 +71,16 @@ class Named:
         return Contents(relative, main.relative_to(root).as_posix())
 
     def hash(self) -> str:
-        """Return the hash of the contents; for an unreadable file, which is refused later, the path."""
+        """Return the hash of the contents, or the path of an unreadable file, which is refused later."""
         try:
             return self.read().hash
         except ConfigError:
             return self.path
 
     def copy(self, folder: Path) -> str:
-        """Return the path of the read-only copy in ``folder/<hash>``; make a missing copy.
+        """Return the path of the read-only copy in ``folder/<hash>``; create a missing copy.
 
-        Raises ConfigError if the copy has changed, or cannot be made.
+        Raises ConfigError if the copy has changed, or cannot be written.
         """
         contents = self.read()
         target = folder / contents.hash
@@ -95,9 +95,7 @@ class Named:
         return str(target / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of the file's copy in the first of ``folders`` that has one, because a test's folder may
-        have moved.
-        """
+        """Return the path of the copy in the first of ``folders`` that contains a copy, otherwise ``path``."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -107,7 +105,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Contents:
-    """Bytes of a file and its parts, by path from a common folder; ``main`` is the path of the file."""
+    """Bytes of a file and files that belong to it, by path from a common folder; ``main`` is the file's path."""
 
     parts: Mapping[str, bytes]
     main: str
@@ -165,7 +163,7 @@ def _entries(spec: Spec, value: object, path: str) -> list[tuple[str, object]]:
 
 
 def class_of(spec: Spec, entry: Data) -> type | None:
-    """Return the class of a section; None for an unknown type, which is refused when the section is built."""
+    """Return the class of a section; None for an unknown type, which is refused later."""
     if spec.cls is not None:
         return spec.cls
     with suppress(ConfigError):
@@ -190,7 +188,7 @@ def make_absolute(cls: type, data: object, folder: Path) -> None:
 
 
 def contained(data: object) -> object:
-    """Replace absolute file paths in ``data``, e.g. of cases, by hashes of contents."""
+    """Replace absolute file paths in ``data``, e.g. of cases, by the hashes of the files' contents."""
     if isinstance(data, dict):
         return {key: contained(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
@@ -201,7 +199,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the ``program`` and every imported module below its folder. Raises OSError and ValueError."""
+    """Return contents of ``program`` and imported modules below its folder. Raises OSError and ValueError."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

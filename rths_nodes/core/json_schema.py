@@ -17,7 +17,7 @@ from rths_nodes.core.parameters import Spec, declared, required_names
 from rths_nodes.core.validation import LARGEST, LONGEST_NAME, to_data
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
-"""Newest draft that yaml-language-server reads completely."""
+"""Newest draft that yaml-language-server supports completely."""
 _BOUNDS = {
     "minimum": "at_least",
     "exclusiveMinimum": "more_than",

@@ -36,7 +36,7 @@ import numpy as np
 from rths_nodes.core import arithmetic
 
 Function = Callable[..., Any]
-"""A kernel function; each kernel documents its arguments and results."""
+"""A kernel function. Each kernel documents its arguments and results."""
 ToNumber = Callable[..., tuple[object, float]]
 """A step that returns its state and a number."""
 
@@ -63,12 +63,12 @@ def no_state(constants: object) -> tuple[()]:
 
 
 def inherits(cls: type, base: type, *methods: str) -> bool:
-    """Return whether a class inherits these methods from ``base``, ignoring guards (``component_guard.py``)."""
+    """Return whether a class inherits these methods from ``base``. Guards (``component_guard.py``) are ignored."""
     return all(unguarded(getattr(cls, name)) is getattr(base, name) for name in methods)
 
 
 def unguarded(function: Any) -> Any:
-    """Return the function inside the guards of ``component_guard.py``. Other decorators are kept."""
+    """Return the function inside the guards of ``component_guard.py``, with its other decorators."""
     guards = f"{__package__}.component_guard"
     while isinstance(function, FunctionType) and function.__globals__.get("__name__") == guards:
         function = vars(function)["__wrapped__"]
@@ -86,9 +86,9 @@ def advance_of(
 ) -> Function:
     """Return the Runge-Kutta step ``advance(k, s, h, start, start, middle, middle, end, end) -> s``; ``h`` in s.
 
-    ``rate`` returns the rates of a state from constants, state and two inputs: displacement (m) and velocity (m/s)
-    of a specimen, or the command (m) of an actuator as both. ``advance`` takes both inputs at start, middle and
-    end. ``along`` and ``along_mean`` replace the defaults, which move tuples of floats.
+    ``rate`` returns the rates of a state from constants, state and two inputs. For a specimen these are
+    displacement (m) and velocity (m/s); for an actuator both are the command (m). ``advance`` takes both inputs at
+    start, middle and end. ``along`` and ``along_mean`` replace the defaults, which advance tuples of floats.
     """
 
     def advance(
@@ -111,7 +111,7 @@ _judged: dict[object, str] = {}
 
 
 def identity(value: Any) -> object:
-    """Return an object that is equal for functions with the same code and equal values in their closures."""
+    """Return a key that is equal for functions with the same code and equal values in their closures."""
     if isinstance(value, FunctionType):
         function = unguarded(value)
         return function.__code__, *(identity(cell.cell_contents) for cell in function.__closure__ or ())
@@ -153,7 +153,7 @@ def _foreign(name: str, value: object) -> str:
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a value consists of numbers, arrays, None, and tuples and lists of these."""
+    """Return whether a value consists only of numbers, arrays and None, in tuples and lists."""
     if isinstance(value, (tuple, list)):
         return all(map(is_plain, value))
     if isinstance(value, np.ndarray):

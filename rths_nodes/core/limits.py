@@ -26,15 +26,16 @@ from rths_nodes.core.parameters import (
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
-"""Actions beyond a level: ``indicate`` reports, ``hold`` stops safely and holds, ``stop`` stops safely and trips.
-``interlock`` trips, and ends the heartbeat of a port that has one, so that the far end stops the rig, too."""
+"""Actions if a level is exceeded: ``indicate`` reports, ``hold`` stops safely and holds, ``stop`` stops safely and
+trips. ``interlock`` trips and ends the heartbeat of a port that has one, so that the far end also stops the rig.
+"""
 
 _ITS_UNIT = "its unit"
 
 
 @params
 class Level:
-    """Levels of one quantity, in its unit; an omitted level has no effect."""
+    """Levels of one quantity, in the unit of the quantity. An omitted level has no effect."""
 
     minimum: float | None = number("smallest value without the action", _ITS_UNIT, None)
     maximum: float | None = number("largest value without the action", _ITS_UNIT, None)
@@ -47,7 +48,7 @@ class Level:
 
     @property
     def acts(self) -> bool:
-        """True if the action is more than a report."""
+        """True if a violated level stops the axes."""
         return self.action != INDICATE and not (self.minimum is None and self.maximum is None)
 
     def validate(self, path: str) -> None:
@@ -62,9 +63,7 @@ class Level:
 
 @params
 class Disagreement(Level):
-    """Levels of the difference between a measured quantity of an axis and the same quantity from an auxiliary
-    channel.
-    """
+    """Levels for the difference between a quantity measured by an axis and by an auxiliary channel."""
 
     channel: str = text("auxiliary channel with the same quantity, by its name without the unit")
 
@@ -85,9 +84,9 @@ class OfExpression(Level):
 
 
 class Reading(NamedTuple):
-    """State of an axis at a sample: measured displacement (m) and force (N); command and target, m.
+    """State of an axis at a sample: measured displacement (m), measured force (N), command (m) and target (m).
 
-    ``tracked`` (m) is the displacement relative to the zero of the test; it is compared with the target.
+    ``tracked`` (m) is the displacement relative to the zero of the test, for comparison with the target.
     """
 
     displacement: float
@@ -98,7 +97,7 @@ class Reading(NamedTuple):
 
 
 class AxisQuantity(NamedTuple):
-    """Quantity of an axis: ``value`` from its reading, the previous one, and the rate of samples, Hz.
+    """Quantity of an axis. ``value`` is a function of reading, previous reading and sampling rate (Hz).
 
     ``level`` is the class of its levels, or None if only expressions use the quantity. :class:`Disagreement`
     subtracts its channel. ``limit`` names the limit of the same value, ``noise`` the sensor with the same noise.
@@ -168,7 +167,7 @@ QUANTITIES = {
         Disagreement,
     ),
 }
-"""Quantities of one axis, by name. Rates are differences of two samples, including their noise."""
+"""Quantities of one axis, by name. Rates are differences between two samples, including noise."""
 
 
 @params
@@ -187,11 +186,10 @@ class Levels:
 
 
 class RigQuantity(NamedTuple):
-    """Quantity of the whole rig: number of successive samples that are ``counted``, or their fraction of the last
-    second.
+    """Quantity of the whole rig: number of consecutive ``counted`` samples, or their fraction in the last second.
 
-    ``counted`` receives the flags of Command and Measurement; None keeps the count. ``reason`` follows the value
-    in a message.
+    ``counted`` gets the flags of Command and Measurement; its result None leaves the number unchanged. In messages
+    ``reason`` follows the value.
     """
 
     unit: str
@@ -224,10 +222,10 @@ WHOLE = {
     ),
 }
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Default fractions of bridged samples in a second above which a real rig is reported or held."""
+"""Default fractions of bridged samples in a second above which a real test is reported, or held."""
 SHARE_S = 1.0
 AT_BOUND_S = 0.5
-"""Default time with a parameter at its bound after which a test on a real rig is held, s."""
+"""Default time, s, after which a real test is held because an adaptive parameter is at its bound."""
 
 
 @params
@@ -260,12 +258,12 @@ class WholeLevels:
 
 
 WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
-"""Largest permitted limits (m, m/s, N); no rig reaches them."""
+"""Largest permitted limits (m, m/s, N), far beyond any rig's limits."""
 
 
 @params
 class Limits:
-    """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.
+    """Limits of one axis. Stroke, velocity and force depend on the rig and have no defaults.
 
     Their finite bounds ensure that no limit can be switched off, and that every safe stop ends.
     """
@@ -305,7 +303,7 @@ class Limits:
 
     @property
     def are_stated(self) -> bool:
-        """False for an imported test without limits, which gets the widest limits."""
+        """False for an imported test without limits, for which the widest limits apply."""
         return {"stroke": self.stroke, "velocity": self.velocity, "force": self.force} != WIDEST
 
     @property
@@ -313,7 +311,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Refuse a level beyond the limit of the same quantity, which would have no effect."""
+        """Refuse a level that exceeds the limit of the same quantity, because it would have no effect."""
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of MATLAB, HDF5 and netCDF, read in a process of their own (``table_process.py``)."""
+"""MATLAB, HDF5 and netCDF files, read in a separate process (``table_process.py``)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Ended(Exception): ...
 
 
 class Contents(NamedTuple):
-    """Real numbers and units by name, and the kinds of values that are not read."""
+    """Real numbers and units by name, and reasons why other values are not read."""
 
     columns: dict[str, Array]
     units: dict[str, str] = {}  # noqa: RUF012 (never changed)
@@ -37,10 +37,10 @@ class Contents(NamedTuple):
 
 
 def read(path: Path, most: int = LARGEST) -> Contents:
-    """Read the numbers of a file by name; elements of structs are ``s.x`` or ``s(2).x``, of cell arrays ``c{2}``.
+    """Read numbers by name. Elements of structs are named ``s.x`` or ``s(2).x``, of cell arrays ``c{2}``.
 
-    Raises OSError, and ValueError for a file that is damaged, larger than ``most`` bytes (TooLarge) or stored in
-    parts of other files, and for HDF5 without h5py.
+    Raises OSError, ValueError for a file that is damaged, larger than ``most`` bytes (TooLarge) or stored in parts
+    of other files, and ConfigError for HDF5 without h5py.
     """
     head = read_head(path, MATLAB_HEADER + len(HDF5), most)
     if not head:
@@ -80,9 +80,7 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
 
 
 def hdf5(purpose: str, otherwise: str = "") -> Any:
-    """Return the module h5py. Raises ConfigError if it is missing: ``purpose`` needs it, ``otherwise`` is an
-    alternative.
-    """
+    """Return the module h5py. Raises ConfigError if it is missing; ``otherwise`` is advice for the user."""
     try:
         import h5py
     except ImportError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of a Params class as rows of a table, and its sections."""
+"""Parameters and sections of a Params class as rows of a table."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def table(cls: type) -> list[Row]:
 
 
 def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
-    """Yield paths (``axes.NAME.limits``) and classes of a Params class' sections without type, outermost first."""
+    """Yield path (``axes.NAME.limits``) and class of each section without a type in ``cls``, outermost first."""
     for name, spec in declared(cls).items():
         if spec.cls is not None:
             section = join(path, name) + (f".{ANY}" if spec.kind == "sections" else "")

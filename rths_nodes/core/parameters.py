@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declaration of parameters, next to their algorithm, with unit, bounds and description.
+"""Declarations of parameters with unit, bounds and description, next to the algorithm that uses them.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer` and the
 other functions of this module. The declarations define the strict YAML check (``validation.from_data``), ROS
@@ -19,7 +19,7 @@ from rths_nodes.core import checks
 
 T = TypeVar("T")
 Field: TypeAlias = Any
-"""Field of a class, typed by its annotation, like ``attrs.field``."""
+"""Field of a class, typed by its annotation, as in ``attrs.field``."""
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -67,7 +67,7 @@ class Spec:
     kind: str
     doc: str
     default: Any
-    """Value, data from which the value is built, or an ``attrs.Factory``; NOTHING if the parameter is required."""
+    """Default, or data or an ``attrs.Factory`` that yields the default; NOTHING if the parameter is required."""
     unit: str = ""
     at_least: float | None = None
     more_than: float | None = None
@@ -77,15 +77,15 @@ class Spec:
     family: str = ""
     cls: type | None = None
     large: bool = False
-    """True for a matrix whose numbers may stay in their file."""
+    """True for a matrix whose numbers may remain in a file."""
     after: str = ""
     opens: str = ""
-    """Name of the field that lists the files which a Python program opens."""
+    """Name of the field that lists the files opened by a Python program."""
     runs: bool = False
     columns: bool = False
-    """True for a file of columns; data may have the columns instead of the file."""
+    """True for a file of columns. In data a mapping of columns may replace the file."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """Interfaces that offer an option of a run, and its name in each; empty for other parameters."""
+    """For an option of a run: name of the option by interface. Empty for other parameters."""
 
     @property
     def required(self) -> bool:
@@ -93,14 +93,14 @@ class Spec:
 
     @property
     def left_out(self) -> object:
-        """Value of an omitted parameter: the default, as data or built, or None."""
+        """Default of an omitted parameter, as data or built; None if there is none."""
         if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]
             return self.default.factory()
         return None if self.required else self.default
 
     @property
     def bound(self) -> str:
-        """Bounds as text, e.g. ``> 0 and <= 1``, or empty."""
+        """Bounds as text, e.g. ``> 0 and <= 1``; empty without bounds."""
         pairs = ((">=", self.at_least), (">", self.more_than), ("<=", self.at_most), ("<", self.less_than))
         bounds = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
         if self.choices:
@@ -114,7 +114,7 @@ def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any)
 
 
 def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a float; integers are converted, booleans, text, nan and inf refused. ``default=None``: optional."""
+    """Declare a float, optional if ``default=None``. Only integers are converted; nan and inf are refused."""
     return _field("number", doc, default, unit, **bounds)
 
 
@@ -131,18 +131,18 @@ def text(doc: str, default: object = attrs.NOTHING, choices: Iterable[str] = (),
 def path(
     doc: str, default: object = attrs.NOTHING, opens: str = "", runs: bool = False, columns: bool = False
 ) -> Field:
-    """Declare a file. In a scenario file it is relative to that file, elsewhere to the working directory.
+    """Declare a file. In a scenario file its path is relative to that file, otherwise to the working directory.
 
-    A file that ``runs`` is a program, with all rights of the user. ``opens`` names the field that lists the files,
-    relative to a Python program, that the program opens. These files, and modules imported from below its folder,
-    belong to the program. Data may have the ``columns`` of a file by name instead of the file. Recordings contain
-    a copy of the file.
+    A file that ``runs`` is a program, with all rights of the user. ``opens`` names the field that lists the files
+    opened by a Python program, relative to the program. These files, and imported modules below the program's
+    folder, belong to the program. With ``columns``, data may have columns by name instead of the file. Recordings
+    contain a copy of the file.
     """
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens), columns=columns)
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Field:
-    """Declare a list of texts, stored as a tuple, each optionally one of ``choices``; by default empty."""
+    """Declare a list of texts, stored as a tuple, by default empty. Each text may be limited to ``choices``."""
     return _field("texts", doc, (), choices=tuple(choices), **further)
 
 
@@ -166,10 +166,10 @@ def matrix(doc: str, unit: str = "", default: object = attrs.NOTHING, large: boo
 
 
 def component(family: str, doc: str, default: object = attrs.NOTHING, after: str = "") -> Field:
-    """Declare a section with a ``type`` of ``family``; its value is that component's Params.
+    """Declare a section with a ``type`` of ``family``; its value is the Params of this component.
 
-    ``default`` is None for an optional section, or data for a missing section. ``after`` names the field whose
-    component passes its output to this component.
+    ``default`` is None for an optional section, otherwise the data of an omitted section. ``after`` names the
+    field with the component whose output this component gets.
     """
     return _field("component", doc, default, family=family, after=after)
 
@@ -180,7 +180,7 @@ def components(family: str, doc: str) -> Field:
 
 
 def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
-    """Declare a section without a ``type``, built into ``cls``; by default with the defaults of ``cls``."""
+    """Declare a section without a ``type``, built into ``cls``. An omitted section has the defaults of ``cls``."""
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)
     return _field("section", doc, default, cls=cls)
@@ -232,9 +232,9 @@ def completed(built: T, name: str, value: object) -> T:
 
 
 def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
-    """Return recorded parameters of a component of type ``kind`` that cannot be built here, unchecked.
+    """Return recorded parameters, unchecked, of a component of type ``kind`` that cannot be built here.
 
-    The class ``declared`` declares the parameters. ``registry.class_of`` refuses them, with the ``reason``.
+    The class ``declared`` declares the parameters. ``registry.class_of`` refuses them with the ``reason``.
     """
     fields = {
         name: attrs.field(metadata={_KEY: Spec("recorded", "", attrs.NOTHING)})

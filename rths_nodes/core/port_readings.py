@@ -10,17 +10,17 @@ from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
 
 OPENED = "rig: its interlock is open: no actuator follows"
-"""Reason for a stop with an open interlock if the port reports none."""
+"""Reason for a stop due to an open interlock if the port reports none."""
 WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 
 @dataclass(frozen=True)
 class FarEnd:
-    """Limits stated by the far end of a port, by axis ``(n_axes,)``, m, m/s, m/s^2, N and m.
+    """Limits reported by the far end of a port, by axis ``(n_axes,)``, in m, m/s, m/s^2, N and m.
 
-    ``error`` is the limit of command minus measured displacement; inf if there is none. Without commands, the far
-    end continues along the slope for ``bridged`` samples and then brakes. After ``watchdog`` samples the session
-    ends.
+    ``error`` limits the difference between command and measured displacement; inf means no limit. Without
+    commands, the far end extrapolates linearly for ``bridged`` samples and then brakes. After ``watchdog`` samples
+    the session ends.
     """
 
     stroke: Array
@@ -34,7 +34,7 @@ class FarEnd:
 
 @dataclass(frozen=True)
 class ReportedState:
-    """State of the far end in values of the port, number of its newest received command, and reason for a stop."""
+    """State of the far end: Measurement, number of the newest received command, and reason for a stop."""
 
     measured: Measurement
     newest: int
@@ -44,11 +44,11 @@ class ReportedState:
 class Listener(Protocol):
     """Receives the states of an open session; sends no commands.
 
-    ``multiprocessing`` can pickle it, with its socket, so that it outlives the driving process.
+    ``multiprocessing`` can pickle a listener, with its socket. The listener can thus outlive the driving process.
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
-        """Return the states received so far, otherwise the next ones within ``seconds``."""
+        """Return the states received so far; if there are none, the next states within ``seconds``."""
         ...
 
     def stop(self) -> None:
@@ -58,11 +58,11 @@ class Listener(Protocol):
 
 
 class Readback(Protocol):
-    """Readings available from :meth:`Port.open` on, with defaults for ports that lack them."""
+    """Readings available after :meth:`Port.open`, with defaults for ports that lack them."""
 
     @property
     def active_command(self) -> Array | None:
-        """Commands that the controllers follow, ``(n_axes,)`` m, in their own coordinates; None if not readable.
+        """Commands that the controllers follow, ``(n_axes,)`` m, in their coordinates; None if not readable.
 
         The first Command has to start at this position.
         """
@@ -70,32 +70,32 @@ class Readback(Protocol):
 
     @property
     def hydraulics(self) -> int:
-        """Pressure, HYDRAULICS_OFF, _LOW or _HIGH."""
+        """Pressure: HYDRAULICS_OFF, _LOW, _HIGH, or HYDRAULICS_NOT_TOLD."""
         return HYDRAULICS_NOT_TOLD
 
     @property
     def control_mode(self) -> bytes:
-        """Control modes MODE_..., a byte per axis; empty if unknown."""
+        """Control modes MODE_..., one byte per axis; empty if unknown."""
         return b""
 
     @property
     def heartbeat(self) -> int | None:
-        """Counter that the rig monitors as a sign of life; it advances only with processed samples."""
+        """Counter that the rig monitors as a sign of life. It advances only with processed samples."""
         return None
 
     @property
     def build(self) -> str:
-        """Build of the far end's code; empty if not reported."""
+        """Identifier of the far end's build; empty if not reported."""
         return ""
 
     @property
     def stated(self) -> FarEnd | None:
-        """Limits stated by the far end of an open port, or None."""
+        """Limits reported by the far end of an open port; None if not reported."""
         return None
 
     @property
     def ear(self) -> Listener | None:
-        """Listener to the open session, or None."""
+        """Listener to the open session; None if not supported."""
         return None
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protocols of all component families.
 
-A *component* has a frozen ``Params`` class. Its constructor checks, allocates and factorises; ``step`` does only
-arithmetic; ``reset()`` restores the initial state exactly. Objects share no state: a second object may be stepped
-in parallel (``loop/warm_up.py``). All units are SI. Arrays have the shape ``(n_axes,)`` or ``(n_dof,)``. A
-component of one axis (actuator, specimen) uses plain floats, which are faster. A returned array is
-valid until the component's next ``step``: copy it to keep it.
+A *component* has a frozen ``Params`` class. Its constructor checks, allocates and factorises. ``step`` does only
+arithmetic, and ``reset()`` restores the initial state exactly. Components share no state, so that two of them may
+run in parallel (``loop/warm_up.py``). All units are SI. Arrays have the shape ``(n_axes,)`` or ``(n_dof,)``. A
+component of one axis (actuator, specimen) uses plain floats, which are faster. A returned array is valid until the
+component's next ``step``; copy the array to keep it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GroundMotion(Protocol):
     """Excitation as a function of time.
 
     The class attribute ``proportional_to`` of ``Params`` names the parameter to which all values are proportional.
-    Without this parameter a test cannot be run at a reduced level.
+    Without this attribute a test cannot be run at a reduced level.
     """
 
     Params: ClassVar[type]
@@ -53,7 +53,7 @@ class GroundMotion(Protocol):
     def __init__(self, params: object, seed: int) -> None: ...
 
     def sample(self, times: Array) -> Array:
-        """Return values at ``times`` (s), shape ``(len(times),)``: m/s^2, or m when used as a displacement."""
+        """Return values at ``times`` (s), shape ``(len(times),)``, in m/s^2, or in m if used as a displacement."""
         ...
 
 
@@ -102,14 +102,14 @@ class Structure(Protocol):
     experimental_stiffness: Array
     influence: Array
     ground_load: Array
-    """Load of the numerical substructure per reversed ground acceleration (m/s^2), ``(n_dof,)`` N."""
+    """Load of the numerical substructure divided by the negative ground acceleration (m/s^2), ``(n_dof,)`` N."""
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear structure."""
     restoring_force: StructuralForce
 
 
 class Reduction(Protocol):
-    """A few shapes T that replace the degrees of freedom of a linear structure, x = T q."""
+    """Shapes T that replace the degrees of freedom of a linear structure, x = T q, by fewer coordinates q."""
 
     Params: ClassVar[type]
 
@@ -127,49 +127,49 @@ class Integrator(Protocol):
     the experimental substructure at the current step, and advances to the next step. Attributes are ``(n_dof,)``.
 
     An integrator in this process inherits from this class and implements ``step`` and ``reset``. An integrator in
-    another process or on a network declares itself ``external``. Its constructor does not connect; ``open`` does,
-    and step 0 is reached once nothing is ``missing``. ``begin`` sends the force, and ``step`` takes the answer.
-    ``step`` blocks unless ``ready``, which a real-time loop checks first. With ``observes = True`` in its
-    ``Params``, an integrator without a structure returns further displacements as ``observed``.
+    another process or on a network declares itself ``external``. Its constructor does not connect; ``open`` does.
+    Step 0 is reached once :meth:`missing` is empty. ``begin`` sends the force, and ``step`` receives the answer.
+    ``step`` may block; a real-time loop checks ``ready`` first. With ``observes = True`` in its ``Params``, an
+    integrator without a structure returns further displacements as ``observed``.
     """
 
     Params: ClassVar[type]
     external: ClassVar[bool] = False
     late_velocity: ClassVar[bool] = False
-    """True if ``velocity``, as published, lags ``displacement``."""
+    """True if the published ``velocity`` lags the published ``displacement``."""
     follows: ClassVar[bool] = False
-    """True if its restoring forces may be changed between steps (``renew``)."""
+    """True if the restoring forces may be changed between steps (``renew``)."""
     displacement: Array
     velocity: Array
     acceleration: Array
     exact_acceleration: Array
     restoring_force: Array
     period: int = 1
-    """Number of steps after which the integrator repeats its step matrices."""
+    """Number of steps after which the step matrices of the integrator repeat."""
     force_age: float = 0.0
-    """Mean delay of the measured force, in steps: half a step if the force is held over the step."""
+    """Mean delay of the measured force, in steps; 0.5 for a force that is held over the step."""
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
     def excite(self, ground_acceleration: Array) -> None:
-        """Take the ground acceleration ``(steps + 1,)`` m/s^2, for an integrator without an external force."""
+        """Receive the ground acceleration ``(steps + 1,)`` m/s^2, for an integrator without an external force."""
 
     def open(self) -> None:
-        """Start an external part before the test, or listen for it, without waiting."""
+        """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
         """Return the reason to wait after ``open``; empty at step 0. Raises ConfigError if waiting is futile."""
         return ""
 
     def begin(self, experimental_force: Array) -> None:
-        """Begin the next ``step`` of an external part with this force."""
+        """Send this force to an external part, which begins the next ``step``."""
 
     def ready(self) -> bool:
         """Return whether ``step`` returns without blocking."""
         return True
 
     def step(self, experimental_force: Array) -> None:
-        """Advance by one step; the force equals the force passed to ``begin``.
+        """Advance by one step. The force is the same as in ``begin``.
 
         An external integrator raises IntegratorError if it cannot get an answer, and ClientLeft if its client has
         ended normally. ``ready`` may also raise IntegratorError.
@@ -179,7 +179,7 @@ class Integrator(Protocol):
     def reset(self) -> None: ...
 
     def rehearsed(self) -> Array:
-        """Return the computing time of each step without a rig, s; empty if unknown."""
+        """Return computing times of steps without a rig, s; empty if unknown."""
         return EMPTY
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
@@ -187,10 +187,10 @@ class Integrator(Protocol):
         raise TypeError("an integrator that follows nothing")
 
     def finish(self, experimental_force: Array) -> None:
-        """Take the force at the last step of the test, for which an external part may be waiting."""
+        """Receive the force at the last step. An external part may wait for this force."""
 
     def numbers(self) -> Data:
-        """Return further results after the test, for the recording, nested by name."""
+        """Return further results of the test for the recording, nested by name."""
         return {}
 
     def close(self) -> None:
@@ -199,55 +199,56 @@ class Integrator(Protocol):
     def linearised(self) -> Sequence[StepMatrices]:
         """Return the matrices of ``period`` steps for a linear structure without external force; empty if unknown.
 
-        ``rths stability`` uses these matrices, and refuses a test without them.
+        ``rths stability`` refuses a test without these matrices.
         """
         return ()
 
 
 class Port(OfPort, Readback, Protocol):
-    """Connection to a rig; it also sets the ticks.
+    """Connection to a rig; defines the ticks of the test.
 
     The constructor has no effect outside the process; ``open`` connects. ``simulated`` is true if no real actuator
-    can move. Its ``Params`` has ``transport_samples`` and ``longest_wait`` (s), like the simulator's, and may
-    declare members of :class:`rths_nodes.core.declarations.OfPortParams`.
+    can move. ``Params`` has ``transport_samples`` and ``longest_wait`` (s), and may declare members of
+    :class:`rths_nodes.core.declarations.OfPortParams`.
 
-    Errors of a port of another package are reported with its type, address and operation. Such a port may omit
+    Errors of a port of another package are reported with type, address and operation. Such a port may omit
     readings (:class:`Readback`) and members of :class:`rths_nodes.core.declarations.OfPort`, which have defaults.
     """
 
     external: bool
-    """True if the port cannot be copied, as with a real rig."""
+    """True if the port cannot be copied, e.g. because its rig is real."""
     simulated: bool
     transport_samples: int
     auxiliary_names: tuple[str, ...]
-    """Names of the measured auxiliary channels, with units: ``acceleration_1 [m/s^2]``."""
+    """Names of the measured auxiliary channels, with units, e.g. ``acceleration_1 [m/s^2]``."""
     auxiliary_inputs: tuple[str, ...]
-    """Names of the auxiliary channels of a command, with units: ``damper_voltage [V]``."""
+    """Names of the auxiliary channels of a command, with units, e.g. ``damper_voltage [V]``."""
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Connect to the rig, which is at sample 0.
 
-        ``pacer`` waits for the next tick of the computer's clock and returns the number of missed ticks. It is for
-        simulators, which otherwise run at full speed. A real rig has its own clock.
+        ``pacer`` waits for the next tick of the computer's clock and returns the number of missed ticks. A
+        simulator needs ``pacer``, and otherwise runs at full speed. A real rig has its own clock.
         """
 
     def begin(self) -> None:
         """Begin the test: request Measurement 0."""
 
     def arm_watchdog(self) -> None:
-        """Start the watchdog at the far end, which then expects commands, before a test in real time."""
+        """Start the watchdog of the far end before a test in real time. The watchdog then expects commands."""
 
     def disarm_watchdog(self) -> None: ...
 
     @property
     def interlock(self) -> str:
-        """Reason why the rig no longer follows commands, otherwise empty. A reason trips before any limit is
-        checked.
+        """Reason why the rig no longer follows commands, or an empty string.
+
+        A reason trips the test before any limit is checked.
         """
 
     @property
     def partial_stop(self) -> str:
-        """Message about a part of the rig that has stopped by itself, otherwise empty.
+        """Message about a part of the rig that has stopped by itself, or an empty string.
 
         A message trips the test after all limit checks.
         """
@@ -256,7 +257,7 @@ class Port(OfPort, Readback, Protocol):
         """Wait for the next tick and return its sample number."""
 
     def write(self, command: Command) -> None:
-        """Send the Command of the tick; the port copies data that it keeps.
+        """Send the Command of the tick. The port copies the data that it keeps.
 
         In a safe stop the Command carries FLAG_TRIPPED, and its target equals its command.
         """
@@ -265,25 +266,25 @@ class Port(OfPort, Readback, Protocol):
         """Return whether the Measurement of the tick is available, without waiting."""
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick, or Measurement 0 after :meth:`begin`, once ready."""
+        """Return the Measurement of the tick once ready. After :meth:`begin`, this is Measurement 0."""
 
     def truth(self) -> Measurement | None:
-        """Return the true, noise-free state of the tick; None if unknown, as on a real rig."""
+        """Return the true, noise-free state of the rig at the tick; None if unknown, as for a real rig."""
 
     def safe(self) -> None:
-        """Leave the rig to its own safe state; must work at any time."""
+        """Leave the rig to its own safe state. Must work at any time."""
 
     def close(self) -> None:
         """Release the resources of :meth:`open` and :meth:`arm_watchdog`."""
 
 
 class Quantity(Protocol):
-    """A number for each sample. Its ``Params`` has the texts of its expressions as ``of``."""
+    """Quantity with one value per sample. The field ``of`` of its ``Params`` has the texts of its expressions."""
 
     def __init__(self, params: object, dt: float) -> None: ...
 
     def unit(self, units: Sequence[Unit]) -> Unit:
-        """Return the unit of the quantity, from the units of its expressions. Raises ValueError if impossible."""
+        """Return the unit of the quantity for the units of its expressions. Raises ValueError if impossible."""
 
     def step(self, values: Sequence[float]) -> float:
-        """Return the quantity at the next sample, from the values of its expressions, in SI units."""
+        """Return the quantity at the next sample for the values of its expressions, in SI units."""

@@ -2,7 +2,7 @@
 """Loader of all component families.
 
 A family is a table ``TABLE = {name: ".module:Class"}`` in its module. A module name that begins with a dot is
-relative. Modules are imported on request. Other packages add components through the entry point group
+relative. Modules are imported on demand. Other packages add components through the entry point group
 ``rths_nodes.<family>``. A running program adds components with :func:`add`, or passes a class or kernel to
 :func:`load` instead of a name.
 """
@@ -45,21 +45,21 @@ FAMILIES: dict[str, str] = {
 """Family -> module with its ``TABLE``. Scenario sections have the names of the families."""
 
 
+# the added object, and the class made from it
 _added: dict[tuple[str, str], tuple[object, Any]] = {}
-"""Components of the running program by family and name: the added object, and its class."""
 _SESSION = uuid.uuid4().hex
 
 
 @cache
 def _entry_points() -> Any:
-    """Return the entry points for this package; scanning all installed ones takes ten milliseconds."""
+    # scanning all installed entry points takes ten milliseconds
     points = entry_points()
     ours = [group for group in points.groups if group.startswith("rths_nodes.")]
     return EntryPoints(entry for group in ours for entry in points.select(group=group))
 
 
 def built_in(family: str) -> dict[str, str]:
-    """Return name -> ``module:Class`` of this package's components."""
+    """Return ``module:Class`` of this package's components, by name."""
     home = FAMILIES[family]
     table: dict[str, str] = importlib.import_module(home).TABLE
     return {name: f"{home}{target}" if target.startswith((".", ":")) else target for name, target in table.items()}
@@ -92,10 +92,10 @@ def name_of(component: Kernel | Function) -> str:
 
 
 def add(family: str, component: Any, path: str = "") -> str:
-    """Add a component of the running program to ``family``: a class, a kernel or its step; return its name.
+    """Add a component of the running program: a class, a kernel or its step. Return the component's name.
 
-    The name is the name of the class or function. It replaces an earlier component with the same name; scenarios
-    with the replaced component are refused. Raises ConfigError with file and line.
+    The name is the name of the class or function. The component replaces an earlier component with the same name;
+    scenarios with the replaced component are refused. Raises ConfigError with file and line.
     """
     where = path or family
     source = component.step if isinstance(component, Kernel) else component
@@ -127,9 +127,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return a text that identifies this process and the added components among ``parts``; empty without such
-    components.
-    """
+    """Return a text for this process and the added components in ``parts``; empty without such components."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -150,7 +148,7 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``; a class or kernel passed as ``name`` is added.
+    """Return the component class ``name`` of ``family``. A class or kernel as ``name`` is added first.
 
     Raises ConfigError with the known names.
     """
@@ -166,7 +164,7 @@ def load(family: str, name: object, path: str = "") -> Any:
 def description(family: str, name: str) -> str:
     """Return ``ABOUT`` of a component's class, or else the first docstring line of its module.
 
-    Without ``ABOUT``, components that share a module are described by the first docstring line of their class.
+    If components share a module, this is the first docstring line of their class.
     """
     component = load(family, name)
     if about := vars(component).get("ABOUT", ""):
@@ -182,7 +180,7 @@ def first_line(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class of the parameters ``built``. Raises ConfigError if it is not installed."""
+    """Return the component class that belongs to the parameters ``built``. Raises ConfigError if not installed."""
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)
@@ -201,7 +199,7 @@ def kernel_of(family: str, params: AnyParams) -> Any:
 
 
 def build(family: str, params: AnyParams, *arguments: object) -> Any:
-    """Build the component of ``family`` with checked ``params``; ``arguments`` complete its constructor.
+    """Build the component of ``family`` with checked ``params`` and further ``arguments`` of its constructor.
 
     Raises ConfigError for an invalid component of another package (``core/component_guard.py``).
     """

@@ -21,7 +21,7 @@ from rths_nodes.core.kernels import Function, inherits
 from rths_nodes.core.samples import EMPTY, Array
 
 Shown = tuple[Array, Array, Array, Array]
-"""Results of a rig: displacement (m), velocity (m/s), force (N) and auxiliary channels."""
+"""Results of a rig: displacements (m), velocities (m/s), forces (N) and auxiliary channels."""
 
 
 def still(n_axes: int) -> Shown:
@@ -29,7 +29,7 @@ def still(n_axes: int) -> Shown:
 
 
 class RigKernel(NamedTuple):
-    """Arithmetic of a rig: a ``Kernel``, with ``shown(constants, state)`` for the results at rest."""
+    """Arithmetic of a rig: a ``Kernel`` with a function ``shown(constants, state)`` for the results at rest."""
 
     constants: Function
     rest: Function
@@ -40,14 +40,15 @@ class RigKernel(NamedTuple):
 class Rig:
     """Simulator of all axes at once, with optional members and their defaults.
 
-    A class with a kernel implements :meth:`kernel_of`; any other class implements ``step``, ``reset`` and results.
-    A rig with a specimen in another process is ``external``, and has ``open``, ``close`` and ``failure``.
+    A class with a kernel implements :meth:`kernel_of`. Any other class implements ``step``, ``reset``,
+    ``displacement``, ``velocity`` and ``force``. A rig whose specimen is in another process is ``external``, and
+    has ``open``, ``close`` and ``failure``.
     """
 
     Params: ClassVar[type]
     external: bool = False
     failure: str = ""
-    """Reason why the rig cannot continue, otherwise empty."""
+    """Reason why the rig cannot continue; empty if it can."""
     auxiliary_names: tuple[str, ...] = ()
     """Names of further measured channels, with units."""
     auxiliary_inputs: tuple[str, ...] = ()
@@ -68,7 +69,7 @@ class Rig:
 
     @classmethod
     def at_commands(cls, params: AnyParams) -> object | None:
-        """Return parameters of the same specimen with ideal actuators.
+        """Return parameters of a rig with the same specimen and ideal actuators.
 
         None for a specimen that cannot be separated from its actuators, or whose force depends on acceleration.
         """

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDING = 1e-9
-"""Relative tolerance, or tolerance in samples: far above rounding errors, far below any intended difference."""
+"""Tolerance (relative, or in samples) far above rounding errors and far below any intended difference."""
 
 
 Array = NDArray[np.float64]
@@ -24,22 +24,23 @@ FLAG_SLIPPED = 2
 FLAG_SATURATED = 4
 FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
-"""Prescribed motion before the test: compensators may learn from it, and indices exclude it."""
+"""Prescribed motion before the test. Compensators may learn from this motion; indices exclude it."""
 FLAG_RESTING = 32
 """Compensators do not adapt, because the motion is not informative while the soft start fades out."""
 FLAG_SLOWED = 64
-"""The rig returned from a pause more slowly than the motion: not valid for a rate-dependent specimen."""
+"""The rig returned from a pause more slowly than planned. The sample is not valid for a rate-dependent specimen.
+"""
 FLAG_AT_BOUND = 128
-"""Only in a Command: an adaptive parameter of the compensator is at a bound."""
+"""An adaptive parameter of the compensator is at a bound; only in a Command."""
 FLAG_FROZEN = 256
 """The operator had frozen the copies of the specimen (recordings of 0.9.0 only)."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
-"""Modes in which the controller drives an axis; in force mode commands are in N. Only a Measurement has the mode
-held, in which the axis rests at a displacement and accepts commands in N."""
+"""Modes in which the controller drives an axis. In force mode commands are in N. Only a Measurement may have the
+mode held: the axis rests at a displacement and accepts commands in N."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
-"""States of the interlock; with an open interlock the rig has stopped by itself."""
+"""States of the interlock. If the interlock is open, the rig has stopped by itself."""
 
 NO_ENERGIES: Array = np.full(4, np.nan)
 
@@ -51,7 +52,7 @@ def equal(one: Array, other: Array) -> bool:
 
 
 class Recent:
-    """Cache of the last ``count`` results of a computation, by content of its inputs. Results are read-only."""
+    """Cache of the last ``count`` results of a computation, by content of the inputs. Results are read-only."""
 
     def __init__(self, count: int) -> None:
         self._count, self._pairs = count, list[tuple[tuple[Array, ...], Array]]()
@@ -67,21 +68,19 @@ class Recent:
 
 
 def by_force(modes: bytes) -> NDArray[np.bool_]:
-    """Return for each axis ``(n_axes,)`` whether its command is in N; ``modes`` has one control mode (a byte) per
-    axis.
-    """
+    """Return, for each axis, whether its command is in N. ``modes`` has one control mode (a byte) per axis."""
     forced: NDArray[np.bool_] = np.frombuffer(modes, np.uint8) == MODE_FORCE
     return forced
 
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """Target i: degrees of freedom at the end of integration step i, shapes ``(n_dof,)``.
+    """Target i: motion and forces at the end of integration step i, shapes ``(n_dof,)``.
 
     At step i: displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces). At
     step i-1: exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure). If only a
-    part of the model is sent, ``energies`` (J) are its input, kinetic, strain and damping energy at step i-1,
-    otherwise nan.
+    part of the model is sent, ``energies`` (J) are the model's input, kinetic, strain and damping energy at step
+    i-1; otherwise they are nan.
     """
 
     step: int
@@ -100,8 +99,8 @@ class Target:
 class Command:
     """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m.
 
-    control_mode has one byte per axis: MODE_DISPLACEMENT or MODE_FORCE; empty means displacement on all axes. In
-    force mode target and command are in N.
+    ``control_mode`` has one byte per axis, MODE_DISPLACEMENT or MODE_FORCE; if it is empty, all axes are in
+    displacement mode. In force mode target and command are in N.
     """
 
     sample: int
@@ -116,8 +115,7 @@ class Command:
 class Measurement:
     """Measurement k: displacement (m), force (N) and the applied command (m or N) at sample k, ``(n_axes,)``.
 
-    control_mode (``MODE_...``, one byte per axis; empty if unknown), hydraulics and interlock are as read by the
-    port.
+    The port reads ``control_mode`` (``MODE_...``, one byte per axis; empty if unknown), hydraulics and interlock.
     """
 
     sample: int
@@ -135,9 +133,9 @@ class Measurement:
 class Motion:
     """Displacement (m), velocity (m/s) and acceleration (m/s^2) at one sample.
 
-    ``flagged`` is true if adaptation has to pause, because the motion or its measurement was bridged or a soft
-    start fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together
-    with the displacement that a compensator gets with this motion.
+    ``flagged`` is true if adaptation has to pause: the motion or its measurement was bridged, or a soft start
+    fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
+    displacement that a compensator gets with this motion.
     """
 
     displacement: Array

@@ -27,7 +27,7 @@ class SpecimenKernel(NamedTuple):
     force: Callable[..., float]
     rate: Callable[..., tuple[float, ...]]
     driven: Callable[..., object] | None = None
-    """Function of constants and voltage (V) that returns new constants, for a specimen with a voltage."""
+    """Function of constants and voltage (V) that returns new constants; None for a specimen without a voltage."""
 
 
 def no_rates(constants: object, state: object, displacement: float, velocity: float) -> tuple[()]:
@@ -39,22 +39,23 @@ class Specimen:
     """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats.
 
     A class with a kernel has ``KERNEL`` or :meth:`kernel_of`. Any other class implements ``force``, ``rate``,
-    ``initial_state`` and, with states, ``decay``.
+    ``initial_state`` and, if it has states, ``decay``.
     """
 
     Params: ClassVar[type]
     KERNEL: ClassVar[SpecimenKernel | None] = None
     initial_state: tuple[float, ...]
     decay: Decay | None = None
-    """Decay of the inner states, which determines the increments of a sample; ``Decay()`` without states."""
+    """Decay of the inner states, which determines the number of increments per sample; ``Decay()`` without states.
+    """
     mass: float = 0.0
-    """Mass, kg; the actuator computes its inertial force."""
+    """Mass, kg. The actuator computes the inertial force of this mass."""
     felt: bool = True
     """False if the force is only computed and does not load the actuator."""
     linear: tuple[float, float] | None = None
     """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot, which actuators solve exactly."""
     voltage: float | None = None
-    """Voltage that a controller sets at a current driver, V, or None."""
+    """Voltage that a controller sets at the damper's current driver, V; None without a voltage."""
 
     def __init__(self, params: object, kernel: SpecimenKernel | None = None) -> None:
         self._made(self.kernel_of(params) if kernel is None else kernel, params)
@@ -78,9 +79,7 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return the kernel and its constants. For a class with its own ``force`` or ``rate``, the kernel calls
-        the object.
-        """
+        """Return the kernel and its constants, or a kernel that calls the class's own ``force`` and ``rate``."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self

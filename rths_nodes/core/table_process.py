@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process that reads a MATLAB, HDF5 or netCDF file, run by ``core/child_program.py`` with the task as JSON.
 
-Damaged files can crash the libraries or exhaust the memory; then only this process ends. It writes one line of
-JSON to the descriptor ``out``, followed by the numbers as float64. It imports nothing from the package.
+Damaged files can crash the libraries or exhaust the memory; then only this process ends. The process writes one
+line of JSON to the descriptor ``out``, then the numbers as float64. This file imports nothing from the package.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "unit
 OBJECT = "an object, such as a table or timetable"
 LONGEST_TEXT = 300
 CPU_S, CPU_RATE = 6, 8 << 20
-"""Limit of processor time: s for any file, plus file size divided by bytes per second."""
+"""Limit of processor time: CPU_S seconds, plus the number of bytes divided by CPU_RATE (bytes per second)."""
 
 
 class Refused(Exception): ...
 
 
 class Item(NamedTuple):
-    """Numbers in the file, with the unit that the file states."""
+    """Numbers of a variable, and their unit according to the file."""
 
     values: NDArray[np.float64]
     unit: str = ""
@@ -59,7 +59,7 @@ Part = tuple[str, Dataset, str | None]
 
 
 class Reader:
-    """Collects the numbers of a file by name, at most ``most`` bytes as float64, and the kinds of other values."""
+    """Collects the numbers in a file by name, at most ``most`` bytes as float64, and the kinds of other values."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -182,7 +182,7 @@ def dataset(item: Dataset, field: str | None) -> Item:
 
 
 def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item:
-    """Return numbers by the netCDF conventions: scaled, with NaN for missing values."""
+    """Return scaled numbers by the netCDF conventions, with NaN for missing values."""
     values = np.array(raw, float)
     for name in ATTRIBUTES[:2]:
         if name in attributes:
@@ -195,7 +195,7 @@ def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item
 
 
 def bounded(most: int, size: int) -> None:
-    """Limit the processor time, and the memory to its present use plus three copies of the numbers."""
+    """Limit the processor time, and limit the memory to its present use plus three copies of the numbers."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     seconds = CPU_S + (size + most) // CPU_RATE
     for kind, wanted in ((resource.RLIMIT_AS, used + 3 * most), (resource.RLIMIT_CPU, seconds)):

@@ -56,7 +56,7 @@ class Table:
             raise ConfigError(f"{path}: contains no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit that the file states for a column, or that ends its title (``x (mm)``)."""
+        """Return the unit of a column in the file, or the unit at the end of its title (``x (mm)``)."""
         title = _UNIT_IN_TITLE.search(name)
         return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
 
@@ -114,7 +114,7 @@ class Placed(Protocol):
     column: str
 
     def read(self, table: Table, path: str) -> Array:
-        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file states another unit."""
+        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file has a different unit."""
         ...
 
 
@@ -160,7 +160,6 @@ class _Text:
             yield line
 
     def rows(self, after: int = 0) -> Iterator[tuple[int, str]]:
-        """Yield line numbers and texts of lines after line ``after`` that are neither blank nor comments."""
         for number, line in enumerate(self.lines(), 1):
             if number > after and (row := line.strip("\n")).strip() and row.lstrip()[0] not in COMMENTS:
                 yield number, row
@@ -169,9 +168,6 @@ class _Text:
         return [cell.strip() for cell in row.split(self.separator)]
 
     def fault(self, after: int) -> str:
-        """Return a message about the first line after ``after`` that is not a row of numbers; empty if there is
-        none.
-        """
         count = len(self.first)
         for number, row in self.rows(after):
             cells = self.cells(row)
@@ -193,9 +189,6 @@ class _Text:
         return ""
 
     def mistaken(self) -> str:
-        """Return the reason why the first lines are not samples (channel numbers, decimal commas); otherwise
-        empty.
-        """
         rows = [self.cells(row) for _, row in islice(self.rows(self.number), _COMPARED)]
         cells = [cell for row in rows for cell in row]
         if self.separator == "," and all(map(_WHOLE.fullmatch, cells)) and any(map(_PADDED.fullmatch, cells)):

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST_TEXT = 4 << 20
-"""Largest size of a YAML file, bytes; a rig model with a hundred states has 300 000."""
+"""Largest size of a YAML file, bytes. A rig model with a hundred states has 300 000 bytes."""
 LARGEST = 256 << 20
 """Largest size of a file with histories, bytes."""
 
@@ -39,7 +39,7 @@ def size_of(count: int) -> str:
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """Read a file. Raises OSError, and ValueError unless it is regular and at most ``most`` bytes."""
+    """Read a file. Raises OSError, and ValueError unless the file is regular and has at most ``most`` bytes."""
     return read_head(path, most, most)
 
 
@@ -66,7 +66,7 @@ def encoding_of(head: bytes) -> str:
 
 
 def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file. Raises ValueError if it is damaged, or unpacks to over ``most`` bytes."""
+    """Return the arrays of an npz file. Raises ValueError if damaged, or if it unpacks to over ``most`` bytes."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
@@ -91,7 +91,7 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV with all digits, and empty cells for missing numbers. Raises OSError."""
+    """Write named columns as CSV with all digits. The cells of missing numbers are empty. Raises OSError."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
@@ -100,9 +100,9 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 
 
 def stored_columns(columns: Mapping[str, object]) -> str:
-    """Return the path of a CSV file with these columns of numbers, which this process deletes at its end.
+    """Write columns of numbers to a CSV file and return its path. This process deletes the file at its end.
 
-    Raises a ValueError that names a column, ``.x: must be ...``, unless all columns have numbers and equal length.
+    Raises ValueError unless all columns have numbers and equal length; the message begins with the column.
     """
     values: dict[str, list[float]] = {}
     for name, column in columns.items():
@@ -139,14 +139,14 @@ def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
 
 
 def number_of(cell: str) -> float:
-    """Return a decimal number. Raises ValueError, also for 1_000, which ``float`` accepts."""
+    """Return a decimal number. Raises ValueError, also for 1_000, although ``float`` accepts it."""
     if "_" in cell:
         raise ValueError(f"could not convert string to float: {cell!r}")
     return float(cell)
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
-    """Return the numbers of a CSV file, row by row, without blank lines and lines that begin with #.
+    """Return the numbers of a CSV file, row by row. Blank lines and lines that begin with # are skipped.
 
     Raises the errors of :func:`read_text`, and ValueError for an invalid number.
     """

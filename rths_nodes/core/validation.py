@@ -24,9 +24,9 @@ LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
 TAKEN_IN = 64
 
 LONGEST_NAME = 64
-"""Largest number of characters of a section's name, which is part of topics and namespaces of at most 255."""
+"""Largest number of characters in a section's name, which is part of topics and namespaces (at most 255)."""
 SMALLEST, LARGEST = 1e-50, 1e50
-"""Range of magnitudes in SI units, far wider than for any rig; beyond it squares and quotients overflow."""
+"""Range of magnitudes in SI units, far wider than for any rig. Squares and quotients then cannot overflow."""
 
 
 def checked_number(spec: Spec, value: object, path: str) -> float:
@@ -231,7 +231,7 @@ def is_section(there: object) -> bool:
 
 
 def opened(built: Any) -> Data:
-    """Return a section, given as data, built or None, as a mapping that :func:`from_data` accepts."""
+    """Return a section (data, a built object or None) as a mapping that :func:`from_data` accepts."""
     if not attrs.has(type(built)):
         return dict(built or {})
     kind = type_of(built)

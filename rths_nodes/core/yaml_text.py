@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion between YAML text and plain data, with YAML 1.2 numbers, unique keys and bounded size.
 
-The core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/, 10.3.2): ``7.6e6`` is a number, while ``1:30``,
-``1_000``, ``yes`` and ``2024-01-01`` are text, which a numeric parameter refuses. Ambiguous numbers are refused
-here: ``010``, which is 8 in YAML 1.1, ``1e-400`` and ``1e400``.
+In the core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/, 10.3.2) ``7.6e6`` is a number, while ``1:30``,
+``1_000``, ``yes`` and ``2024-01-01`` are text, which a numeric parameter refuses. Ambiguous numbers are refused:
+``010``, which is 8 in YAML 1.1, ``1e-400`` and ``1e400``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.text_files import LARGEST_TEXT, size_of
 
 MOST_NODES = 200_000
-"""Largest number of values, lists and sections in a text: three full matrices of 250 degrees of freedom."""
+"""Largest number of values, lists and sections, enough for three full matrices of 250 degrees of freedom."""
 DEEPEST = 50
-"""Deepest nesting of lists and sections; the deepest shipped scenario has 7 levels."""
+"""Largest number of nested levels of lists and sections. Shipped scenarios have at most 7 levels."""
 LONGEST_NUMBER = 300
-"""Largest number of digits of an integer; an integer with more digits exceeds every float."""
+"""Largest number of digits of an integer. Integers with more digits exceed every float."""
 
 _TAG = "tag:yaml.org,2002:"
+# tag -> pattern and possible first characters; the first match is used
 _PATTERNS = {
     "null": ("~|null|Null|NULL|", ("~", "n", "N", "")),
     "bool": ("true|True|TRUE|false|False|FALSE", tuple("tTfF")),
@@ -35,12 +36,9 @@ _PATTERNS = {
     ),
     "merge": ("<<", ("<",)),
 }
-"""Kinds of plain text, by tag: pattern, and possible first characters. The first match counts."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader for the core schema of YAML 1.2; sizes are bounded with aliases expanded."""
-
     yaml_implicit_resolvers: dict[str, object] = {}  # noqa: RUF012 (as PyYAML declares it)
 
     def __init__(self, source: str) -> None:
@@ -146,14 +144,12 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
 
 
 _QUICK: type[_Loader] = _Loader
+# text that libyaml and PyYAML may read differently; PyYAML reads it
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
-"""Pattern of text that libyaml and PyYAML's scanner may read differently; PyYAML's scanner reads such text."""
 if yaml.__with_libyaml__:
     from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
     class _Quick(_Loader, CParser):
-        """The same loader with the parser of libyaml, which takes a quarter of the time."""
-
         def __init__(self, source: str) -> None:
             super().__init__(source)
             CParser.__init__(self, source)
@@ -176,7 +172,7 @@ _Loader.yaml_constructors = {
 
 
 def parse(source: str, origin: str) -> Any:
-    """Parse YAML text of at most ``LARGEST_TEXT`` expanded characters. Raises ConfigError with ``origin``."""
+    """Parse YAML text. Raises ConfigError, whose message begins with ``origin``."""
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:
@@ -196,12 +192,12 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """Return ``word`` as a number, if it is one in a scenario, else unchanged. Raises ConfigError if ambiguous."""
+    """Return ``word`` as a number if it is a number in YAML, else unchanged. Raises ConfigError if ambiguous."""
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 
 
 def dump(data: object, rows: bool = False) -> str:
-    """Return data as YAML 1.1 and 1.2 text, with exact floats; ``rows`` puts lists of numbers on one line."""
+    """Return data as text for YAML 1.1 and 1.2, with exact floats; ``rows`` puts a list of numbers on one line."""
     flow = None if rows else False
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=flow))

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels of a real rig: conversion between numbers of its port and SI units in axis coordinates.
 
-A rig file (``loop/scenario/rig_file.py``) declares them. ``scale`` is the sensor value, in ``unit``, for the
-number 1; ``sign`` is the direction of the sensor:
+A rig file (``loop/scenario/rig_file.py``) declares the channels. ``scale`` is the sensor value, in ``unit``, for
+which the port reports 1. ``sign`` is the direction of the sensor:
 
     value in SI = sign * scale * (unit in SI) * number
 
-No value is tared; limits apply to these values. The file can also declare the bounds for moving an axis outside of
-a test. An act is refused if its bounds are missing.
+Values are not tared; limits apply to these values. The file can also declare the bounds for moving an axis outside
+of a test. Without bounds the motion is refused.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ COLUMNS = ("amplitude, m", "frequency, Hz", "storage stiffness, N/m", "loss fact
 CERTAINTY = 3.0
 """Half-width of the uncertainty band, in standard deviations."""
 LEAST_KNOWN = 0.02
-"""Smallest uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
+"""Smallest relative uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
 VERIFYING = 0.03
-"""Largest uncertainty of a stiffness that verifies a scale; a larger one would hide an error of 10 %."""
+"""Largest relative uncertainty of a stiffness that verifies a scale. A larger one would hide an error of 10 %."""
 STEPS = 20
-"""Smallest displacement of a small move, in multiples of the sensor's resolution."""
+"""Smallest displacement in a small move, in multiples of the sensor's resolution."""
 
 
 class Expected(NamedTuple):
     stiffness: float
-    """Expected stiffness of the small move, N/m."""
+    """Stiffness expected in the small move, N/m."""
     known_to: float | None
-    """Relative uncertainty; None if unknown."""
+    """Relative uncertainty of the stiffness; None if unknown."""
     basis: str
     independent: bool
-    """True if measured with sensors other than this rig's."""
+    """True if other sensors than this rig's measured the stiffness."""
 
 
 @params
 class Characterised:
-    """Specimen and actuator of an axis from cyclic tests, including transport, in coordinates of the axis.
+    """Results of cyclic tests on specimen and actuator of an axis, including transport, in axis coordinates.
 
-    The sensors of the small move measured the stiffness, so that it cannot verify a scale. A difference indicates
-    a changed scale, or another specimen.
+    The stiffness was measured with the sensors of the small move and therefore cannot verify their scales. A
+    different stiffness indicates a changed scale, or another specimen.
     """
 
     scenario: str = text("scenario of the tests")
@@ -103,7 +103,7 @@ _NAMED = re.compile(r"\s*(.*?)\s*(?:\[(.*)\])?\s*")
 
 @params
 class Channel:
-    """One channel of the port; range, scale, resolution and noise in ``unit``."""
+    """One channel of the port. Range, scale, resolution and noise are in ``unit``."""
 
     unit: str = text("unit of the numbers below", choices=tuple(SI))
     range: float = number("largest magnitude that the channel measures", ITS_UNIT, more_than=0.0)
@@ -152,21 +152,21 @@ class Channel:
 
 @params
 class DisplacementChannel(Channel):
-    """Displacement sensor or command of an axis; positive when the axis extends."""
+    """Displacement sensor or command of an axis, positive if the axis extends."""
 
     unit: str = text("unit of the numbers below", choices=tuple(LENGTHS))
 
 
 @params
 class ForceChannel(Channel):
-    """Load cell of an axis; positive if the restoring force opposes a positive displacement."""
+    """Load cell of an axis, positive if the restoring force opposes a positive displacement."""
 
     unit: str = text("unit of the numbers below", choices=tuple(FORCES))
 
 
 @params
 class Similitude:
-    """Ratios of the structure's quantities to the quantities of a scaled specimen."""
+    """Ratios of quantities of the structure to the same quantities of a scaled specimen."""
 
     length: float = number(
         "displacement of the structure over displacement of the specimen", "", 1.0, more_than=0.0
@@ -210,7 +210,7 @@ class Unloading:
 
 @params
 class OnRig:
-    """Part of a rig file on one axis that a scenario stores."""
+    """Entries for one axis of a rig file, as stored in a scenario."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
     force: ForceChannel = section(ForceChannel, "measured force")
@@ -256,7 +256,7 @@ class OnRig:
 
     @property
     def expected(self) -> Expected | None:
-        """Expected stiffness at small displacement, declared or from cyclic tests; None without either."""
+        """Stiffness expected at small displacement, declared or from cyclic tests; None if both are missing."""
         accuracy = self.stiffness_known_to
         if self.characterised is not None and accuracy is None:
             return self.characterised.expected
@@ -267,7 +267,7 @@ class OnRig:
 
 @params
 class RigAxis(OnRig):
-    """Rig axis assigned to an axis of the test."""
+    """Axis of the rig for an axis of the test."""
 
     name: str = text("name in the rig file")
     number: int = integer("index among the axes of the port", at_least=0)
@@ -276,9 +276,7 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError for ``limits`` that a channel cannot reach, and for bounds in the rig file that exceed
-        ``limits``.
-        """
+        """Raise ConfigError if a channel cannot reach ``limits``, or if a bound in the rig file exceeds them."""
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))
@@ -293,7 +291,7 @@ class RigAxis(OnRig):
 
 
 def check_handling(axis: Any, limits: Any, path: str) -> None:
-    """Raise ConfigError if a bound of ``axis`` exceeds ``limits``, or if only one of a pair of bounds is set."""
+    """Raise ConfigError if a bound of ``axis`` exceeds ``limits``, or if its stiffnesses are inconsistent."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: has no effect without stiffness")
     _check_characterised(axis, path)
@@ -346,10 +344,9 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter contradicts its declared
-    delay.
+    """Raise ConfigError if corrections of ``axis`` lack their channel, or a filter has another delay.
 
-    ``rate`` (Hz) is the sampling rate; None if the rig accepts any.
+    ``rate`` (Hz) is the sampling rate; None if the rig accepts any rate.
     """
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
@@ -359,9 +356,9 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
 
 
 class Gains(NamedTuple):
-    """Signed factors of one axis from numbers of the port to SI: displacement and command in m, force in N.
+    """Signed factors from port numbers to SI units for one axis: displacement and command in m, force in N.
 
-    ``newtons`` is for commands in N; it equals ``command`` if the axis accepts none.
+    ``newtons`` is the factor for commands in N, by default equal to ``command``.
     """
 
     displacement: float
@@ -397,7 +394,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build from axes with a ``rig_axis``, and from auxiliary channels; None for a channel in SI units."""
+        """Build from axes with a ``rig_axis``, and from auxiliary channels, which are None if in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]
@@ -408,10 +405,10 @@ class Calibration:
             np.array([row.force.range_si for row in rows]),
             np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
         )
-        """Ranges in SI units."""
+        """Ranges of displacement, force and channels, SI."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
-        """Return the Measurement of the test from the port's; flag it if a channel is at the end of its range.
+        """Convert the Measurement of the port to the test. Flag it if a channel is at the end of its range.
 
         ``applied`` ``(n_axes,)`` m is the applied command, if known exactly.
         """
@@ -447,7 +444,7 @@ class Calibration:
         )
 
     def to_port(self, command: Array, modes: bytes = b"") -> Array:
-        """Return the port's numbers for commands ``(n_axes,)``, in m, or in N for axes whose mode is force."""
+        """Return the port's numbers for commands ``(n_axes,)``, in N for axes in force mode, otherwise in m."""
         return np.asarray((command / self._gains(modes))[self.home])
 
     def _gains(self, modes: bytes) -> Array:
@@ -456,7 +453,7 @@ class Calibration:
         return np.where(by_force(modes), self.newtons, self.command)
 
     def shown(self, true: Measurement) -> Measurement:
-        """Return the Measurement that the port reports for the ``true`` one; the inverse of :meth:`measured`."""
+        """Return the Measurement that the port reports for a ``true`` Measurement; inverse of :meth:`measured`."""
         home, modes = self.home, true.control_mode
         return replace(
             true,
@@ -468,7 +465,7 @@ class Calibration:
         )
 
     def driven(self, sent: Array, modes: bytes = b"") -> Array:
-        """Return commands, m or N by ``modes``, from port numbers; the inverse of :meth:`to_port`."""
+        """Return commands (N for axes in force mode, otherwise m) for port numbers; inverse of :meth:`to_port`."""
         return np.asarray(sent[self.seats] * self._gains(modes))
 
 
@@ -477,7 +474,7 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
-    """Return the entry of ``channels`` for each of a port's ``names``, such as ``pressure [bar]``.
+    """Return the entry of ``channels``, or None, for each of a port's ``names``, such as ``pressure [bar]``.
 
     Raises ConfigError if the port lacks a channel or its unit differs.
     """

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Specimen force from the load-cell force: fixture inertia and friction are subtracted, then a filter is applied.
 
-The force is positive against a positive displacement. The load cell measures
+The force is positive if it opposes a positive displacement. The load cell measures
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-Here m is the mass of a fixture between load cell and specimen, a its acceleration (separate channel), F_c the
-friction, and v the difference of the measured displacement over a sample. A Butterworth low-pass filter follows;
-the rig file declares its delay. Limits apply to the raw load-cell force, which is an auxiliary channel.
+Here m is the mass of a fixture between load cell and specimen, a is the acceleration of this mass (a separate
+channel), F_c is the friction, and v is the difference quotient of the measured displacement. A Butterworth
+low-pass filter follows; the rig file declares its delay. Limits apply to the raw load-cell force, an auxiliary
+channel.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 
 Friction = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
-"""Prefix of the auxiliary channel with an axis' uncorrected force."""
+"""Prefix of the auxiliary channel that has the uncorrected force of an axis."""
 SAME_DELAY = 0.1
 _ACCELERATION = "m/s^2"
 
@@ -124,7 +125,7 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
 
 
 def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float) -> float:
-    """Force (N) without fixture inertia and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
+    """Force (N) without fixture inertia and friction. The constants are m (kg), F_c (N) and 1 / v_s (s/m)."""
     mass, friction, per_velocity = k
     if mass:
         shown -= mass * acceleration
@@ -134,7 +135,7 @@ def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float)
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """Return the step of a corrected and filtered force. State: whether the filter has started, and its state.
+    """Return a step that corrects and filters a force. State: started or not, and the filter's state.
 
     The filter restarts after a non-finite value, which would otherwise remain in its state.
     """
@@ -163,8 +164,8 @@ def unfiltered(
 
 class _Axis:
     def __init__(self, masses: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
+        # -1 without an acceleration
         self.channel = channel
-        """Index of the acceleration among the auxiliary channels; -1 if there is none."""
         self._constants: object = masses
         self._step: ToNumber = unfiltered
         self._rest: object = ()
@@ -186,8 +187,8 @@ class _Axis:
 class ForceCorrections:
     """Corrects the forces of axes with a ``rig_axis`` every ``dt`` s; ``names`` are the added channels.
 
-    If ``simulated``, only the filters are applied. Raises ConfigError if ``channels``, with units, lack an
-    acceleration.
+    If ``simulated``, forces are only filtered. Raises ConfigError if ``channels`` (names with units) lack a
+    required acceleration.
     """
 
     def __init__(self, axes: Mapping[str, Any], channels: Sequence[str], dt: float, simulated: bool) -> None:
@@ -213,7 +214,7 @@ class ForceCorrections:
             row.reset()
 
     def corrected(self, shown: Measurement) -> Measurement:
-        """Return ``shown`` with the specimens' forces; the load cells' forces are further channels."""
+        """Return ``shown`` with the forces of the specimens, and the load-cell forces as additional channels."""
         before = self._before or shown
         self._before = shown
         passed = self._dt * max(1, shown.sample - before.sample)
@@ -227,7 +228,7 @@ class ForceCorrections:
         return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
     def with_channels(self, true: Measurement) -> Measurement:
-        """Return ``true`` with the same number of channels."""
+        """Return ``true`` with the same additional channels, without corrections."""
         return self._with(true, true.force)
 
 
@@ -246,7 +247,7 @@ def _corrected(
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the indices of the corrected forces among ``axes``, and of the originals among ``names``."""
+    """Return pairs of indices: a corrected force in ``axes``, and the uncorrected force in ``names``."""
     plain = [name.partition(" [")[0] for name in names]
     named = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
     return [(index, plain.index(channel)) for index, channel in named if channel in plain]
@@ -255,7 +256,7 @@ def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, i
 def forces_shown(
     forces: list[float], auxiliary: Sequence[float] | Array, originals: Sequence[tuple[int, int]]
 ) -> list[float]:
-    """Return the uncorrected ``forces`` (N) of all axes; ``originals`` comes from :func:`shown_forces`."""
+    """Return the uncorrected ``forces`` (N) of all axes; ``originals`` are the pairs from :func:`shown_forces`."""
     corrected = forces.copy()
     for axis, channel in originals:
         if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels

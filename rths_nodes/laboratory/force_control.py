@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Force loop of an axis: converts Commands in N to actuator positions.
 
-The mode of its Command selects whether an axis is held at a displacement or controlled by force. A change of mode
-does not move the axis. A force loop starts at the commanded position. A held axis keeps the last position of the
-loop, and then follows only changes of its Commands.
+The mode in its Command determines whether an axis is held at a displacement or controlled by force. A change of
+mode does not move the axis. A force loop starts at the commanded position. When the loop ends, the axis keeps its
+last position and then follows only changes of its Commands.
 
 The loop stops if it would move the axis beyond its stroke, faster than its velocity limit, or further from its
-feed-forward than its stiffness explains. The axis is then held, and ``breach`` has the reason, which trips the
+feed-forward than the stiffness explains. The axis is then held, and ``breach`` has the reason, which trips the
 test.
 """
 
@@ -53,7 +53,7 @@ def by_controller(axis: Any) -> bool:
 
 
 class ForceAxis:
-    """One axis, initially held at a displacement, in floats."""
+    """One axis, in floats. Initially it is held at a displacement."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
         self._name, limits = name, axis.limits
@@ -83,9 +83,7 @@ class ForceAxis:
         return self.position
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Return the position, m, for ``target`` (N) after ``measured`` (N); drifts as in
-        :class:`ForceController`.
-        """
+        """Return the position (m) for the forces ``target`` and ``measured`` (N); see :class:`ForceController`."""
         if self.breach:
             return self.position
         if not self.controlled:
@@ -118,7 +116,7 @@ class ForceAxis:
 
 
 class ForceLoops:
-    """Force and displacement axes of a rig; ``modes`` are the actual modes, a byte per axis."""
+    """Force and displacement axes of a rig; ``modes`` are the actual control modes, one byte per axis."""
 
     def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
         self._axes = [
@@ -146,7 +144,7 @@ class ForceLoops:
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Return all positions ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
+        """Return the positions of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         led_modes = bytearray(self.modes)
         for index, axis in self._axes:
@@ -163,7 +161,7 @@ class ForceLoops:
 
 
 class TransportedLoops(ForceLoops):
-    """Force loops of a simulated controller, which receives Commands ``transport`` samples later."""
+    """Force loops of a simulated controller, which receives Commands with a delay of ``transport`` samples."""
 
     def __init__(self, axes: Mapping[str, Any], dt: float, transport: int) -> None:
         self._transport = transport
@@ -175,9 +173,9 @@ class TransportedLoops(ForceLoops):
         self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
 
     def transported(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
-        """Return all positions, ``(n_axes,)`` m, for ``command`` transmitted as ``sent``, after ``force`` (N).
+        """Return the positions of all axes, ``(n_axes,)`` m, after the measured ``force`` (N).
 
-        The positions do not change while the ``interlock`` is open.
+        ``command`` is transmitted as ``sent``. The positions do not change while the ``interlock`` is open.
         """
         self._under_way.append(replace(command, target=command.target.copy(), command=sent))
         acting = self._under_way.popleft()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiver of a laboratory target, compiled from the same C code (``examples/udp_target``) and run on this
-machine.
+"""Receiver of a laboratory target, run on this computer. It is compiled from the C code of the target
+(``examples/udp_target``).
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ QUEUE = 64
 UNTESTED = -2
 RESULTS = ("taken", "garbage", "foreign", "repeated", "late", "early", "refused")
 COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
-"""Options of the compiler; the last makes sums identical on every processor."""
+"""Options of the compiler. The last option makes sums identical on every processor."""
 
 _Axes, _Channels = ctypes.c_double * LARGEST_AXES, ctypes.c_double * LARGEST_AUXILIARY
 _Modes = ctypes.c_uint8 * LARGEST_AXES
 
 
 class ReceiverLimits(NamedTuple):
-    """Limits of one axis, in units of the datagrams; ``inf`` disables any of the last three."""
+    """Limits of one axis, in units of the datagrams. ``inf`` disables ``following``, ``force`` or ``error``."""
 
     stroke: float
     velocity: float
-    """Largest velocity of the command, as its step per sample, m/s."""
+    """Largest velocity of the command (step per sample), m/s."""
     acceleration: float
-    """Acceleration of the receiver's own motions, m/s^2."""
+    """Acceleration of motions that the receiver itself makes, m/s^2."""
     following: float = math.inf
-    """Acceleration of commands that arrive in time, m/s^2."""
+    """Largest acceleration of commands that arrive in time, m/s^2."""
     force: float = math.inf
     error: float = math.inf
-    """Largest magnitude of the command minus the measured displacement, m."""
+    """Largest magnitude of the difference between command and measured displacement, m."""
 
 
 class ReceiverLoad(NamedTuple):
-    """Force loop of one axis, in units of the datagrams; ``inf`` disables error or travel."""
+    """Force loop of one axis, in units of the datagrams. ``inf`` disables ``error`` or ``travel``."""
 
     rate: float = 0.0
-    """Largest rate of a command in N, N/s; 0: the axis accepts none."""
+    """Largest rate of a command in N, N/s. If it is 0, there are no such commands."""
     error: float = math.inf
-    """Largest magnitude of the command minus the measured force, N."""
+    """Largest magnitude of the difference between command and measured force, N."""
     travel: float = math.inf
-    """Largest distance from the position explained by stiffness and drift, m."""
+    """Largest distance of the axis from the position that stiffness and drift explain, m."""
     stiffness: float = 1.0
-    """Stiffness of the loop's plant, N/m."""
+    """Stiffness of the part that the loop loads, N/m."""
     curvature: float = 0.0
-    """Curvature, 1/m: a drift u of the axis ``coupled`` extends this axis by curvature u^2 / 2."""
+    """Curvature, 1/m. A drift u of the axis ``coupled`` extends this axis by curvature u^2 / 2."""
     unit: float = 1.0
-    """Value of the measured force in the unit of commands in N."""
+    """Unit of the measured force, expressed in the unit of force commands."""
     frozen: int = 0
-    """Consecutive samples with the same force after which it counts as frozen; 0: not checked."""
+    """Number of consecutive samples with equal force after which the force counts as frozen; 0: no check."""
     coupled: int = 0
 
 
@@ -110,7 +110,7 @@ _Loop = _structure(
 
 
 class Sensors(ctypes.Structure):
-    """Measurements of the target at a tick: displacement (m), force (N), channels, state of the rig."""
+    """Measurements of the target at a tick: displacement (m), force (N), auxiliary channels, state of the rig."""
 
     _fields_ = (
         ("displacement", _Axes),
@@ -148,7 +148,7 @@ def sources() -> tuple[Path, Path]:
 
 
 def build_number() -> int:
-    """Return the first 64 bits of the SHA-256 of the receiver's two source files."""
+    """Return the first 64 bits of the SHA-256 of the receiver's two source files, as an integer."""
     return int.from_bytes(
         hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
     )
@@ -196,14 +196,15 @@ def library() -> ctypes.CDLL:
 
 
 class Receiver:
-    """One receiver for one session, of axes with ``limits``; ``dt`` s.
+    """One receiver for one session and axes with ``limits``; ``dt`` is in s.
 
-    ``bridged`` samples are bridged along the slope. The session ends after ``watchdog`` samples without a command,
-    or ``persistence`` consecutive samples beyond a limit of force or error. ``flags`` are flags of ``datagrams``,
-    ``inputs`` and ``channels`` numbers of auxiliary channels. Axes with the same number in ``groups`` stop in a
-    common time. ``units`` are units of measured displacements per unit of commands, ``metres`` units of a command
-    per metre. ``loads`` are the controller's force loops, which may take ``switching`` samples to change a mode.
-    ``position`` (m) is the initial one. Raises ConfigError if the receiver refuses.
+    At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
+    samples without a command, or ``persistence`` consecutive samples that violate a limit of force or error.
+    ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary channels. Axes with
+    the same number in ``groups`` stop together. ``units`` are units of measured displacements in units of
+    commands; ``metres`` are numbers of command units per metre. ``loads`` are the controller's force loops, which
+    may take ``switching`` samples to change a mode. ``position`` (m) is the initial position. Raises ConfigError
+    if the receiver refuses.
     """
 
     def __init__(
@@ -263,7 +264,7 @@ class Receiver:
         return self._written(self._library.rths_reply(self._target, self._out, LARGEST))
 
     def state(self) -> bytes:
-        """First half of a tick: return the datagram with ``sensors``; empty before the test."""
+        """First half of a tick: return a state datagram with the values of ``sensors``; empty before the test."""
         return self._written(self._library.rths_state(self._target, self.sensors, self._out, LARGEST))
 
     def drive(self) -> None:
@@ -275,7 +276,7 @@ class Receiver:
 
     @property
     def command(self) -> list[float]:
-        """Commands, m; N for axes in force mode."""
+        """Commands in m, or in N for axes in force mode."""
         return list(self._target.command[: self._axes])
 
     @property

@@ -6,8 +6,8 @@ The kernel of the sensors of one axis is
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
 It converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of its
-range. Each axis has one noise stream, seeded by the scenario's seed and the axis name, and draws exactly once per
-sample.
+range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one row
+is drawn per sample.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Number of samples whose noise is drawn at a time; the sequence is the same as for single draws."""
+"""Number of samples whose noise is drawn at once. The sequence is the same as with single draws."""
 
 
 class Channel(NamedTuple):
-    """Errors of one channel, in its unit; ``drift`` per sample; ``limit`` is NaN if there is none."""
+    """Errors of one channel, in its unit; ``drift`` is per sample, ``limit`` is NaN without a limit."""
 
     scale: float
     offset: float
@@ -46,7 +46,7 @@ Pair = tuple[Channel, Channel]
 
 
 def read(k: Channel, value: float, noise: float, sample: int) -> float:
-    """Reading for ``value``; a drift begins with sample 0."""
+    """Reading for ``value``. A drift begins at sample 0."""
     scale, offset, drift, dead, shown_dead, _, _ = k
     return shown_dead if dead else scale * value + (offset + sample * drift) + noise
 
@@ -62,14 +62,15 @@ def sensors(
 
 
 SHORT = 8
-"""Largest delay (samples) for which delayed forces are floats; a compiled ring takes 10 ns more per sample."""
+"""Largest delay, samples, for which a tuple holds the delayed forces. A compiled ring takes 10 ns more per sample.
+"""
 
 
 def late(sense: Sense, passed: ToNumber) -> Sense:
     def step(
         k: Pair, s: object, displacement: float, force: float, noise: float, noise_of_force: float, sample: int
     ) -> tuple[object, tuple[float, float, bool]]:
-        """Step of sensors with a filtered or delayed force measurement."""
+        """Step of sensors with a delayed force."""
         _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
         s, force = passed(s, force)
         return s, (displacement, force, end)
@@ -106,7 +107,7 @@ def constants(p: object, dt: float) -> Pair:
 
 
 class Noise:
-    """A stream of normally distributed numbers, one row per sample, drawn in blocks."""
+    """Stream of normally distributed numbers, one row per sample, drawn in blocks."""
 
     def __init__(self, seed: Sequence[int], rms: Sequence[float]) -> None:
         self._seed, self._rms = list(seed), np.array(rms)
@@ -133,7 +134,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Draw the rows of many samples ``(samples, n)``; call it before any single draw."""
+        """Draw the rows of many samples at once, ``(samples, n)``. Call it before any single draw."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         for column, rms in zip(
             drawn.T, self._rms.tolist(), strict=True
@@ -179,7 +180,7 @@ class SensorPair:
         self._state = change(self._state)
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
-        """Return measured displacement and force; ``saturated`` is true if one is at the end of its range."""
+        """Return measured displacement and force. ``saturated`` is true if a sensor is at the end of its range."""
         if self.perfect:
             return displacement, force
         noise = noise_of_force = 0.0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels of one axis: possible errors of its sensors and of its command path.
 
-Errors are properties of the rig during the whole run; events during a run are faults (``loop/faults``).
+Errors are properties of the rig during the whole run. Events during a run are faults (``loop/faults``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _check_scales(params: object, path: str, *names: str) -> None:
 
 
 def converted(value: float, resolution: float, limit: float) -> float:
-    """``value`` in steps of ``resolution`` (0: none), limited to +- ``limit`` (NaN: none)."""
+    """Round ``value`` to steps of ``resolution`` (0: no steps), limited to +- ``limit`` (NaN: no limit)."""
     if resolution > 0.0:
         value = rounded(value / resolution) * resolution
     return copysign(limit, value) if abs(value) >= limit else value
@@ -179,7 +179,7 @@ class Output(MayBeWrong):
 
 
 def seats(sensors: Mapping[str, Sensors]) -> list[int]:
-    """Return the actuator index of the sensors of each axis; empty if no cables are swapped."""
+    """Return, for each axis, the index of the actuator that its sensors measure; empty without swapped cables."""
     names = list(sensors)
     seat_numbers = [names.index(sensor.cabled_to or name) for name, sensor in sensors.items()]
     return [] if seat_numbers == list(range(len(names))) else seat_numbers

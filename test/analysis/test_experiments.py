@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from messages import naming
+from messages import mentions, naming
 
 from rths_nodes.analysis.identification.experiments import Noise, driven
 from rths_nodes.app import hosts
@@ -66,9 +66,9 @@ def test_the_rig_and_its_limits_stay() -> None:
     test = driven(given, 0, noise())
     assert (test.rig, test.port, test.axes) == (given.rig, given.port, given.axes)
     assert test.name == "two_actuators.identify_story_1"
-    report = hosts.run(test)
-    assert report.outcome == "tripped"
-    assert "stroke" in report.reason
+    with pytest.raises(ConfigError) as refused:
+        hosts.run(test)
+    assert mentions(str(refused.value), "axes.story_1.limits.stroke = 0.002 m")
 
 
 def test_a_damper_is_switched_with_the_voltage_of_its_controller() -> None:

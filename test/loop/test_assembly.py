@@ -37,12 +37,15 @@ def often(built: Built, declared: Built) -> Built:
 def once(declared: Built, loaded: Scenario | None = None) -> Built:
     """Return each declared component once, but twice the setup, which two stages call.
 
-    Of a ``loaded`` scenario the monitor builds the specimens of axes, whose stiffness it needs.
+    Of a ``loaded`` scenario the monitor builds the specimens of axes, whose stiffness it needs, and the check of
+    limits builds a prescribed displacement.
     """
     parts = walk_declared(loaded.axes) if loaded is not None else ()
     built_again = [part for _, part, specs in parts if specs and specs[-1].family == "specimen"]
-    specimens = Counter(f"specimen {type_of(part)}" for part in built_again)
-    return declared + Counter(name for name in declared if name.startswith("setup ")) + specimens
+    again = [f"specimen {type_of(part)}" for part in built_again]
+    if displacement := getattr(loaded and loaded.integrator, "displacement", None):
+        again.append(f"ground_motion {type_of(displacement)}")
+    return declared + Counter(name for name in declared if name.startswith("setup ")) + Counter(again)
 
 
 @pytest.mark.parametrize("name", files.shipped())

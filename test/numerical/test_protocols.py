@@ -95,10 +95,6 @@ MOTIONS = {
     "fast sweep": ({"type": "sweep", "amplitude": 0.2, "end_frequency": 50.0}, (VELOCITY,)),
     "sine": ({"type": "sine", "amplitude": 0.26, "frequency": 1.0}, ("0.26 m", STROKE)),
     "fast sine": ({"type": "sine", "amplitude": 0.1, "frequency": 16.0}, ("10.05 m/s", VELOCITY)),
-    "sine from its peak": (
-        {"type": "sine", "amplitude": 0.1, "frequency": 1.0, "phase": 1.5708},
-        ("begin at 0.1 m",),
-    ),
     "harmonic": ({"type": "harmonic", "amplitude": -0.3, "frequency": 1.0}, ("-0.3 m", STROKE)),
     "noise": ({"type": "band_limited_noise", "rms": 0.2, "upper_frequency": 2.0, "duration": 10.0}, (STROKE,)),
     "scaled after a rest": (

@@ -251,7 +251,7 @@ def test_the_record_is_of_the_test_without_the_soft_start_of_the_scenario(matlab
     [
         ("a,b\n1,2\n3,x\n", ("line", "3", "3,x", "2")),
         ("a,b\n1,2\n3,nan\n5,6\n", ("row", "2", "nan", "number")),
-        ("# nothing\n", ("holds", "numbers")),
+        ("# nothing\n", ("contains", "numbers")),
     ],
 )
 def test_a_file_without_numbers_is_refused_by_its_line(text: str, words: tuple[str, ...], tmp_path: Path) -> None:

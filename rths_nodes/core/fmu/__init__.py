@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models as functional mock-up units (FMI), each in a process of the test."""
+"""Models as functional mock-up units (FMI), each in a process started by the test."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FMU as an untrusted zip archive, checked before any file is written.
 
-An archive is refused if it is damaged, if it would fill the disk, or if a name leads out of the target folder.
-Only the description, the binary of this platform and the resources are unpacked.
+An archive is refused if it is damaged, if it would fill the disk, or if the name of a member leads out of the
+target folder. Only the description, the binary of this platform and the resources are unpacked.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ RESOURCES = "resources/"
 
 LARGEST_UNPACKED = 1 << 30
 LARGEST_DESCRIPTION = 64 << 20
-"""Largest size of the description, bytes; with a hundred thousand variables it is about 20 MB."""
+"""Largest size of the description, bytes. A hundred thousand variables take about 20 MB."""
 MOST_MEMBERS = 20_000
 LARGEST_DIRECTORY = 16 << 20
-"""Largest directory at the end of the archive, bytes; a member takes a few hundred."""
+"""Largest size of the directory at the end of the archive, bytes. A member takes a few hundred bytes."""
 HIGHEST_RATIO = 100
-"""Largest mean compression ratio: text reaches 20, deflate of zeros 1032."""
+"""Largest mean compression ratio. Text reaches 20, and deflated zeros reach 1032."""
 SMALL = 64 << 20
 LARGEST_SHARE = 0.5
-"""Largest fraction of the free space in the temporary folder that an archive may use."""
+"""Largest fraction of the free space in the temporary folder that an unpacked archive may use."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
-"""Errors of zipfile; RuntimeError for encryption, NotImplementedError for unknown methods."""
+"""Errors of zipfile. RuntimeError is for encryption, NotImplementedError for unknown compression methods."""
 
 END, LOCATOR, END_64 = 22, 20, 56
-"""Sizes of the last records of an archive, bytes: the last one without comment, and two of zip64."""
+"""Sizes of the end record of an archive without comment, and of the two zip64 records before it, bytes."""
 TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory, from the last TAIL bytes of an archive; 0 if there is none."""
+    """Return the size of the directory, from the last TAIL bytes of an archive; 0 without an end record."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:
@@ -56,7 +56,7 @@ def directory_size(tail: bytes) -> int:
 
 
 class Archive:
-    """Members of an FMU, from its directory. Raises ConfigError for an FMU that must not be unpacked."""
+    """Members of an FMU, read from the directory. Raises ConfigError for an FMU that must not be unpacked."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -111,7 +111,7 @@ class Archive:
             return opened.read(member)
 
     def unpack(self, folder: Path, binaries: str) -> None:
-        """Write description, resources and the content of ``binaries`` to ``folder``. Raises ConfigError."""
+        """Write description, resources and the files below ``binaries`` to ``folder``. Raises ConfigError."""
         free = shutil.disk_usage(folder).free
         if self._whole > LARGEST_SHARE * free:
             raise ConfigError(

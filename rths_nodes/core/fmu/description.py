@@ -32,11 +32,10 @@ QUANTITIES: Mapping[str, tuple[Mapping[str, float], Mapping[str, int]]] = {
     "acceleration": (ACCELERATIONS, {"m": 1, "s": -2}),
     "force": (FORCES, {"kg": 1, "m": 1, "s": -2}),
 }
-"""Quantity of a variable -> its units by name, and the exponents of the base units."""
+"""Quantity of a variable -> factors of its units by name, and exponents of the base units."""
 
 ROUNDED = 1e-5
-"""Relative tolerance between the definition of a unit and the known unit of that name; files round their factors.
-"""
+"""Relative tolerance for factors of known units, which FMUs round."""
 
 LARGEST = sys.float_info.max
 
@@ -48,7 +47,6 @@ INSTALL = "pip install fmpy"
 
 
 def fmpy() -> Any:
-    """Return the module fmpy. Raises ConfigError if it is not installed."""
     try:
         import fmpy
     except ImportError as error:
@@ -58,7 +56,7 @@ def fmpy() -> Any:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit declared by an FMU: factor to base units, and their exponents."""
+    """A unit declared by an FMU: factor to base units, and exponents of base units."""
 
     name: str
     factor: float | None = None
@@ -68,7 +66,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Variable:
-    """Variable of an FMU; ``reference`` is its value reference, ``start`` its start value as text."""
+    """Variable of an FMU. ``reference`` is its value reference, ``start`` its start value as text."""
 
     name: str
     reference: int
@@ -83,7 +81,7 @@ class Variable:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Bounds stated by the FMU, within the range of an integer type."""
+        """Bounds declared by the FMU, limited to the range of an integer type."""
         if self.kind not in WHOLE:
             return self.low, self.high
         bits = int("".join(filter(str.isdigit, self.kind)) or (32 if self.kind == "Integer" else 64))
@@ -109,11 +107,11 @@ class Description:
     keeps_state: bool
     """True if the FMU's state can be saved and restored."""
     fixed_step: float | None
-    """Internal step of the FMU, s, if it is fixed and stated."""
+    """Fixed internal step of the FMU, s; None if not declared."""
     tolerance: float | None
     variables: Mapping[str, Variable]
     preferred_step: float | None = None
-    """Step of the default experiment, s, if stated."""
+    """Step of the default experiment, s; None if not declared."""
 
     @property
     def binaries(self) -> str:
@@ -123,7 +121,7 @@ class Description:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
     def variable(self, path: str, name: str, causality: str) -> Variable:
-        """Return the float variable ``name`` of this ``causality``, used at ``path``. Raises ConfigError."""
+        """Return the float variable ``name`` of this ``causality`` for parameter ``path``. Raises ConfigError."""
         choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
         if (variable := self.variables.get(name)) is None:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)
@@ -138,7 +136,7 @@ class Description:
         return variable
 
     def parameter(self, path: str, name: str, value: Any) -> Variable:
-        """Return the parameter ``name``. Raises ConfigError if it cannot be set to ``value``."""
+        """Return the parameter ``name``. Raises ConfigError if this parameter cannot be set to ``value``."""
         if (variable := self.variables.get(name)) is None or variable.causality != "parameter":
             raise unknown(path, "parameter", name, [candidate.name for candidate in self.of("parameter")])
         if variable.variability == "constant" or variable.array or variable.kind in ("Binary", "Clock"):
@@ -162,7 +160,7 @@ class Description:
 
 
 def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return the factor of ``variable`` to SI, from the FMU or for the ``stated`` unit. Raises ConfigError."""
+    """Return the factor of ``variable`` to SI, for the FMU's unit or the ``stated`` unit. Raises ConfigError."""
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
     unit, here = variable.unit, f"{path} = {show(variable.name)}"
@@ -198,7 +196,7 @@ def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) 
 
 
 def _plain(name: str) -> str:
-    """Convert ``m/s²``, ``m/s2`` and ``m.s-2`` to ``m/s^2``."""
+    # m/s², m/s2, m.s-2 -> m/s^2
     squared = name.strip().replace("²", "^2").replace(" ", "")
     return re.sub(r"[.*]?s\^?-(\d)$", lambda m: "/s" if m[1] == "1" else f"/s^{m[1]}", squared).replace(
         "/s2", "/s^2"
@@ -339,7 +337,7 @@ def _number(text: str | None) -> float | None:
 
 
 def listed(description: Description, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
-    """Describe an FMU in lines: maker, variables, ``settings``, and inputs that are not ``fed``."""
+    """Return lines that describe an FMU: maker, variables, ``settings``, and inputs that are not ``fed``."""
     tool = f", by {description.tool}" if description.tool else ""
     state = "can be saved and restored" if description.keeps_state else "is reset only by a new start"
     needs = "; it needs this program while it runs" if description.needs_tool else ""

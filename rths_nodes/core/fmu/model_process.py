@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an FMU, run by ``core/child_program.py`` with the task as JSON.
 
-At the start the process sends the outputs of the model. A request has the step number and the inputs, or is one
-byte, which resets the model. Each answer has the outputs after the step or the reset. The process ends with the
-connection, and imports nothing from the package. It reports an error in one line, and exits with code 1.
+At the start the process sends the outputs of the model. A request is the step number with the inputs, or one
+byte, which resets the model. Each answer has the outputs after the step or the reset. The process ends when the
+connection closes. This file imports nothing from the package. An error is reported in one line, with exit code 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STATUS = ("OK", "Warning", "Discard", "Error", "Fatal", "Pending")
 GOOD, DISCARD = 1, 2
-"""Highest status with which the model continues (a warning), and status of a refused step."""
+"""Highest status with which the model continues (a warning), and the status for a refused step."""
 
 
 def main(task: Data) -> None:
@@ -69,7 +69,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
 
 
 class Unit:
-    """Instance of the model. ``request`` (step number and inputs) and ``outputs`` are reused arrays of doubles."""
+    """Instance of the model. ``request`` (step number, inputs) and ``outputs`` are reused arrays of doubles."""
 
     prefix = ""
 
@@ -117,11 +117,11 @@ class Unit:
             self._unit.freeInstance()
 
     def step(self, number: int) -> None:
-        """Compute step ``number``, from 0, with the inputs of ``request``. Raises SystemExit."""
+        """Compute step ``number``, counted from 0, with the inputs in ``request``. Raises SystemExit."""
         raise NotImplementedError
 
     def read(self, time: float) -> None:
-        """Read the outputs. Raises SystemExit for nan or inf."""
+        """Read the outputs. Raises SystemExit if an output is nan or inf."""
         self.check(self.get(self.instance, self._outputs, self._n_outputs, *self.to), self.getter, time)
         if not math.isfinite(sum(self.outputs)):  # the sum of finite outputs may overflow
             for name, value in zip(self.task["names"], self.outputs, strict=True):

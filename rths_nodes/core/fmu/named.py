@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMU in a scenario: file, values of its parameters, and roles of its variables in a test."""
+"""FMU in a scenario: file, values of parameters, and roles of variables in a test."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rths_nodes.core.fmu.process import Feed
 from rths_nodes.core.parameters import mapping, number, params, path
 
 SHARE_OF_STEP = 1e-9
-"""Relative tolerance for a step that must be a whole number of internal steps of the FMU."""
+"""Relative tolerance of a step that must be a multiple of the FMU's internal step."""
 
 
 class Row(NamedTuple):
-    """Input or output of the FMU, named at ``place`` in the section; an empty ``quantity`` permits any unit."""
+    """Input or output of the FMU, named by parameter ``place``. An empty ``quantity`` accepts any unit."""
 
     place: str
     name: str
@@ -54,7 +54,7 @@ class FmuParams:
     )
 
     def rows(self) -> Iterator[Row]:
-        """Yield the variables that the test feeds or reads, in the order of the model process."""
+        """Yield the inputs and outputs that the test uses, in the order of the model process."""
         raise NotImplementedError
 
     def step_in(self, test: TestContext) -> float:
@@ -70,7 +70,7 @@ class FmuParams:
         ]
 
     def check(self, test: TestContext) -> None:
-        """Raise ConfigError for variables that the FMU lacks or declares differently, and for a wrong step."""
+        """Raise ConfigError for variables that the FMU lacks or declares differently, and for an invalid step."""
         description, problems, step = described(self.file), Problems(), self.step_in(test)
         for row in self.rows():
             with problems.gathered():
@@ -106,12 +106,12 @@ class FmuParams:
         return listed(described(self.file), fed, self.parameters)
 
     def feeds(self) -> tuple[Feed, Feed]:
-        """Return inputs and outputs of the process. Raises the errors of :meth:`check`."""
+        """Return the used inputs and outputs. Raises the errors of :meth:`check`."""
         description = described(self.file)
         return _feed(self, description, "input"), _feed(self, description, "output")
 
     def settings(self) -> list[tuple[str, int, object]]:
-        """Return kind, value reference and value of each parameter that is set. Raises ConfigError."""
+        """Return kind, value reference and value of each parameter in ``parameters``. Raises ConfigError."""
         description = described(self.file)
         variables = {
             name: description.parameter("parameters", name, value) for name, value in self.parameters.items()

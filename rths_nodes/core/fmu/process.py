@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMU in a separate process, which receives the inputs of a step and returns its outputs, in SI units."""
+"""FMU in a separate process, which receives the inputs of a step and returns the outputs, in SI units."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from rths_nodes.core.samples import Array
 PROGRAM = Path(__file__).with_name("model_process.py")
 
 LARGEST_FILE = 1 << 30
-"""Largest file that an FMU may write, and largest printed output, bytes."""
+"""Largest size of an FMU's output file, and of its printed output, bytes."""
 
 LARGEST_MEMORY = 8 << 30
-"""Largest address space of an FMU, bytes; never more than half of the machine's memory."""
+"""Largest address space of an FMU, bytes. On small machines half of the memory is the limit."""
 LEAST_MEMORY = 1 << 30
-"""Smallest limit of the address space, bytes: Python, fmpy and the libraries of the model."""
+"""Smallest limit of the address space, bytes, for Python, fmpy and the libraries of the model."""
 
 LOOK_S = 1.0
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
-"""Number of steps from which the fraction of steps with unchanged outputs is checked, and its largest value."""
+"""Smallest number of steps for a check of unchanged outputs, and largest fraction of steps with such outputs."""
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def largest_memory() -> int:
 
 
 class Feed(NamedTuple):
-    """Variables of an FMU in order: value references, names, and factors to SI."""
+    """Inputs or outputs of an FMU, in order: value references, names, and factors to SI."""
 
     references: Sequence[int]
     names: Sequence[str]
@@ -56,7 +56,10 @@ class Feed(NamedTuple):
 
 
 class FmuProcess:
-    """Model in ``file``, from 0 s in steps of ``dt`` s. ``parameters`` are kind, reference and initial value."""
+    """Process of the model in ``file``, from 0 s in steps of ``dt`` (s).
+
+    ``parameters`` are tuples of kind, value reference and initial value.
+    """
 
     def __init__(
         self, file: str, dt: float, inputs: Feed, outputs: Feed, parameters: Sequence[tuple[str, int, object]]
@@ -73,7 +76,7 @@ class FmuProcess:
         self.moved = False
         """True from the first step until the model is reset."""
         self.steps = self.unchanged = 0
-        """Number of steps with changed inputs, and number of these steps with unchanged outputs."""
+        """Number of steps with changed inputs, and number of these steps after which no output had changed."""
         self._fed = self._told = b""
         self._changed = False
 
@@ -117,7 +120,7 @@ class FmuProcess:
             failed.pop_all()
 
     def start(self, path: str, within: float) -> Array:
-        """Open the process; return its initial outputs in SI units. ``path`` is the FMU's path in the scenario."""
+        """Open the process and return the initial outputs in SI units. ``path`` is the FMU's section."""
         self.open(within)
         try:
             return self.wait()
@@ -126,7 +129,7 @@ class FmuProcess:
             raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Begin ``step``, from 0, with ``inputs`` in SI units, due ``within`` s. Raises RuntimeError."""
+        """Begin ``step`` (from 0) with ``inputs`` in SI units, due ``within`` s. Raises RuntimeError."""
         request = self._request
         request[0] = step
         np.multiply(inputs, self._per_input, out=request[1:])
@@ -153,7 +156,7 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs within ``wait`` s, or None. Raises RuntimeError if the step fails or is overdue."""
+        """Return the outputs, or None after ``wait`` s. Raises RuntimeError if the step fails or is overdue."""
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))

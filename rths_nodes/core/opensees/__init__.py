@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenSees models, each in a process of the test."""
+"""OpenSees models, each in a process started by the test."""

@@ -47,7 +47,7 @@ def whole_rows(*lists: Rows) -> list[tuple[int, int]]:
 
 
 def check_files(model: str, files: Sequence[str]) -> None:
-    """Raise ConfigError for a missing model, and for ``files``, relative to the model, that it cannot open."""
+    """Raise ConfigError if the ``model`` or one of ``files``, relative to its folder, is missing."""
     if not Path(model).is_file():
         raise ConfigError(f"model = {model!r}: there is no such file")
     for index, file in enumerate(files):
@@ -72,7 +72,7 @@ def _number(word: str) -> object:
 
 
 class ModelProcess(ChildProcess):
-    """Builds the model in the file ``model`` and runs the Python file ``work`` on it, with ``task``."""
+    """Builds the model in the file ``model``, then runs the Python file ``work`` on the model with ``task``."""
 
     farewells = ("Process 0 Terminating",)
     points_back = "See stderr output"  # an exception of OpenSees refers to the reason printed before

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an OpenSees model, run by ``core/child_program.py`` with the task as JSON.
 
-It builds the user's model and runs ``work(ops, task, model)`` of the file ``work`` of the task. Neither file
-imports anything from the package. An error is reported in one line, with exit code 1.
+It builds the user's model and calls ``work(ops, task, model)`` in the file ``work`` of the task. Neither this file
+nor ``work`` imports the package. An error is reported in one line, with exit code 1.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Model:
     def build(self, step: str, argument: Callable[[], None]) -> None:
         """Call a function of the user's file: ``build("model(rig)", rig)``.
 
-        Exceptions are reported with their line in the file. The file gets no command-line arguments.
+        Exceptions are reported with their line in this file. The file gets no command-line arguments.
         """
         path = self._path
         sys.argv = [str(path)]

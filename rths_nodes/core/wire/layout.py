@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout of a message, read from its ``.msg`` text in ``msg/``, which alone defines the format.
+"""Layout of messages, which only the ``.msg`` texts in ``msg/`` define.
 
 Messages of one run have a mark, the field ``run``, after a header with an empty ``frame_id``. Length and position
 of the mark are constant, so that layouts are constant and a node can compare these bytes first.
@@ -22,7 +22,7 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
 
 LENGTH = 23
-"""Number of characters of a mark; numbers after its field are aligned."""
+"""Number of characters in a mark, chosen so that numbers after the mark are aligned."""
 FIELD_AT = 20
 """Offset of the field ``run`` in a message."""
 FIELD_SIZE = 4 + LENGTH + 1
@@ -37,10 +37,10 @@ def mark_of(run_id: str, salt: str = "") -> str:
 
 
 class RunMark:
-    """Mark of the run, as known to a node; ``mark`` is empty while the run is unknown.
+    """Mark of the run; ``mark`` is empty while the node does not know the run.
 
-    ``field`` has the bytes at ``FIELD_AT`` of every message of the run. While the run is unknown, they match no
-    run.
+    ``field`` has the bytes at ``FIELD_AT`` of every message of the run. While the run is unknown, no message has
+    these bytes.
     """
 
     def __init__(self, mark: str = "") -> None:
@@ -67,15 +67,14 @@ def _field(mark: str) -> bytes:
 T = TypeVar("T")
 ENCAPSULATION = b"\x00\x01\x00\x00"
 HEAD = struct.Struct(f"<4x2I8x{FIELD_SIZE}xI")
-"""First numbers of every message of a stream: seconds and nanoseconds of its stamp, and sample or step number."""
+"""First numbers of every message of a stream: seconds and nanoseconds of the stamp, and sample or step number."""
 EMPTY = 1
 HEADER = "std_msgs/Header"
-"""Type of the first field: stamp and ``frame_id``."""
 TIME = "builtin_interfaces/Time"
 TRAILING = 8
-"""Number of bytes that the middleware may append; it also aligns for the elements of an empty array."""
+"""Largest number of bytes that the middleware appends, e.g. to align an empty array."""
 SEPARATOR = "=" * 80
-"""Separator in recorded definitions, before contained types."""
+"""Separator before each contained type in recorded definitions."""
 Make = Callable[[tuple[int, ...], list[Array], list[bytes]], T]
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float32": ("f", 4), "float64": ("d", 8)}
 FIELD = re.compile(
@@ -90,7 +89,7 @@ def definition(message: str) -> str:
 
 @cache
 def fields(message: str) -> tuple[tuple[str, str, int], ...]:
-    """Return name, type and array bound (0 for a scalar) of each field of numbers."""
+    """Return name, type and largest array length (0 for a scalar) of each field of numbers."""
     matches = filter(None, map(FIELD.match, definition(message).splitlines()))
     entries = [(match["name"], match["type"], int(match["bound"] or 0)) for match in matches]
     return tuple(row for row in entries if row[1] not in (HEADER, "string"))
@@ -101,10 +100,10 @@ def bound_of(message: str, field: str) -> int:
 
 
 class Layout:
-    """Constant layout of a message of ``run``: header, mark, scalars, bounded arrays of ``lengths`` by name.
+    """Constant layout of a message of ``run``: header, mark, scalars, and bounded arrays with ``lengths`` by name.
 
     An array without a length is empty. float64 scalars form an additional array before the others. Raises
-    ConfigError for a length beyond the bound of the array.
+    ConfigError for a length that exceeds the bound of its array.
     """
 
     def __init__(self, message: str, lengths: Mapping[str, int], run: RunMark) -> None:
@@ -156,9 +155,9 @@ class Layout:
         return self._struct.pack(*row)
 
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
-        """Return a function that converts a message's bytes to the result of ``make``, and its stamp in ns.
+        """Return a function that converts the bytes of a message to the result of ``make`` and the stamp in ns.
 
-        The function raises ValueError if layout or run differ. It caches its last result, because nodes of a
+        The function raises ValueError if layout or run differ, and caches its last result, because nodes of a
         process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None
@@ -195,7 +194,7 @@ def number_of(data: bytes) -> int:
 
 @cache
 def fields_of(text: str) -> tuple[tuple[str, str, bool], ...]:
-    """Return name and type of each field defined by ``text``, and whether it is an array."""
+    """Return, for each field defined by ``text``, its name, its type and whether it is an array."""
     head = text.partition(SEPARATOR)[0]
     matches = (FIELD.match(line) for line in head.splitlines())
     return tuple((match["name"], match["type"], bool(match["array"])) for match in matches if match)

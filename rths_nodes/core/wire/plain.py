@@ -12,7 +12,7 @@ from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, desc
 
 
 def encode(message: str, values: Data) -> bytes:
-    """Return CDR bytes of a message from plain values; its header is made from ``stamp`` (ns) and ``frame_id``."""
+    """Return the CDR bytes of a message with plain values; its header has ``stamp`` (ns) and ``frame_id``."""
     out = bytearray(ENCAPSULATION)
 
     def put(code: str, size: int, *numbers: object) -> None:
@@ -42,7 +42,7 @@ def encode(message: str, values: Data) -> bytes:
 
 
 def decode(message: str, data: bytes, text: str | None = None) -> Data:
-    """Invert :func:`encode`. Raises ValueError if ``data`` is not that message.
+    """Invert :func:`encode`. Raises ValueError if ``data`` is not a message of this type.
 
     ``text`` is the recorded definition of the message, if it differs from ``msg/``.
     """

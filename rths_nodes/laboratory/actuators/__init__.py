@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated actuators of one axis, in plain floats. Each is built with its specimen."""
+"""Simulated actuators of one axis, in plain floats. Each actuator includes its specimen."""
 
 TABLE = {
     "pure_delay": ".held_plant:PureDelay",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Second-order actuator that is slower in fast motions, like a valve with limited flow.
 
-The TADC tests attribute the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) to the flow.
-Use this actuator to test adaptive compensation, and ``servo_hydraulic`` if pressure, stall and the valve matter.
+The TADC tests explain the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) with the flow.
+Use this actuator to test adaptive compensation, and ``servo_hydraulic`` if pressure, stall or the valve matter.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transitio
 from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 SLOWEST = 1e-9
-"""Smallest natural frequency, rad/s; it keeps the formulas finite in a diverging test."""
+"""Smallest natural frequency, rad/s. It keeps the formulas finite in a diverging test."""
 
 Constants = tuple[float, float, float, float, float, float, bool]
 
 
 def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]:
-    """Free vibration about the steady motion under the command, which is linear over the sample.
+    """Free vibration about the steady motion under a command that is linear during the sample.
 
     State: displacement (m), velocity (m/s), last command (m) and velocity amplitude (m/s).
     """
@@ -52,7 +52,7 @@ def go(k: Constants, s: Numbers, command: float) -> tuple[Numbers, float, float]
 
 
 def constants(params: AmplitudeDependent.Params, dt: float) -> Constants:
-    """w_0 (rad/s), zeta, damped fraction of w, v_s, decay of V in ``dt`` (s), dt, ramp."""
+    """Return w_0 (rad/s), zeta, damped fraction of w, v_s, decay of V during ``dt`` (s), dt, and ramp."""
     zeta = params.damping_ratio
     return (
         2.0 * math.pi * params.natural_frequency,
@@ -69,13 +69,13 @@ class AmplitudeDependent(Unloaded):
     """d'' + 2 zeta w d' + w^2 d = w^2 c with w = w_0 / sqrt(1 + (V / v_s)^2).
 
     V is the velocity amplitude: the largest past abs(d'), which decays with the time constant ``memory``. w is
-    about w_0 in small motions and proportional to v_s / V for V well above v_s, like the loop gain of a saturating
-    valve. w is constant over a sample; the solution within a sample is exact.
+    about w_0 in small motions, and proportional to v_s / V for V well above v_s, like the loop gain of a
+    saturating valve. w is constant during a sample, within which the solution is exact.
     """
 
     @params
     class Params:
-        """For small motions the defaults are equivalent to second_order."""
+        """In small motions the default actuator is equivalent to second_order."""
 
         natural_frequency: float = number(
             "natural frequency w_0 / 2 pi of small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5

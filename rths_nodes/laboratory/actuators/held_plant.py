@@ -22,9 +22,9 @@ from rths_nodes.mechanics import structure as exact_steps
 
 HOLDS = ("staircase", "ramp")
 LONGEST = 1_000_000
-"""Largest delay in samples; a longer delay indicates a wrong unit."""
+"""Largest delay in samples. A longer delay indicates a wrong unit."""
 HIGHEST_ORDER = 12
-"""Highest order; beyond it the rounding of coefficients alone moves the poles."""
+"""Highest order. At higher orders the rounding of coefficients alone moves the poles."""
 GAIN_TOLERANCE = 0.01
 
 
@@ -35,8 +35,8 @@ def hold_parameter(default: str = "staircase") -> Field:
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
     """Return rows [Phi, g_0, g_1], ``(n, n + 2)``, of x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k.
 
-    x' = ``a`` x + ``b`` c, ``(n, n)`` and ``(n,)``. During the sample of ``dt`` (s) that ends at k, the command is
-    c_k (staircase) or linear from c_{k-1} to c_k (ramp).
+    x' = ``a`` x + ``b`` c, with shapes ``(n, n)`` and ``(n,)``. During the sample of ``dt`` (s) that ends at k,
+    the command is c_k (staircase), or linear from c_{k-1} to c_k (ramp).
     """
     phi, before, now = exact_steps.transition(a, b[:, None], dt)
     if hold == "staircase":
@@ -45,7 +45,7 @@ def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
 
 
 class Plant(NamedTuple):
-    """x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command; ``d`` is zero on a staircase."""
+    """x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command. For a staircase ``d`` is zero."""
 
     a: Array
     b: Array
@@ -56,7 +56,7 @@ class Plant(NamedTuple):
 
 Rows = tuple[tuple[float, ...], ...]
 Constants = tuple[Rows, Rows]
-"""Rows that multiply ``(*x, last command, command)``: next x; displacement (m) and velocity (m/s)."""
+"""Rows that multiply ``(*x, last command, command)``: for the next x, displacement (m) and velocity (m/s)."""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
@@ -104,10 +104,10 @@ class HeldPlant(Unloaded):
 
 
 class SecondOrder(HeldPlant):
-    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly; velocity is d' at the sample.
+    """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly. The velocity is d' at the sample.
 
     With a held command P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the start of the sample in
-    which the command takes effect. At its natural frequency the phase lag is 90 degrees.
+    which the command takes effect. At the natural frequency of P2 the phase lag is 90 degrees.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."
@@ -129,9 +129,10 @@ class SecondOrder(HeldPlant):
 
 
 class TransferFunction(HeldPlant):
-    """G(s) = numerator / denominator, stable and proper, solved exactly; highest power of s (rad/s) first.
+    """G(s) = numerator / denominator, stable and proper, solved exactly.
 
-    ``dc_gain`` is G(0), the ratio of final displacement to a constant command.
+    Coefficients begin with the highest power of s (rad/s). ``dc_gain`` is G(0), the ratio of final displacement to
+    a constant command.
     """
 
     ABOUT = "Actuator defined by an identified transfer function from command to displacement."
@@ -194,10 +195,7 @@ def _trimmed(coefficients: tuple[float, ...]) -> Array:
 
 
 def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
-    """Return both polynomials in s / rate, of equal length and with a monic denominator, and rate (rad/s).
-
-    The rate is the geometric mean of the poles; coefficients in s would scale the companion matrix badly.
-    """
+    # coefficients in s would scale the companion matrix badly; the rate is the geometric mean of the poles
     denominator = np.array(params.denominator)
     order = len(denominator) - 1
     rate = float(np.exp((np.log(abs(denominator[-1])) - np.log(abs(denominator[0]))) / order))
@@ -216,9 +214,9 @@ def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tupl
 
 
 class FirstOrder(Unloaded):
-    """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha; velocity by backward difference.
+    """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha. The velocity is a backward difference.
 
-    alpha = 1 gives no delay; a ramp lags by alpha - 1 samples.
+    alpha = 1 gives no delay. The displacement lags a ramp by alpha - 1 samples.
     """
 
     ABOUT = "First-order actuator of Chen & Ricles (2010), Eq. (3)."
@@ -238,7 +236,7 @@ class FirstOrder(Unloaded):
 def pure_delay(
     k: tuple[int, float, float], s: tuple[Array, int], command: float
 ) -> tuple[tuple[Array, int], float, float]:
-    """Command interpolated between two past samples.
+    """Interpolate the command between two past samples.
 
     State: a ring buffer of the last commands (m), two longer than the delay in whole samples, and the index of the
     oldest command.
@@ -253,9 +251,7 @@ def pure_delay(
 
 
 def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError for an excessive
-    delay.
-    """
+    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError if too long."""
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
@@ -264,7 +260,7 @@ def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, fl
 
 
 class PureDelay(Unloaded):
-    """d(t) = c(t - delay); the command is linear between samples, so any delay is exact."""
+    """d(t) = c(t - delay). The command is linear between samples, so that any delay is exact."""
 
     ABOUT = "Actuator that follows its command exactly, with a delay."
 

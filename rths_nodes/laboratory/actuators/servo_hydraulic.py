@@ -28,8 +28,7 @@ Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
 """Passes of the fixed-point iteration for the piston velocity, which depends on the force of a rate-dependent
-specimen. Each pass reduces the error by a factor of about v c / 2 F_max (below 0.15 for the largest damper
-here)."""
+specimen. Each pass multiplies the error by about v c / 2 F_max (below 0.15 for the largest damper here)."""
 
 
 class Constants(NamedTuple):
@@ -47,12 +46,12 @@ class Constants(NamedTuple):
     """Length of a substep, s."""
     ramp: bool
     fastest: tuple[float, ...]
-    """Velocities up to which substeps halved 0, 1, 2, ... times are short enough, m/s."""
+    """Velocities (m/s) up to which substeps are short enough after 0, 1, 2, ... halvings."""
     specimen: object
 
 
 State = tuple[float, float, float, float, float, Numbers, float]
-"""Filtered error, spool, its rate, displacement, velocity (m, m/s), specimen states, last command (m)."""
+"""Filtered error, spool and its rate, displacement and velocity (m, m/s); specimen states; last command (m)."""
 
 
 # state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states)
@@ -61,7 +60,7 @@ State = tuple[float, float, float, float, float, Numbers, float]
 
 def moved_with(along: Along) -> Callable[..., Whole]:
     def moved(s: Whole, h: float, rates: Whole) -> Whole:
-        """Advance the state by its rates, s + h s'; velocity and fastest velocity are taken from the rates."""
+        """Advance the state by its rates, s + h s'. Velocity and fastest velocity are copied from the rates."""
         f, y, w, x, _, _, inner = s
         df, dy, dw, dx, v, fastest, changes = rates
         return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
@@ -100,7 +99,7 @@ def held_mean(inner: tuple[()], h: float, a: tuple[()], b: tuple[()], c: tuple[(
 
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
-    """Return a function for the piston velocity under a velocity-dependent ``load``."""
+    """Return a function that computes the piston velocity under a velocity-dependent ``load``."""
 
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
         """Piston velocity v = v_max tanh(g y / v_max) (1 - sign(y) F(v) / F_max)^0.5, by fixed-point iteration."""
@@ -117,7 +116,7 @@ def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
 
 def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Whole]:
     def rates(k: Constants, s: Whole, command: float, _: float) -> Whole:
-        """Rates of error filter f, valve y, piston x and specimen; y'' = w_v^2 (f - y) - 2 zeta w_v y'."""
+        """Rates of error filter f, valve y, piston x and specimen, with y'' = w_v^2 (f - y) - 2 zeta w_v y'."""
         f, y, w, x, v, fastest, inner = s
         v = velocity(k, y, x, inner, v)
         if abs(v) > fastest:
@@ -135,7 +134,7 @@ def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
     """
 
     def through(k: Constants, s: Whole, command: float, slope: float) -> Whole:
-        """Advance by one substep, halved until the piston's velocity is within the bound of its increment."""
+        """Advance by one substep, halved until its parts are short enough for the piston's velocity."""
         fastest, h = k[9], k[7]
         count = 1 << (len(fastest) - 1)
         at, size, halved = 0, count, 0
@@ -176,7 +175,7 @@ def servo_hydraulic(
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Step of the actuator in substeps, with a linear command; outputs displacement, velocity, force."""
+        """Advance by one sample in substeps, with a linear command. Outputs displacement, velocity and force."""
         f, y, w, x, v, inner, before = s
         substeps, specimen = k[6], k[10]
         start, slope = command, 0.0
@@ -193,12 +192,13 @@ def servo_hydraulic(
 
 
 class ServoHydraulic(Actuator):
-    """e = command - x; e passes a first-order roll-off and a second-order servovalve y; the piston moves with
+    """e = command - x passes a first-order roll-off and a second-order servovalve y. The piston moves with
 
         v = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
-    F is the specimen's force, which depends on v, or zero if the actuator is not affected by it. RK4 with
-    ``substeps`` per sample; substeps are halved while the specimen's inner states decay too fast for them.
+    F is the specimen's force, which depends on v, or zero if the actuator is not affected by its specimen. The
+    method is RK4 with ``substeps`` per sample. Substeps are halved while the specimen's inner states decay too
+    fast for them.
     """
 
     @params
@@ -254,7 +254,7 @@ class ServoHydraulic(Actuator):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return displacement over command, far below the limits of flow and load."""
+        """Return the ratio of displacement to command, far below the limits of flow and load."""
         k: Constants = self.constants
         a = np.zeros((4, 4))  # controller, spool, its rate, piston
         a[0, [0, 3]] = -k.roll_off
@@ -267,7 +267,7 @@ class ServoHydraulic(Actuator):
 
 
 def check_increments(params: ServoHydraulic.Params, times: float) -> None:
-    """Refuse a specimen with too many decay ``times`` per sample at full velocity."""
+    """Raise ConfigError if the specimen's states need too many increments per sample at full velocity."""
     needed = times / LONGEST
     if needed > max(MOST, params.substeps):
         raise ConfigError(

@@ -31,10 +31,10 @@ from rths_nodes.mechanics.small_specimen import SMALL, slopes_of
 
 Parts = tuple[Numbers, Numbers]
 STATES = 5
-"""Valve, its rate, force, displacement, velocity; the specimen's states follow."""
+"""Number of states before the specimen's states: valve, valve rate, force, displacement, velocity."""
 
 LONGEST_ANGLE = 0.5
-"""Largest product of a Runge-Kutta step and the fastest pole, rad."""
+"""Largest product of the length of a Runge-Kutta step and the fastest pole, rad."""
 
 
 class OfRate(NamedTuple):
@@ -53,14 +53,12 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Constants of the exact solution and of its parts. ``rows`` multiply ``(*small state, last command,
-    command)``.
-    """
+    """Constants of exact solution and parts. ``rows`` multiply ``(*small state, last command, command)``."""
 
     rows: tuple[Numbers, ...]
     units: Numbers
     parts: float
-    """Smallest number of parts of a sample, an integer."""
+    """Smallest number of parts of a sample."""
     most_parts: float
     dt: float
     decay: tuple[float, float, float]
@@ -69,7 +67,7 @@ class Constants(NamedTuple):
 
 
 State = tuple[Numbers, Numbers, float]
-"""Valve, its rate, force, displacement, velocity, scaled; the specimen's states; last command (m)."""
+"""Scaled valve, valve rate, force, displacement and velocity; states of the specimen; last command (m)."""
 
 
 # within the parts of a sample the state holds the first five in SI units and the specimen's states
@@ -90,7 +88,7 @@ def moved_mean(s: Parts, h: float, one: Parts, two: Parts, three: Parts, four: P
 
 def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
     def rates(k: OfRate, s: Parts, command: float, _: float) -> Parts:
-        """Rates of valve, actuator and specimen: the three equations of this module, with the rig's limits."""
+        """Rates of valve, actuator and specimen by the three equations of this module, with the rig's limits."""
         a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, specimen = k
         (q, dq, f, x, v), inner = s
         error = gain * command - x
@@ -106,18 +104,18 @@ def rates_of(force: Callable[..., float], rate: Callable[..., Numbers]) -> Calla
 
 
 def within(value: float, most: float) -> float:
-    """``value``, limited to +-``most``."""
+    """Limit ``value`` to the range +-``most``."""
     if value > most:
         return most
     return -most if value < -most else value
 
 
 def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """Return the step of a sample in as many parts as the specimen's states need; NaN for too many."""
+    """Return the step of a sample in as many parts as the specimen's states need. Too many parts give NaN."""
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
-        """Advance by one sample in Runge-Kutta parts, in more parts if the specimen's states decay fast."""
+        """Advance by one sample in Runge-Kutta steps; their number grows if the specimen's states decay fast."""
         _, units, parts, most_parts, dt, decay, _, of_rate = k
         a, b, c, d, e = units
         q, dq, f, x, v = small
@@ -145,7 +143,7 @@ def not_linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Fun
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Step of the plant with limits or a nonlinear specimen."""
+        """Advance a plant with limits or a nonlinear specimen by one sample."""
         small, inner, before = s
         small, inner = go(k, small, inner, before if k[6] else command, command)
         return (small, inner, command), shown(k[1], small)
@@ -157,7 +155,7 @@ def linear(force: Callable[..., float], rate: Callable[..., Numbers]) -> Functio
     go = in_parts(force, rate)
 
     def step(k: Constants, s: State, command: float) -> tuple[tuple[object, ...], tuple[float, float, float]]:
-        """Exact step of the linear plant, z' = Phi (z, u_before, u); in parts if the force exceeds its limit."""
+        """Advance the linear plant exactly, z' = Phi (z, u_before, u); in parts if the force reaches its limit."""
         small, inner, before = s
         if not k[6]:
             before = command
@@ -176,7 +174,7 @@ def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
 class ServoHydraulicLinear(Actuator):
     """Linear valve, actuator and specimen of fifth order, solved exactly between command samples.
 
-    A nonlinear specimen, a force at its limit, a dead band or a valve limit is solved by Runge-Kutta with
+    For a nonlinear specimen, a force at its limit, a dead band or a valve limit the method is Runge-Kutta with
     ``substeps`` per sample. Raises ConfigError for a specimen without mass.
     """
 
@@ -184,7 +182,7 @@ class ServoHydraulicLinear(Actuator):
 
     @params
     class Params:
-        """The defaults have no dead band and no limit of force or valve."""
+        """By default there is no dead band and no limit of force or valve."""
 
         a1_b0: float = number("valve and pressure gain a1 beta0", "N/(m s^3)", 2.1283e13, more_than=0.0)
         a2: float = number("natural velocity feedback a2", "N/m", 4.2297e6, at_least=0.0)
@@ -250,7 +248,6 @@ class ServoHydraulicLinear(Actuator):
 
 
 def _small(p: ServoHydraulicLinear.Params, specimen: Specimen) -> tuple[Array, Array, Array]:
-    """Return A and b at rest in scaled states, and the units of the states."""
     mass, rate = specimen.mass, math.sqrt(p.b2)
     n = STATES + len(specimen.initial_state)
     a = np.zeros((n, n))

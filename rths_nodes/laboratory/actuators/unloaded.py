@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators whose motion does not depend on the specimen; the specimen follows them along straight lines.
+"""Actuators whose motion does not depend on the specimen. The specimen follows the actuator along straight lines.
 
-The kernel of such an actuator alone is
+The kernel of such an actuator is
 
     step(constants, state, command) -> state, displacement, velocity
 
@@ -9,9 +9,9 @@ and the kernel of the specimen is
 
     step(constants, state, displacement, velocity) -> state, force
 
-It moves the specimen from sample to sample at constant velocity and advances its inner states. A specimen with
-mass also resists the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, more
-if the states decay fast. Beyond ``HARD_LIMIT`` the states are NaN.
+The second kernel moves the specimen from sample to sample at constant velocity and advances its inner states. A
+specimen with mass also resists the change of velocity, and starts at rest. A sample has at least ``INCREMENTS``
+increments, more if the states decay fast. If more than ``HARD_LIMIT`` are needed, the states become NaN.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INCREMENTS = 4
 """Smallest number of RK4 steps per sample."""
 LEAST = float(INCREMENTS)
 LONGEST_WAY = HARD_LIMIT * LONGEST
-"""Number of decay times per sample beyond which the states are NaN."""
+"""Largest number of decay times per sample. If it is exceeded, the states become NaN."""
 
 
 Both = tuple[object, object]
@@ -53,7 +53,7 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
     def step(
         k: Constants, s: tuple[tuple[float, ...], float], displacement: float, velocity: float
     ) -> tuple[object, float]:
-        """Force after a sample at constant velocity; inner states advance by Runge-Kutta increments."""
+        """Force after a sample at constant velocity. Inner states advance by Runge-Kutta increments."""
         dt, fastest, decay, specimen = k
         inner, x = s
         v = (displacement - x) / dt
@@ -73,7 +73,7 @@ def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ..
 
 
 def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
-    """Number and length (s) of the increments at ``velocity`` (m/s) until the states settle; 0 if too many."""
+    """Number and length (s) of increments at ``velocity`` (m/s) until the states settle; number 0 if too many."""
     at_rest, per_velocity, settling = decay
     times = (at_rest + per_velocity * abs(velocity)) * dt
     moving = settling if times > settling else times
@@ -99,7 +99,7 @@ def with_inertia(move: ToNumber) -> ToNumber:
 
 
 def path_of(specimen: Specimen) -> Kernel:
-    """Return the kernel that moves ``specimen``; its ``constants`` take ``dt`` (s)."""
+    """Return the kernel that moves ``specimen``. The argument of its ``constants`` is ``dt`` (s)."""
     (_, _, force, rate, _), of_specimen = specimen.bound()
     initial: tuple[float, ...] = tuple(specimen.initial_state)
     decay, mass = decay_of(specimen), specimen.mass
@@ -119,7 +119,7 @@ def path_of(specimen: Specimen) -> Kernel:
 
 
 class SpecimenPath:
-    """Moves ``specimen`` from sample to sample, ``dt`` (s) apart."""
+    """Moves ``specimen`` from sample to sample; ``dt`` is in s."""
 
     def __init__(self, specimen: Specimen, dt: float) -> None:
         path = path_of(specimen)
@@ -136,7 +136,7 @@ class SpecimenPath:
 
 def with_specimen(go: Going, move: ToNumber) -> Function:
     def step(k: Both, s: Both, command: float) -> tuple[Both, tuple[float, float, float]]:
-        """Step of an actuator that is not affected by the force of its specimen."""
+        """Advance an actuator that is not affected by its specimen, then advance the specimen."""
         of_actuator, of_specimen = k
         state, inner = s
         state, displacement, velocity = go(of_actuator, state, command)
@@ -148,7 +148,7 @@ def with_specimen(go: Going, move: ToNumber) -> Function:
 
 def with_force(go: Going, force: Callable[..., float]) -> Function:
     def step(k: Both, s: object, command: float) -> tuple[object, tuple[float, float, float]]:
-        """Step of an actuator and a specimen without states."""
+        """Advance an actuator, then compute the force of a specimen without states."""
         of_actuator, of_specimen = k
         s, displacement, velocity = go(of_actuator, s, command)
         return s, (displacement, velocity, force(of_specimen, (), displacement, velocity))
@@ -157,7 +157,7 @@ def with_force(go: Going, force: Callable[..., float]) -> Function:
 
 
 class Unloaded(Actuator):
-    """Actuator made of its ``MOTION``, or of :meth:`motion_of` applied to its parameters."""
+    """Actuator whose motion is the kernel ``MOTION``, or the kernel that :meth:`motion_of` returns."""
 
     MOTION: ClassVar[Kernel]
 

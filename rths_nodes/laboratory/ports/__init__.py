@@ -8,4 +8,4 @@ TABLE = {
     "udp": ".udp:UdpPort",
     "ros2_control": "rths_nodes.ros.ports.ros2_control:Ros2ControlPort",
 }
-"""Given only by name: this module must not import ROS."""
+"""Contains only names, because this module must not import ROS."""

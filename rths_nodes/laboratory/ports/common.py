@@ -11,7 +11,7 @@ from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.parameters import flag, number
 
 LONGEST_WAIT_S = 3600.0
-"""Longest wait, s. A rig under pressure must not wait longer without a sign of the test computer."""
+"""Largest permitted wait, s. A rig under pressure must not wait longer for the test computer."""
 TRIGGER_CHANNEL = "trigger [1]"
 
 
@@ -32,7 +32,7 @@ def trigger_parameter() -> bool:
 
 
 class Trigger:
-    """Digital output from the next command on; ``high`` only if ``wired``."""
+    """Digital output. A change takes effect with the next command; ``high`` requires ``wired``."""
 
     def __init__(self, wired: bool) -> None:
         self.wired, self.high = wired, False

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datagrams between the test computer and a rig: the layout of both directions.
+"""Layout of the datagrams between the test computer and a rig, in both directions.
 
 A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of the preceding
-bytes). Everything is little-endian, reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has the
-same layout in C; tests compare both.
+bytes). All numbers are little-endian, and reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has
+the same layout in C; tests compare both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 MAGIC, VERSION = 0x53485452, 2
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
-"""Kinds of datagrams; the rig sends the last two."""
+"""Kinds of datagrams. The rig sends ANSWER and STATE."""
 
 EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER, NEWTONS, WARNING = (1 << bit for bit in range(9))
 
@@ -51,19 +51,19 @@ REASONS = {
     20: "a controller is not in the mode that was commanded",
     21: "a load cell has shown one number for too long",
 }
-"""Reasons of a receiver for stopping, or refusing a session."""
+"""Reasons why a receiver stops the rig or refuses a session."""
 
 ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddBB6x")
 """Row of an axis. Command: command (m), slope (m/s), mode; N and N/s in force mode. State: displacement (m), force
-(N), active command, mode, 1 if that command is in N. Answer: active command (m), its velocity (m/s), and the
-fields of :class:`FarLimits`."""
+(N), active command, mode, and 1 if the active command is in N. Answer: active command (m), its velocity (m/s), and
+the fields of :class:`FarLimits`."""
 LOAD_ROW = struct.Struct("<3d")
-"""Row of an axis after the numbers of an answer, if commands in N were requested: :class:`FarLoad`."""
+"""Row of an axis with :class:`FarLoad`, at the end of an answer if commands in N were requested."""
 ANSWER_END = struct.Struct("<IIIQ")
-"""End of an answer: bridged samples, watchdog and persistence (samples), build."""
+"""Numbers after the rows of an answer: bridged samples, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
-"""Largest transport that a receiver can store, samples."""
+"""Largest transport, samples, for which a receiver can store commands."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
 LARGEST = 768
 
@@ -91,14 +91,14 @@ LAYOUT = {
     "hydraulics": ("B", "0 unknown, 1 off, 2 low, 3 high; from the test computer 0"),
     "interlock": ("B", "0 unknown, 1 closed, 2 open; from the test computer 0"),
 }
-"""Fields of the head: name -> type (as in ``struct``), meaning."""
+"""Fields of the head: name -> type (as in ``struct``) and meaning."""
 HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
 _NUMBERS = attrgetter(*list(LAYOUT)[2:])
 
 
 @dataclass(slots=True)
 class Head:
-    """Head of a datagram, without the constants magic and version."""
+    """Head of a datagram, without the constant fields magic and version."""
 
     kind: int
     axes: int
@@ -123,7 +123,7 @@ assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
 
 
 class Unreadable(ValueError):
-    """The bytes are not a datagram of this layout; the message is the reason."""
+    """Error for bytes that are not a datagram of this layout. The message is the reason."""
 
 
 class OtherVersion(Unreadable):
@@ -153,7 +153,7 @@ def head_of(data: bytes) -> Head:
 
 @dataclass(slots=True)
 class RigState:
-    """State k of a rig: measurements, active command ``(n_axes,)`` m, or N where ``in_newtons`` is 1."""
+    """State k of a rig: measurements, and active command ``(n_axes,)`` m, or N where ``in_newtons`` is 1."""
 
     head: Head
     displacement: Array
@@ -176,31 +176,32 @@ def state_of(data: bytes, head: Head) -> RigState:
 
 
 class FarLimits(NamedTuple):
-    """Limits of a receiver for one axis, in units of its datagrams; ``inf`` for none."""
+    """Limits of a receiver for one axis, in units of its datagrams; ``inf`` means no limit."""
 
     stroke: float
     velocity: float
     acceleration: float
     force: float
     error: float
-    """Largest magnitude of the command minus the measured displacement."""
+    """Largest magnitude of the difference between command and measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
-        """Return the limits in SI units: a command of 1 is ``command`` m, a force of 1 is ``force`` N."""
+        """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units of the datagrams."""
         units = (command, command, command, force, command)
         return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
 
 
 class FarLoad(NamedTuple):
-    """Limits of a receiver for the force commands of one axis, in units of its datagrams. With rate 0 it accepts
-    none.
+    """Limits of a receiver for force commands of one axis, in units of its datagrams.
+
+    An axis with rate 0 accepts no force commands.
     """
 
     rate: float
     error: float
-    """Largest magnitude of the command minus the measured force."""
+    """Largest magnitude of the difference between command and measured force."""
     travel: float
-    """Largest distance of the force loop from the position explained by stiffness and drift."""
+    """Largest distance of the axis from the position that stiffness and drift explain."""
 
     def times(self, command: float, newtons: float) -> FarLoad:
         return FarLoad(newtons * self.rate, newtons * self.error, command * self.travel)
@@ -208,9 +209,7 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer of a receiver: active commands (m), limits, numbers in samples, build; ``loads`` are empty if
-    unavailable.
-    """
+    """Answer of a receiver. Active commands are in m; ``loads`` is empty without force commands."""
 
     active: list[float]
     limits: list[FarLimits]
@@ -233,9 +232,9 @@ def answer_of(data: bytes, head: Head) -> Answer:
 
 
 def command_rows(command: list[float], slope: list[float], auxiliary: Array, modes: bytes = b"") -> bytes:
-    """Return the bytes of all commands (m, or N) and their slopes (per s), then of the auxiliary inputs.
+    """Return the bytes of the commands (m, or N) and their slopes (per s), followed by the auxiliary inputs.
 
-    ``modes``, a byte per axis, is MODE_FORCE for N; if empty, all axes are in displacement mode.
+    ``modes`` has one byte per axis, MODE_FORCE for N; if it is empty, all commands are in m.
     """
     modes = modes or bytes([MODE_DISPLACEMENT]) * len(command)
     rows = [COMMAND_ROW.pack(*row) for row in zip(command, slope, modes, strict=True)]
@@ -243,7 +242,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, after: RigState, counter: int) -> RigState:
-    """Return the lost state ``counter``, interpolated."""
+    """Return the lost state ``counter`` by interpolation."""
     other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
     before_command = np.where(other_unit, after.command, before.command)
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)

@@ -19,10 +19,10 @@ from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
 
 MOST_AT_ONCE = 256
-"""Largest number of datagrams read in one call; a flood from another sender must not block the caller."""
+"""Largest number of datagrams read in one call. Excess datagrams of another sender must not block the caller."""
 _REMEMBERED = 1024
 GOODBYES = 3
-"""Number of datagrams that end a session; the receiver does not acknowledge them."""
+"""Number of copies of the datagram that ends a session. The receiver does not acknowledge it."""
 
 
 class Transport(Protocol):
@@ -33,29 +33,29 @@ class Transport(Protocol):
 
     address: str
     unsent: str
-    """Reason why the last datagram could not be sent; otherwise empty."""
+    """Reason why the last datagram could not be sent; empty if it was sent."""
 
     def open(self) -> None: ...
 
     def settle(self) -> None:
-        """Accept datagrams only from the sender of the last one."""
+        """From now on accept only datagrams from the last sender."""
 
     def send(self, data: bytes) -> None:
-        """Send one datagram without waiting; if it cannot be sent, it counts as lost."""
+        """Send one datagram without waiting. A datagram that cannot be sent counts as lost."""
 
     def received(self) -> Iterator[tuple[bytes, str]]:
         """Yield at most MOST_AT_ONCE received datagrams, each with the address of a foreign sender, or ""."""
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most ``seconds`` for a datagram; return True if one has arrived."""
+        """Wait at most ``seconds`` for a datagram. Return True if one has arrived."""
         ...
 
     def close(self) -> None: ...
 
 
 class Link:
-    """Datagrams of one ``session`` over a ``transport``; ``label`` names the port and the rig's address."""
+    """Datagrams of one ``session`` over a ``transport``. ``label`` names the port and the address of the rig."""
 
     def __init__(self, transport: Transport, kind: str) -> None:
         self.label = f"port {kind!r} at {transport.address}"
@@ -63,7 +63,7 @@ class Link:
         self.other_version = 0
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self.other_sender = ""
-        """Another address that sent datagrams of the session, e.g. of a computer with several addresses."""
+        """Other address that sent datagrams of the session, e.g. of a computer with several addresses."""
         self.transport = transport
         self._missing: dict[int, None] = {}
 
@@ -99,7 +99,7 @@ class Link:
             del self._missing[next(iter(self._missing))]
 
     def too_late(self, counter: int) -> None:
-        """Count state ``counter`` as reordered if it was given up, or as repeated if it was already received."""
+        """Count state ``counter`` as reordered if it had been counted as lost, otherwise as repeated."""
         if counter in self._missing:
             del self._missing[counter]
             self.counts[LOST] -= 1
@@ -109,7 +109,7 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives the session of ``link``, also in another process; its datagrams have the ``head``."""
+    """Receives the session of ``link``, also in another process. The datagrams that it sends have the ``head``."""
 
     def __init__(self, link: Link, head: Head) -> None:
         self._link, self._head = link, replace(head)

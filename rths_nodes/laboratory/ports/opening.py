@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening of a session: both ends agree before any motion, or the test is refused with the reason."""
+"""Opening of a session. Before any motion both ends agree, or the test is refused with the reason."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ log = logging.getLogger(__name__)
 
 AGAIN_S = 0.02
 PROBES, PROBING_S = 64, 1.0
-"""Number of exchanges that measure the round trip, and their duration, s."""
+"""Number of exchanges that measure the round trip, and their total duration, s."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 _ROUNDING = 1.0 + 1e-6
+# tolerance for the receiver's deceleration, relative to the declared deceleration
 _SAME = 0.01
-"""Largest relative difference between the receiver's braking and the declared deceleration."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Conditions of a test on its rig, with the ``head`` of all datagrams and the port's parameters."""
+    """Settings on which a test and its rig must agree. All datagrams have the fields of ``head``."""
 
     head: Head
     axes: tuple[str, ...]
     limits: tuple[Limits, ...]
     gains: tuple[Gains, ...]
     loads: tuple[FarLoad | None, ...]
-    """Limits of the axes with a force loop in the controller, SI; None for the others."""
+    """Limits (SI) of axes whose controller closes a force loop; None for other axes."""
     channels: tuple[str, ...]
     params: Any
     start_tolerance: float
@@ -58,7 +58,7 @@ class Terms:
 
 
 def checked_answer(terms: Terms, label: str, address: str, head: Head, data: bytes) -> Answer:
-    """Return the answer of the rig at ``address``. Raises ConfigError if the rig violates the ``terms``."""
+    """Return the answer of the rig at ``address``. Raises ConfigError if the rig does not meet the ``terms``."""
     if reason := _objection(terms, head):
         raise ConfigError(f"{label}: refused: {reason}")
     try:
@@ -136,7 +136,7 @@ def _objection(terms: Terms, head: Head) -> str:
 
 
 def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
-    """Raise ConfigError if the round trip exceeds the declared one. ``delays``: rig ticks per exchange."""
+    """Raise ConfigError if the round trip exceeds the declared transport; ``delays`` are ticks by exchange."""
     declared = terms.head.transport
     needed, worst = round(statistics.median_high(delays)), max(delays)
     if needed > declared:
@@ -154,7 +154,7 @@ def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
 
 
 def opened(link: Link, terms: Terms, lockstep: bool) -> tuple[Head, Answer, bool]:
-    """Open the session of ``link`` on ``terms``; return head and answer of the rig, and whether it is in lockstep.
+    """Open the session of ``link`` on ``terms``. Return head and answer of the rig, and whether lockstep is used.
 
     With ``lockstep``, request lockstep from a rig that supports it. Raises ConfigError if the ends do not agree.
     """
@@ -211,7 +211,7 @@ def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the limits that a receiver may have for force commands of ``axis``; None if it receives none."""
+    """Return the largest permitted limits of a receiver for force commands of ``axis``, or None."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Port of a rig with one node per axis: sends each axis its Command and collects the Measurements.
+"""Port of a rig with one node per axis. It sends each axis its Command and collects the Measurements.
 
 Every axis node has the port of its axis, checks the axis limits again, and stops the axis if Commands are missing.
 A rig with a single node gives bit-identical results.
@@ -42,11 +42,11 @@ class Links(Protocol):
     def measurement_of(self, axis: str) -> Measurement | None: ...
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
-        """Return the next true state of an axis and its stamp, or None; a real axis has none."""
+        """Return the next true state of an axis and its stamp; None if there is none, as for a real axis."""
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
-        """Return the reason to give up Measurement ``sample`` of ``axes``; empty while it can still arrive."""
+        """Return the reason why Measurement ``sample`` of ``axes`` is lost; empty while it can still arrive."""
         ...
 
 
@@ -54,7 +54,7 @@ class PerAxisPort(OfPort, Readback):
     """Port of a rig with one node per axis.
 
     A lost axis trips the test as an ``interlock``. Its measurements are NaN, and it receives no more Commands. An
-    axis that stops itself is a ``partial_stop``.
+    axis that stops by itself is a ``partial_stop``.
     """
 
     external = True
@@ -76,8 +76,8 @@ class PerAxisPort(OfPort, Readback):
         self._applied = np.zeros(len(self._axes))
         self._problem = ""
         self._lost: set[str] = set()
+        # lost axes, and axes with a missing Measurement
         self._unheard: set[str] = set()
-        """The lost axes, and axes with a missing Measurement, whose later Measurements are ignored."""
         self._answers: dict[str, Measurement] = {}
         self._awaited: list[str] = []
         self._truths: dict[str, tuple[Measurement, int]] = {}
@@ -135,7 +135,7 @@ class PerAxisPort(OfPort, Readback):
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        """Return True for the current sample. An older Measurement is a duplicate; a later one reveals a loss."""
+        # an older Measurement is a duplicate; a later Measurement reveals a loss
         if measured.sample > self.sample:
             self._unheard.add(axis)
             came = f"Measurement {measured.sample} came where {self.sample} was expected"
@@ -163,7 +163,7 @@ class PerAxisPort(OfPort, Readback):
         )
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """Return the next true state of the rig and its stamp, once all axes have sent theirs."""
+        """Return the next true state of the rig and its stamp; None until all axes have sent their states."""
         for axis in self._axes:
             while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
                 self._with_truth.add(axis)
@@ -186,7 +186,7 @@ class PerAxisPort(OfPort, Readback):
         return self._true_sample > self.sample
 
     def truth(self) -> None:
-        """Unknown: the axes send their true states later, see :meth:`true_state`."""
+        """Return None; see :meth:`true_state`."""
 
     def arm_watchdog(self) -> None: ...
 
@@ -200,14 +200,14 @@ class PerAxisPort(OfPort, Readback):
 class LoadedAxesPort(ForceLoopPort):
     """Force loops for a rig with one node per axis, whose nodes receive displacements.
 
-    True states arrive later than their Measurements; applied commands in N are kept until then.
+    Applied commands in N are kept until the true states arrive.
     """
 
     def __init__(self, port: PerAxisPort, loops: ForceLoops) -> None:
         super().__init__(port, loops)
         self._apart = port
+        # sample, whether the command of each axis is in N, and commands
         self._loaded: deque[tuple[int, NDArray[np.bool_], Array]] = deque(maxlen=KEPT)
-        """Sample, axes with commands in N, and these commands, of the last Measurements."""
 
     def read(self) -> Measurement:
         measured = super().read()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Session with a rig: one datagram per tick and direction, over any transport (``udp.py``).
 
-The rig generates the ticks and counts them. Its state k is Measurement k, and Command k answers state k - 1. The
+The rig generates and counts the ticks. State k of the rig is Measurement k; Command k answers state k - 1. The
 receiver keeps a Command until it takes effect, ``transport_samples`` samples later, and bridges lost Commands.
-Lost states are filled in here and flagged. Layout and behaviour: doc/udp.md.
+This module interpolates lost states and flags them. Layout and behaviour: doc/udp.md.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from rths_nodes.laboratory.ports.link import GARBAGE, GOODBYES, Link, SessionLis
 from rths_nodes.laboratory.ports.opening import AGAIN_S, Terms, load_of, opened, stated_of
 
 FURTHEST = 100_000
-"""Largest difference of counters, samples; a state further ahead does not belong to this test."""
+"""Largest difference of counters, samples. A state that is further ahead does not belong to this test."""
 
 
 class SentCommands:
-    """The last Command, in numbers of the port, which takes effect after ``transport`` samples of ``dt`` s.
+    """The last Command, in numbers of the port. It takes effect after ``transport`` samples of ``dt`` s.
 
-    A command counts in N only while the state reports force control. During a change of mode a controller reports
-    the command as a position, or as the force at that position.
+    A command counts as in N only while the state reports force control. During a change of mode a controller
+    reports the command as a position, or as the force at this position.
     """
 
     def __init__(self, gains: Sequence[Gains], dt: float, transport: int) -> None:
@@ -72,7 +72,7 @@ class SentCommands:
         self.command, self._modes = np.array(active), self._by_displacement
 
     def rows(self, command: Command) -> bytes:
-        """Return the rows of the datagram of ``command``; the slope is zero for an axis that changes its mode."""
+        """Return the datagram rows of ``command``. The slope is zero for an axis whose mode changes."""
         before, sent = self.command.tolist(), command.command.tolist()
         modes = bytes(command.control_mode) or self._by_displacement
         slope = [(now - then) / self._dt for now, then in zip(sent, before, strict=True)]
@@ -84,11 +84,11 @@ class SentCommands:
 
     @property
     def unreported(self) -> Array:
-        """The last Command, for a missing state; NaN in force mode."""
+        """Last Command, used if a state is missing; NaN for axes in force mode."""
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command, or the receiver's own command, in the unit of ``state``."""
+        """Return the last Command, or the command that the receiver itself made, in the unit of ``state``."""
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
         if not self._transport or changed:
@@ -105,7 +105,7 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """Return the commands of a ``state`` in m; for an axis in force control, its displacement."""
+        """Return the commands of a ``state`` in m. For an axis in force control, this is its displacement."""
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
@@ -219,10 +219,9 @@ class SessionPort(WarningPort):
         self.terms = replace(self.terms, start_tolerance=math.inf)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Open the session with the rig at rest. Raises ConfigError if both ends do not agree.
+        """Open the session with the rig at rest. Raises ConfigError if the ends do not agree.
 
-        ``pacer`` is called with each tick of the rig. Without a ``pacer``, an emulator must wait for every
-        command.
+        ``pacer`` is called at each tick of the rig. Without ``pacer`` the rig must wait for every command.
         """
         self._pacer = pacer
         self.sample, self.interlock = 0, ""
@@ -257,14 +256,14 @@ class SessionPort(WarningPort):
         self._post(datagrams.BEGIN, 0)
 
     def arm_watchdog(self) -> None:
-        """Do nothing: the receiver's watchdog is armed from the beginning of the test."""
+        """Do nothing, because the watchdog of the receiver is armed when the test begins."""
 
     def disarm_watchdog(self) -> None:
-        """Make the receiver brake if anything moves, and hold."""
+        """Make the receiver brake moving axes and hold."""
         self.safe()
 
     def wait_tick(self) -> int:
-        """Return only the number of the tick; the tick itself arrives with the state."""
+        """Return the number of the tick without waiting. The tick itself arrives with the state."""
         self.sample += 1
         self._expected, self._complete = self.sample, False
         return self.sample
@@ -278,7 +277,7 @@ class SessionPort(WarningPort):
         self.heartbeat = command.sample
 
     def drop_heartbeat(self) -> None:
-        """Stop sending commands, so that the receiver stops the rig; in lockstep, request the stop."""
+        """Stop sending commands, so that the receiver stops the rig. In lockstep, request the stop."""
         if self.in_lockstep:
             self.safe()
         self._dropped = True
@@ -288,7 +287,7 @@ class SessionPort(WarningPort):
         self._sent_at = self._heard_at = time.monotonic()
 
     def ready(self) -> bool:
-        """Return True if state k has arrived, or is lost because of a later state or the rig's silence."""
+        """Return True if the expected state has arrived, if a later state has arrived, or if the rig is silent."""
         if self._complete or self._silent:
             return True
         for head, data in self._link.received():
@@ -346,7 +345,6 @@ class SessionPort(WarningPort):
         return datagrams.between(self._state or after, after, self._expected)
 
     def _look_at_clock(self) -> None:
-        """Send the command again if the rig waits for it, and detect a rig that has failed."""
         now = time.monotonic()
         patience = self._params.longest_wait if self.in_lockstep else self._params.silence
         if (self.in_lockstep or not self._expected) and now - self._sent_at > AGAIN_S:
@@ -399,11 +397,11 @@ class SessionPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Last reported active command, m; for an axis in force control, its displacement."""
+        """Last reported active command, m. For an axis in force control, this is its displacement."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:
-        """Make the receiver brake and hold: with a request, or without commands after :meth:`drop_heartbeat`."""
+        """Make the receiver brake and hold. After :meth:`drop_heartbeat` the missing commands have this effect."""
         if not self._closed:
             self._closed = True
             for _ in range(0 if self._dropped else GOODBYES):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulator: the port of a virtual rig, which generates its own ticks."""
+"""Simulator: a port that simulates a rig and generates its own ticks."""
 
 from __future__ import annotations
 
@@ -48,18 +48,19 @@ from rths_nodes.laboratory.sensors import Output, converted, seats
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 SETTLING = 1.0 / 36.6
-"""Time constant T of the loop, s, for the actuator of Chen & Ricles (2010), as in ``servo_hydraulic``."""
+"""Time constant T of a controller's loop, s, for the actuator of Chen & Ricles (2010), as in ``servo_hydraulic``.
+"""
 WALK, REST = 1.0, 1.0
-"""Duration of the motion to the start position, and of the rest before sample 0, s."""
+"""Durations of the motion to the start position and of the rest before sample 0, s."""
 
 
 class Drive:
-    """Moves the actuators of all axes by active commands; ``dt`` s, ``low_velocity`` (m/s) at low pressure.
+    """Moves the actuators of all axes by active commands; ``dt`` is in s, ``low_velocity`` in m/s at low pressure.
 
     Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
-    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the actuator that it drives (another
-    actuator if a cable is wrong). The actuator passes through the play b before it moves. It does not move without
-    pressure or with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
+    z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the driven actuator (another actuator if
+    a cable is wrong). The actuator passes through its play before it moves. It does not move without pressure or
+    with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -105,7 +106,7 @@ class Drive:
             yield self._rest + share * (self.start - self._rest)
 
     def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
-        """Return all actuator positions, m, for the active ``command`` (m) and the last ``force`` (N)."""
+        """Return the positions of all actuators, m, for the active ``command`` (m) and the last ``force`` (N)."""
         before, after = self._led, list(self._led)
         rows = zip(command, self._places, self._rows, strict=True)
         for i, (active, position, (scale, offset, compliance, play)) in enumerate(rows):
@@ -123,7 +124,7 @@ class Drive:
 
 
 class Parts(NamedTuple):
-    """Rig, sensors, auxiliary sensors, resolution and range of the commands' converters, transport in samples."""
+    """Rig, sensors, auxiliary sensors, (resolution, range) of each command's converter, transport in samples."""
 
     rig: Rig
     sensors: Sequence[SensorPair]
@@ -133,9 +134,9 @@ class Parts(NamedTuple):
 
 
 class Simulator(WarningPort):
-    """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
+    """A virtual rig with sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    Force loops in its controller act after the transport and use the load cells' forces.
+    Force loops of the virtual controller act after the transport and use the forces of the load cells.
     """
 
     @params
@@ -244,7 +245,6 @@ class Simulator(WarningPort):
         converters = self._outputs if self._converts else []
         arguments = self._rig, self._sensors, self._auxiliary, converters, self.transport_samples
         self.parts = None if unlike else Parts(*arguments)
-        """Parts for a loop over kernels that replaces this port; None if kernels do not support all parts."""
         start = self._drive.start
         self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
         self.trigger.set(False)
@@ -320,7 +320,7 @@ class Simulator(WarningPort):
         if self._watchdog is not None:
             taken_over = self._watchdog.beat()
             self.interlock = self.interlock or taken_over
-        if not self.interlock:  # with a reason in interlock the rig stays in place
+        if not self.interlock:  # while interlock has a reason, the rig does not move
             self._command, self._applied = command.command.tolist(), command.command.copy()
             if self._converts:
                 self._convert(command.control_mode)
@@ -417,8 +417,6 @@ class Simulator(WarningPort):
 
 
 class SeparateAxes(Rig):
-    """Rig with independent axes."""
-
     def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
         actuators = [
             registry.build("actuator", axis.actuator, dt, registry.build("specimen", axis.specimen))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
-Every command is a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports this and
-does not release the rig: a node that recovers cannot drive it. The process is this file (``python watchdog.py
-LIMIT``), without imports of the package, so that it starts within milliseconds. It reads beats from standard
-input, and reports on both outputs.
+Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports this and
+does not release the rig. A node that recovers cannot drive the rig again. The process runs this file (``python
+watchdog.py LIMIT``) without imports from the package, to start within milliseconds. It reads beats from standard
+input, and reports on standard output and standard error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Watchdog:
             fcntl.fcntl(end, fcntl.F_SETFL, fcntl.fcntl(end, fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def beat(self) -> str:
-        """Return the reason why the next command must not be sent; otherwise empty."""
+        """Send a beat. Return a reason not to send the next command, or an empty string."""
         if not self._taken:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._there, BEAT)
@@ -59,7 +59,7 @@ class Watchdog:
 
 
 def main(limit: float) -> int:
-    """Return 0 after a test that ended normally, 3 if the watchdog has taken over the rig."""
+    """Return 0 after a test with a normal end, 3 if the watchdog has taken over the rig."""
     if not os.read(0, 1):
         return 0  # no command was sent
     while select.select([0], [], [], limit)[0]:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors of a watcher: *state* datagrams of its own data acquisition system, which the watcher only receives.
+"""Sensors of a watcher: *state* datagrams that its own data acquisition system sends and the watcher only
+receives.
 
-This module cannot send: a watcher cannot move the rig.
+This module cannot send, so that a watcher cannot move the rig.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Unreadable
 
 Shown = tuple[int, tuple[float, ...], tuple[float, ...]]
-"""Counter, displacements (m) and forces (N) by axis."""
+"""Counter, displacements (m) and forces (N) of the axes."""
 FOREIGN, GARBAGE = "foreign", "garbage"
 
 
 class OwnSensors:
-    """Datagrams from ``address`` to ``port``, of the session and sending port of the first datagram.
+    """Datagrams from ``address`` to ``port``, with the session and the sending port of the first datagram.
 
-    ``channels``: displacement and force of each axis. Raises ConfigError for an unknown address or a used port.
+    ``channels`` are displacement and force of each axis. Raises ConfigError for an unknown address or a used port.
     """
 
     def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:
@@ -49,7 +50,7 @@ class OwnSensors:
         return self._socket.fileno()
 
     def received(self) -> Iterator[Shown]:
-        """Yield all samples received so far; count other datagrams."""
+        """Yield all samples received so far, and count other datagrams."""
         while True:
             try:
                 data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)

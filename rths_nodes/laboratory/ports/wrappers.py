@@ -50,8 +50,6 @@ PURPOSES = {
 
 
 class _HandedOn:
-    """A member of the wrapped port. An attribute set on the wrapper itself has precedence."""
-
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
@@ -60,7 +58,7 @@ class _HandedOn:
 
 
 class _Tried(_HandedOn):
-    """A member of a port of another package: its errors are labelled, and it has a default if missing."""
+    """Member of a port of another package, with labelled errors and a default."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         super().__set_name__(owner, name)
@@ -89,9 +87,9 @@ def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
 
 
 class NamedPort(Port):
-    """Wraps ``port``, of the type ``name``, and converts its exceptions to errors with a description.
+    """Wraps a ``port`` of type ``name`` and converts its exceptions to errors that describe the operation.
 
-    A port that cannot be opened raises ConfigError, because nothing has moved; later errors are PortError.
+    A port that cannot be opened raises ConfigError, because nothing has moved. Later errors are PortError.
     """
 
     def __init__(self, port: Any, name: str) -> None:
@@ -169,13 +167,13 @@ class NamedPort(Port):
 
 
 def _has(port: Any, name: str) -> bool:
-    """Return whether a port has a member, without accessing the rig if possible."""
+    # avoid access to the rig, if possible
     declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))
 
 
 class PortBefore(Port):
-    """Delegates every declared member to ``port``, unless overridden."""
+    """Delegates every declared member that is not overridden to ``port``."""
 
     external, simulated, transport_samples, auxiliary_names, auxiliary_inputs = _handed_on(5)
     open, begin, arm_watchdog, disarm_watchdog, interlock, partial_stop, wait_tick, write = _handed_on(8)
@@ -220,7 +218,7 @@ class CalibratedPort(_Renumbered):
         self._port.write(self._sent)
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick; a command applied unchanged is reported without rounding."""
+        """Return the Measurement of the tick. A command applied without change is reported without rounding."""
         measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
         return self._calibration.measured(

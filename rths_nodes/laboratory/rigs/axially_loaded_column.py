@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column with an actuator that drifts its head and an actuator above that loads it, with the geometry of both.
+"""A column, an actuator that drifts its head, and an actuator above that loads it, with the geometry of both.
 
 The first axis moves the head horizontally by u. The second axis pushes the head down: e is its extension, and a
-positive force is compression. a and b are the inclinations and c is the shortening of ``mechanics/axial_load.py``;
+positive force is compression. a and b are the inclinations and c is the shortening in ``mechanics/axial_load.py``;
 V is the force of the lateral specimen:
 
     N = K c,  1 / K = 1 / k_column + 1 / k_frame        along the column
@@ -10,8 +10,8 @@ V is the force of the lateral specimen:
     F = V(u, u') - N sin a - P sin b                    of the horizontal actuator
 
 N sin a is the P-Delta force of the column and belongs to its restoring force. P sin b is the push of the inclined
-actuator and does not (``control/setups/upright_load.py``). The forces do not affect the actuators; the column has
-no mass along its axis.
+actuator and does not belong to it (``control/setups/upright_load.py``). The forces do not affect the actuators.
+The column has no mass along its axis.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from rths_nodes.mechanics.axial_load import (
 class Constants(NamedTuple):
     lengths: Lengths
     stiffness: float
-    """Stiffness of column and load frame, N/m."""
+    """Stiffness of column and load frame in series, N/m."""
     crushing_force: float
     crushed_force: float
     horizontal: object
@@ -55,12 +55,12 @@ class Constants(NamedTuple):
 
 
 State = tuple[object, object, object, bool]
-"""States of both actuators and of the lateral specimen; True if the column is crushed."""
+"""States of both actuators and of the lateral specimen, and True if the column is crushed."""
 
 
 def column_under(move: Function, load: Function, lateral: ToNumber) -> Function:
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[tuple[object, ...], Shown]:
-        """Step of both actuators and the column: F = V - N sin a - P sin b, P = N cos a / cos b, N = K c."""
+        """Advance both actuators and the column: F = V - N sin a - P sin b, P = N cos a / cos b, N = K c."""
         lengths, stiffness, crushing, remains, of_moving, of_loading, of_lateral = k
         moving, loading, bent, crushed = s
         asked = numbers(command)
@@ -89,7 +89,7 @@ def _kernel_of(params: object) -> Kernel:
 
 
 class AxiallyLoadedColumn(Rig):
-    """A column under a horizontal and a vertical actuator: two axes, the horizontal one first."""
+    """A column under a horizontal actuator (first axis) and a vertical actuator (second axis)."""
 
     @params
     class Params(ColumnGeometry):

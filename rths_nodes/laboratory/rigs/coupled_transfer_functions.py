@@ -5,10 +5,10 @@ The motion of axis i per command j is
 
     H_ij(s) = g_ij  prod_k (1 - s / z_ijk)  /  prod_k (1 - s / p_jk)  /  (1 + 2 zeta s / w + s^2 / w^2)
 
-Poles and zeros belong to command j; all axes share one pair of poles (w, zeta) of the specimen. All frequencies
-are in Hz times 2 pi. The force of the specimen, which has several degrees of freedom, follows from its motion; the
-transfer functions include its effect on the actuators. There are at least two more poles than zeros, because the
-specimen has mass.
+Poles and zeros belong to command j; all axes share one pair of poles (w, zeta) of the specimen. Frequencies in Hz
+are multiplied by 2 pi. The force of the specimen, which has several degrees of freedom, follows from its motion.
+The transfer functions include the effect of the specimen on the actuators. There are at least two more poles than
+zeros, because the specimen has mass.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class CondensedFrame:
 
         q_o = -K_oo^-1 K_ot q_t = G q_t,   T = [1; G],   M_r = T' M T,   C_r = T' C T,   K_r = T' K T
 
-    (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom; their inertia and
-    damping act on the driven ones through equal virtual work. Exact for slow motion, well below the natural
-    frequencies of the specimen with the driven degrees of freedom held.
+    (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom o; their inertia and
+    damping act on the driven degrees of freedom t through equal virtual work. The result is exact for slow motion,
+    well below the natural frequencies of the specimen with t held.
     """
 
     mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n", "kg")
@@ -71,7 +71,7 @@ class CondensedFrame:
         return driven, np.setdiff1d(np.arange(len(self.mass)), driven)
 
     def condensed(self) -> tuple[Array, Array, Array]:
-        """Return mass (kg), damping (N s/m), stiffness (N/m) of the driven degrees of freedom, ``(t, t)``."""
+        """Return mass (kg), damping (N s/m) and stiffness (N/m) of the driven degrees of freedom, ``(t, t)``."""
         t, o = self._split()
         stiffness = np.array(self.stiffness)
         shape = np.zeros((len(stiffness), len(t)))
@@ -104,9 +104,10 @@ class Constants(NamedTuple):
 
     n: int
     onward: Array
-    """Matrix ``(m, m + 2 n)`` from (commands before, states before, commands now) to the states."""
+    """Matrix ``(m, m + 2 n)`` that yields the states from (commands before, states before, commands now)."""
     seen: Array
-    """Matrix ``(3 n, m + n)`` from (states, commands now) to displacements, velocities and accelerations."""
+    """Matrix ``(3 n, m + n)`` that yields displacements, velocities and accelerations from (states, commands now).
+    """
     coupler: object
     mass: Rows
     damping: Rows
@@ -114,14 +115,14 @@ class Constants(NamedTuple):
 
 
 State = tuple[Array, tuple[float, ...]]
-"""Array of (commands before, states, commands now), and the last pose of the coupler."""
+"""Array of (commands before, states, commands now), and last pose of the coupler."""
 
 
 def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]]:
     _, _, axis_forces, _, motion = coupler
 
     def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[object, Shown]:
-        """Step of the actuators, z' = Phi (z, u_before, u); forces M a + C v + K x at the coupler's pose."""
+        """Advance the actuators, z' = Phi (z, u_before, u). Forces are M a + C v + K x at the coupler's pose."""
         n, onward, motions, of_coupler, mass, damping, stiffness = k
         states, near = s
         m = len(states) - 2 * n
@@ -141,7 +142,7 @@ def behind_coupler(coupler: CouplerKernel) -> Callable[..., tuple[object, Shown]
 
 
 class CoupledTransferFunctions(Rig):
-    """Actuators with a matrix of transfer functions; they move a linear specimen through a rigid coupler."""
+    """Actuators with a matrix of transfer functions, which move a linear specimen through a rigid coupler."""
 
     SOURCES = ("condori_uribe_2023",)
 
@@ -220,8 +221,8 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
 def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, Array]:
     """Return A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions.
 
-    Each command has a state for each of its poles: successive derivatives, scaled by powers of the mean frequency
-    of the poles.
+    Each command has one state per pole. The states are successive derivatives, scaled by powers of the mean
+    frequency of the poles.
     """
     from scipy.linalg import block_diag
 

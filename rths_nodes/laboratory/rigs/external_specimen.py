@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators of this package that move a specimen computed by another process.
 
-Every ``every`` samples the specimen follows the actuators: their displacement, velocity and, as acceleration, the
-difference of velocities. Between these samples a known stiffness K_0 continues its force:
+Every ``every`` samples the specimen follows the actuators: their displacement, their velocity and, as
+acceleration, the difference quotient of the velocity. Between these samples a known stiffness K_0 continues the
+force:
 
     F = F_m + K_0 (x - x_m)
 
-An actuator that yields to its specimen uses the same force within a sample. A linear static specimen is exact for
-any step length; a yielding specimen has the stiffness K_0 for the rest of a step.
+An actuator whose motion depends on its specimen uses the same force within a sample. A linear static specimen is
+exact for any step length. A yielding specimen has the stiffness K_0 for the rest of a step.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rths_nodes.core.specimen import Specimen
 
 
 class Followed(Rig):
-    """Base of rigs whose specimen follows the actuators; ``_stiffness`` ``(n_axes, n_axes)`` N/m is K_0."""
+    """Base of rigs with a specimen that follows the actuators; ``_stiffness`` ``(n_axes, n_axes)`` N/m is K_0."""
 
     external = True
     name = ""
@@ -87,8 +88,6 @@ class Followed(Rig):
 
 
 class _Felt(Specimen):
-    """Spring about the last position."""
-
     initial_state = ()
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearsal with a functional mock-up unit (FMI) as specimen; the FMU computes the forces of all axes.
+"""Rehearsal with a functional mock-up unit (FMI) as specimen. The FMU computes the forces of all axes.
 
-After every step of the actuators the FMU takes a step and returns the forces. The stiffness between two steps is a
+After a step of the actuators the FMU takes a step and returns the forces. The stiffness between two steps is a
 parameter (``external_specimen.py``).
 """
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A linear system that contains one nonlinear specimen; only the specimen's force is approximated.
+"""A linear system that contains one nonlinear specimen. Only the specimen's force is approximated.
 
 z' = A z + B u + e F, where F is the force of a specimen whose displacement and velocity are linear in z. In each
-substep the linear part is exact for linear inputs. A first pass holds the force; then the force is linear, too.
-The specimen's states follow by RK4 along the velocity of the first pass, in more increments if they decay fast.
-The error is of second order in the substep. One product gives the effect of z and u on the specimen, and one the
-effect of the forces on z:
+substep the linear part is exact for linear inputs. A first pass holds the force; in a second pass the force is
+linear. The specimen's states follow by RK4 along the velocity of the first pass, in more increments if they decay
+fast. The error is of second order in the substep. One product gives the effect of z and u on the specimen, and one
+gives the effect of the forces on z:
 
     (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})        F* is the force after the first pass
 """
@@ -27,7 +27,7 @@ from rths_nodes.mechanics.structure import transition
 
 Stepping = Callable[..., tuple[object, Array]]
 TOGETHER = 16
-"""Largest number of substeps in one product; the sums of forces grow with the square of this number."""
+"""Largest number J of substeps in one product. The sums of forces have about J^2 terms."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
@@ -35,36 +35,35 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 Way = tuple[float, float, float, tuple[float, float, float]]
-"""Length h (s) of a substep, velocity (m/s) up to which one increment suffices, most increments, decay."""
+"""Substep h (s), velocity (m/s) up to which one increment suffices, largest number of increments, decay."""
 
 
 class Constants(NamedTuple):
-    """Constants for n states and m inputs; J substeps at a time, B times per sample."""
+    """Constants for n states, m inputs and p outputs. A sample has B products of J substeps."""
 
     sizes: tuple[int, int, int, int]
     ramp: bool
     places: tuple[Array, ...]
-    """B matrices ``(2 J, n + 2 m)``: x and v at the ends of substeps without forces, from z and the inputs at both
-    ends."""
+    """B matrices ``(2 J, n + 2 m)`` that yield x and v after each substep without forces, from z and inputs."""
     onward: tuple[Array, ...]
-    """B matrices ``(n + p, n + 2 m + 2 J + 1)``: z at the end and its outputs, from z, inputs and forces."""
+    """B matrices ``(n + p, n + 2 m + 2 J + 1)`` that yield final z and outputs from z, inputs and forces."""
     held: tuple[float, float]
-    """Effect of a constant force during a substep, m/N and m/(N s)."""
+    """Change of x and v in a substep by a constant force, m/N and m/(N s)."""
     correction: tuple[float, float]
-    """Effect of a force that grows from zero during a substep, m/N and m/(N s)."""
+    """Change of x and v in a substep by a force that grows from zero, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
-    """Effect of F and F* of earlier substeps on x and v, latest last; lists, because they are indexed."""
+    """Effect of F and F* in earlier substeps on x and v, latest last. Lists are used for fast indexing."""
     way: Way
     specimen: object
 
 
 class State(NamedTuple):
-    """The system in arrays, modified in place; inner states, position and force of the specimen."""
+    """Arrays of the system, modified in place; inner states, position, velocity and force of the specimen."""
 
     system: Array
     """(z, inputs before, inputs now, forces)."""
     moved: Array
-    """x and v after each substep without its forces, ``(2 J,)``."""
+    """x and v after each substep, without the forces of these substeps, ``(2 J,)``."""
     inner: tuple[float, ...]
     displacement: float
     velocity: float
@@ -75,7 +74,7 @@ def states_along(rate: Callable[..., Numbers]) -> Callable[..., Numbers]:
     advance: Callable[..., Numbers] = advance_of(rate)
 
     def go(k: Way, specimen: object, s: Numbers, x0: float, v0: float, x1: float, v1: float) -> Numbers:
-        """Advance the specimen's states from one motion to the next, in more increments if they decay faster."""
+        """Advance the specimen's states from one motion to the next, in more increments if they decay fast."""
         h, fastest, most, decay = k
         faster = abs(v1) if abs(v1) > abs(v0) else abs(v0)
         if faster <= fastest:
@@ -108,7 +107,7 @@ def linear_with_specimen(
     force: Callable[..., float], go: Callable[..., Numbers], driven: Callable[..., object]
 ) -> Stepping:
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[tuple[object, ...], Array]:
-        """Step of z' = A z + B u + e F; each substep first with F held, then with F at its end."""
+        """Advance z' = A z + B u + e F. Each substep is computed first with F held, then with F at its end."""
         (n, m, blocks, count), ramp, places, onward, held, correction, later, way, specimen = k
         (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
         states, moved, inner, x0, v0, f = s
@@ -164,10 +163,9 @@ def constants(
     substeps: int,
     ramp: bool = True,
 ) -> Constants:
-    """Return the constants for A ``(n, n)``, B ``(n, m)``, e ``(n,)``; ``rows`` ``(n,)`` give displacement and
-    velocity.
+    """Return the constants for A ``(n, n)``, B ``(n, m)`` and e ``(n,)``.
 
-    ``seen`` ``(p, n + 1)`` gives the outputs from z and F.
+    ``rows`` ``(n,)`` yield displacement and velocity from z. ``seen`` ``(p, n + 1)`` yields outputs from z and F.
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps

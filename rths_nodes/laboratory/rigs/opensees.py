@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rehearsal with an OpenSees specimen: a model in another process computes the forces of all axes.
+"""Rehearsal with an OpenSees specimen. A model in another process computes the forces of all axes.
 
 Between two steps the model's initial stiffness continues the force (``external_specimen.py``).
 """

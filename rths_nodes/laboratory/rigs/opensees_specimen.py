@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process with an OpenSees model for the rig: the model is the specimen, and follows the actuators.
+"""Process with an OpenSees model for the rig. The model is the specimen and follows the actuators.
 
-``core/opensees/model_process.py`` runs this file, without the package. Driven degrees of freedom are fixed in the
-model. Before each step their displacement, velocity and acceleration are set. Only the constraint handler Plain
-preserves these values. Only a transient integrator that begins its step with new element forces, such as Newmark,
-uses them at once.
+``core/opensees/model_process.py`` runs this file without importing the package. Driven degrees of freedom are
+fixed in the model. Before each step their displacement, velocity and acceleration are set. Only the constraint
+handler Plain preserves these values. Only a transient integrator that begins its step with new element forces,
+such as Newmark, uses them at once.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:  # the process runs this file without the package
     from rths_nodes.core.opensees.model_process import Model
 
 SMALL = 1e-6
-"""Motion with which the initial stiffness is determined, m or rad."""
+"""Displacement (m or rad) that determines the initial stiffness."""
 
 SLOW = 1e9
-"""Duration of a step without inertia and damping forces, s."""
+"""Duration, s, of a step so slow that inertia and damping forces vanish."""
 
 LEAST_TAG = 2_000_000_000
-"""Tag of an added node, larger than the tags of a model."""
+"""Smallest tag of an added node; models have smaller tags."""
 
 
 def work(ops: ModuleType, task: Data, model: Model) -> None:
-    """Send the initial stiffness of a first model, then serve as specimen with a second model until the end."""
+    """Send the initial stiffness of a first model, then serve a second model as specimen until the test ends."""
     first = Specimen(ops, task, model)
     stiffness = first.stiffness()
     second = Specimen(ops, task, model)
@@ -46,7 +46,7 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
 
 
 class Specimen:
-    """The user's model, held by the actuators. ``rest`` are the forces (N) at zero displacement."""
+    """The user's model, held by the actuators. ``rest`` holds the forces (N) at zero displacement."""
 
     def __init__(self, ops: ModuleType, task: Data, model: Model) -> None:
         self._ops, self._interface, self._dt = ops, task["interface"], task["step"]
@@ -104,15 +104,16 @@ class Specimen:
         return False
 
     def _add_free_node(self) -> None:
-        """Add a free mass to a specimen without free nodes: OpenSees exits if there is no equation to solve."""
+        # OpenSees exits if there is no equation to solve
         ops = self._ops
         tag = max(LEAST_TAG, *ops.getNodeTags()) + 1
         ops.node(tag, *ops.nodeCoord(self._interface[0][0]))
         ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
-        """Return the stiffness matrix, N/m, column by column: forces if only one axis is displaced. The call moves
-        the model.
+        """Return the stiffness matrix, N/m, by columns. Column j holds the forces if only axis j is displaced.
+
+        The call moves the model.
         """
         columns = []
         n = len(self._interface)
@@ -123,7 +124,7 @@ class Specimen:
         return columns
 
     def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
-        """Return forces (N) relative to rest after a step to this displacement, velocity and acceleration."""
+        """Return the forces (N) relative to rest, after a step to this displacement, velocity and acceleration."""
         self._steps += 1
         return self._go(self._dt, motion, f"in step {self._steps}")
 

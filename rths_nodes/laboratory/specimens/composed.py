@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens made of others: two in parallel on one axis, one with a mass, one with play in its joint.
+"""Specimens made of other specimens: two in parallel on one axis, one with a mass, one with play in its joint.
 
-With a mass: F = m a + the force of another specimen, such as a frame whose beam moves with the actuator (Silva et
-al. 2020). If the actuator imposes the displacement, the acceleration is the change of velocity in a sample;
-``servo_hydraulic_linear`` solves the specimen's motion together with its own.
+With a mass, F = m a + the force of another specimen, such as a frame whose beam moves with the actuator (Silva et
+al. 2020). If the actuator imposes the displacement, the acceleration is the change of velocity per sample.
+``servo_hydraulic_linear`` solves the motions of specimen and actuator together.
 
-With play in its joint, such as the pins of a clevis, the force pauses at a reversal:
+With play in a joint, such as the pins of a clevis, the force is zero for a while after a reversal:
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
@@ -35,7 +35,7 @@ def side_by_side(
     (_, _, force_1, rate_1, _), (_, _, force_2, rate_2, _) = first, second
 
     def force(k: tuple[object, object], s: tuple[float, ...], x: float, v: float) -> float:
-        """Force of two specimens in parallel: the sum of both."""
+        """Sum of the forces of two specimens in parallel."""
         one, other = k
         return force_1(one, s[:split], x, v) + force_2(other, s[split:], x, v)
 
@@ -47,7 +47,7 @@ def side_by_side(
 
 
 class Parallel(Specimen):
-    """F = F_1 + F_2 at the same displacement. Either specimen may again be parallel."""
+    """F = F_1 + F_2 at the same displacement. Either specimen may itself be parallel."""
 
     @params
     class Params:
@@ -93,10 +93,13 @@ class WithMass(Specimen):
 
 
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
-    """Return the force with backlash, from the specimen's force ``held``. Constants: b / 2 (m), the specimen's."""
+    """Return the force with backlash for the specimen's force ``held``.
+
+    Constants: b / 2 (m), and the constants of the specimen.
+    """
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:
-        """Force of a specimen with backlash: r(x -+ half, v), never pulling back; 0 within the gap."""
+        """Force of a specimen with backlash: r(x -+ half, v), which never pulls back; 0 within the gap."""
         half, constants = k
         if x > half:
             pushed = held(constants, s, x - half, v)
@@ -110,7 +113,7 @@ def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
 
 
 class WithBacklash(Specimen):
-    """A specimen with play in its joint; it starts in the middle of the gap."""
+    """A specimen with play in its joint. The test starts in the middle of the gap."""
 
     @params
     class Params:

@@ -13,7 +13,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 
 STEEL = 0.5
-"""Bouc-Wen beta = gamma: unloading is elastic with the initial stiffness, as for steel."""
+"""Bouc-Wen beta and gamma. Equal values make unloading elastic with the initial stiffness, as for steel."""
 
 
 def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
@@ -29,7 +29,7 @@ def absorber_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[floa
 
 
 def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
-    """Return factors of d (N/m) and z (N), yield displacement (m) and q; the asymptotes meet at F_y."""
+    """Return factors of d (N/m) and z (N), yield displacement (m), and q. The asymptotes meet at F_y."""
     eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
     return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent
 
@@ -37,9 +37,9 @@ def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
 class ElastoplasticAbsorber(Specimen):
     """F = eta k d + (1 - eta) F_y z. Unloading: z' = v k / F_y; loading: z' = v k / F_y (1 - abs(z)^q).
 
-    F_y is the force at which both asymptotes meet; a large q makes the transition sharp (bilinear). It models the
-    absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers; the defaults are chosen
-    here.
+    F_y is the force at which both asymptotes meet. A large q makes the transition sharp (bilinear). The specimen
+    models the absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers; the defaults are
+    chosen here.
     """
 
     ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
@@ -76,7 +76,7 @@ def softening_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[flo
 
 
 class SofteningElastomeric(Specimen):
-    """F = k d + c v + f z, z Bouc-Wen: friction dominates at small, stiffness at large displacements."""
+    """F = k d + c v + f z, z Bouc-Wen. Friction dominates at small, stiffness at large displacements."""
 
     ABOUT = "Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."
 
@@ -109,12 +109,12 @@ class SofteningElastomeric(Specimen):
 
 
 def slipping_force(k: Numbers, s: tuple[float, float], x: float, v: float) -> float:
-    """Force, N; the states are the deformation u of the rubber (m) and the relaxing force q (N)."""
+    """Force, N. The states are the deformation u of the rubber (m) and the relaxing force q (N)."""
     return k[0] * s[0] + s[1]
 
 
 def slipping_rate(k: Numbers, s: tuple[float, float], x: float, v: float) -> tuple[float, float]:
-    """Rates of rubber deformation, v (1 - |f / f_slip|^n), and of its relaxing force, k_q u' - q / tau."""
+    """Rates of the rubber's deformation, v (1 - |f / f_slip|^n), and of its relaxing force, k_q u' - q / tau."""
     stiffness, relaxing, time, slip_force, exponent = k
     u, q = s
     ratio = (stiffness * u + q) / slip_force
@@ -131,13 +131,14 @@ class SlippingElastomeric(Specimen):
 
         F = k_1 u + q,  q' = k_m u' - q / tau,  u' = v (1 - (abs(F) / F_s)^n) while loading, u' = v while unloading
 
-    u is the deformation of the rubber, d - u the slip. At small amplitudes u = d: a spring k_1 and a Maxwell
-    element of spring k_m and relaxation time tau in parallel. At large amplitudes F stays at the slip force F_s.
+    u is the deformation of the rubber, and d - u is the slip. At small amplitudes u = d, and the specimen is a
+    spring k_1 parallel to a Maxwell element (spring k_m, relaxation time tau). At large amplitudes F remains at
+    the slip force F_s.
 
-    The defaults are fitted to the data of Chen & Ricles (2010; 2009) on their damper (Fig. 6): the loss factor is
-    0.4 to 0.5 at small amplitudes, depending on frequency, and rises to 1.2 at large ones through friction; the
-    secant stiffness falls with amplitude; the equivalent viscous damping of frame and damper is 0.18; the damper
-    carries 44 to 55 % of the story shear.
+    The defaults are fitted to the data of Chen & Ricles (2010; 2009) on their damper (Fig. 6). The loss factor is
+    0.4 to 0.5 at small amplitudes, depending on frequency, and rises to 1.2 at large amplitudes through friction.
+    The secant stiffness falls with amplitude. The equivalent viscous damping of frame and damper is 0.18, and the
+    damper carries 44 to 55 % of the story shear.
     """
 
     ABOUT = "Elastomeric damper that slips: rubber at small amplitudes, friction at large ones."
@@ -151,7 +152,7 @@ class SlippingElastomeric(Specimen):
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
-            """Return the combined decay of both modes: the rubber relaxes, and slip returns the force to F_s."""
+            """Return the combined decay: the rubber relaxes, and slip returns the force to F_s."""
             stiffness = self.stiffness + self.relaxing_stiffness
             return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
 
@@ -168,11 +169,11 @@ class SlippingElastomeric(Specimen):
 
 
 CATCH_UP = 0.01
-"""Time constant with which the stored excursion follows the current excursion, s."""
+"""Time constant with which the stored largest excursion follows the current excursion, s."""
 
 
 def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Force, N; the state is the largest excursion m (m), initially the level."""
+    """Force, N. The state is the largest excursion m (m), which is initially the level."""
     stiffness, level, after, damping = k
     # use the current excursion, so that the envelope is met for any step
     largest = abs(x) if abs(x) > s[0] else s[0]
@@ -181,7 +182,7 @@ def column_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
 
 
 def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]:
-    """Rate m'; the integral is accurate to a sixth of the last step before the excursion decreases."""
+    """Rate m'. The error of the integral is at most a sixth of the last step before the excursion decreases."""
     excess = abs(x) - s[0]
     if excess < 0.0:
         return (0.0,)
@@ -190,12 +191,12 @@ def column_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float]
 
 
 class DegradingColumn(Specimen):
-    """F = k_s(m) d + c v, where m is the largest past excursion: loops get softer, without permanent set.
+    """F = k_s(m) d + c v, where m is the largest past excursion. Loops get softer, without permanent set.
 
     At first loading the force follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest
-    excursion it follows the straight line to the origin. Both directions are alike. It models the column of
-    fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the design level. The
-    paper gives no numbers; the defaults are chosen here.
+    excursion the force follows the straight line to the origin. Both directions behave alike. The specimen models
+    the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the
+    design level. The paper gives no numbers; the defaults are chosen here.
     """
 
     ABOUT = "Column that permanently loses stiffness when bent beyond a level."

@@ -15,7 +15,7 @@ from rths_nodes.mechanics.bouc_wen import SHARPEST, check_shape
 def rate(
     k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: float, v: float
 ) -> tuple[float, float, float]:
-    """Rates y' (m/s), at which the force of dashpot c_1 equals the force of the parallel group, z' and u'."""
+    """Rates y' (m/s), z' and u'. At y' the force of dashpot c_1 equals the force of the parallel group."""
     c_0, c_0_volt, c, c_volt, alpha, alpha_volt, stiffness, slope, eta, loading, unloading, n, voltage = k[0]
     y, z, u = s
     series = ((alpha + alpha_volt * u) * z + (c_0 + c_0_volt * u) * v + stiffness * (x - y)) / (c + c_volt * u)
@@ -35,7 +35,7 @@ def force(k: tuple[Numbers, Numbers, float], s: tuple[float, float, float], x: f
 
 
 def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, Numbers, float]:
-    """Damper constants for ``voltage`` (V), limited to the range of the current driver."""
+    """Return the constants for ``voltage`` (V), limited to the range of the current driver."""
     of_rate, of_force, most = k
     held = 0.0 if voltage < 0.0 else voltage
     held = most if held > most else held
@@ -43,9 +43,9 @@ def driven(k: tuple[Numbers, Numbers, float], voltage: float) -> tuple[Numbers, 
 
 
 def constants(p: MagnetorheologicalDamper.Params) -> tuple[Numbers, Numbers, float]:
-    """Constants of the rates and of the force, and the voltage (V) at which the driver saturates.
+    """Return the constants of the rates and of the force, and the voltage (V) at which the driver saturates.
 
-    The rates use beta and gamma divided by the slope: the sum while z grows, the difference while it shrinks.
+    The rates use the sum (z grows) and the difference (z shrinks) of beta and gamma, divided by the slope.
     """
     beta, gamma = p.beta / p.slope, p.gamma / p.slope
     viscous = p.damping, p.damping_per_volt
@@ -61,7 +61,7 @@ class MagnetorheologicalDamper(Specimen):
     """F = c_1 y' + k_1 (x - x_0), y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), z Bouc-Wen in x - y.
 
     z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
-    magnetic field: alpha, c_0, c_1 = passive value + value per volt times u, and u' = -eta (u - v) follows the
+    magnetic field: alpha, c_0 and c_1 are passive value + value per volt times u. u' = -eta (u - v) follows the
     ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults describe the damper of
     Dyke, Spencer, Sain & Carlson (1996).
     """
@@ -103,7 +103,7 @@ class MagnetorheologicalDamper(Specimen):
                 )
 
         def decay(self) -> Decay:
-            """Return the decay of z, n A v / z_max while loaded, and of its effect on the velocity."""
+            """Return the decay of z, n A v / z_max under load, combined with its effect on the velocity."""
             shape = self.beta + self.gamma
             largest = (self.slope / shape) ** (1.0 / self.exponent)
             voltages = (0.0, self.max_voltage)  # the ratios below are monotonic between these voltages
@@ -122,7 +122,7 @@ class MagnetorheologicalDamper(Specimen):
             check_increments(self.decay(), f"slope = {self.slope:g}", test)
 
     KERNEL = SpecimenKernel(constants, lambda k: (0.0, 0.0, k[0][-1]), force, rate, driven)
-    """States y (m), z (m), u (V); initially the steady state under its voltage."""
+    """States y (m), z (m) and u (V), initially in the steady state for the voltage."""
 
     @property
     def voltage(self) -> float:

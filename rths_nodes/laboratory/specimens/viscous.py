@@ -21,11 +21,11 @@ def spring_force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
 
 
 class ComputedSpring(Specimen):
-    """F = k d; the actuator is not affected by F.
+    """F = k d. The actuator is not affected by F.
 
-    The loop then shows only the actuator's control. d is the true displacement of the simulated actuator. In a
-    laboratory F includes the noise of the displacement sensor; ``sensors.force_noise_rms`` = k
-    ``sensors.displacement_noise_rms`` gives noise of that size.
+    The loop then shows only the control of the actuator. d is the true displacement of the simulated actuator. In
+    a laboratory F includes the noise of the displacement sensor; ``sensors.force_noise_rms`` = k
+    ``sensors.displacement_noise_rms`` gives the same amount of noise.
     """
 
     ABOUT = (
@@ -50,17 +50,17 @@ def kelvin_voigt_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
 
 
 class KelvinVoigt(Specimen):
-    """F = k d + c v; with an exponent a other than 1, k d + c v_0 sgn(v) (abs(v) / v_0)^a.
+    """F = k d + c v, or, with an exponent a other than 1, F = k d + c v_0 sgn(v) (abs(v) / v_0)^a.
 
-    An exponent below 1 is a fluid viscous damper of a structure. 200 kN s/m and 1 kN/mm are the damper of the TADC
-    verification tests.
+    An exponent below 1 describes a fluid viscous damper of a structure. 200 kN s/m and 1 kN/mm describe the damper
+    of the TADC verification tests.
     """
 
     ABOUT = "Spring and dashpot in parallel; the defaults are the equivalent damper of Chen & Ricles (2010)."
 
     @params
     class Params:
-        """The dashpot force is c v_0 at the reference velocity v_0, for any exponent."""
+        """The dashpot force at the reference velocity v_0 is c v_0 for any exponent."""
 
         stiffness: float = number("stiffness k", "N/m", 7.6e6, at_least=0.0)
         damping: float = number("damping c, at the reference velocity", "N s/m", 0.64e6, at_least=0.0)
@@ -82,7 +82,7 @@ class KelvinVoigt(Specimen):
 
 
 def maxwell_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
-    """Force, N; the state is the force f (N) of spring and dashpot."""
+    """Force, N. The state is the force f (N) of spring and dashpot in series."""
     _, _, parallel = k
     return s[0] + parallel * x
 
@@ -94,7 +94,7 @@ def maxwell_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[float
 
 
 class MaxwellDamper(Specimen):
-    """F = f + k_p d with f' = k_s (v - f / c): a dashpot in slow motion, a spring in fast motion."""
+    """F = f + k_p d with f' = k_s (v - f / c): acts as a dashpot in slow motion, as a spring in fast motion."""
 
     ABOUT = (
         "Dashpot and spring in series (Maxwell), optionally with a parallel spring: a fluid damper with its brace."
@@ -120,7 +120,7 @@ class MaxwellDamper(Specimen):
 
 
 def relief_valve_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
-    """Force without a spring, N."""
+    """Force of the damper without a spring, N."""
     damping, relief_force, relief_damping, relief_velocity, _ = k
     over = abs(v) - relief_velocity
     if over <= 0.0:
@@ -141,13 +141,13 @@ def relief_valve_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[
 
 
 def relief_valve_constants(params: ReliefValveDamper.Params) -> Numbers:
-    """Return c_1, F_r, c_2, velocity F_r / c_1 (m/s) at which the valve opens, k_s (0 N/m without a spring)."""
+    """Return c_1, F_r, c_2, velocity F_r / c_1 (m/s) at which the valve opens, k_s (0 without a spring)."""
     damping, relief_force = params.damping, params.relief_force
     return damping, relief_force, params.relief_damping, relief_force / damping, params.series_stiffness or 0.0
 
 
 class ReliefValveDamper(Specimen):
-    """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1); optionally with a spring in series.
+    """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1), optionally with a spring in series.
 
     With the spring k_s, F is an inner state, F' = k_s (v - v_d), where v_d is the velocity of the piston at F. The
     first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers; the
@@ -175,7 +175,7 @@ class ReliefValveDamper(Specimen):
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
         def decay(self) -> Decay:
-            """Return a decay that is fast for an open valve, slow for a closed valve."""
+            """Return the decay, which is fast for an open valve and slow for a closed valve."""
             if self.series_stiffness is None:
                 return Decay()
             slower = self.damping / self.relief_damping

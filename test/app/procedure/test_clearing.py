@@ -190,7 +190,7 @@ def test_enter_moves_nothing_at_any_prompt_of_a_test(
         for asked, typed in (
             *(("operator:", "A. Tester"), ("specimen:", "D-17"), ("for rung a", ""), ("for rung b", "")),
             *(("Enter: connect", ""), ("Enter: take_offsets", ""), ("offsets_seconds", "0.2")),
-            *(("Enter: confirm_offsets", ""), ("confirm these offsets", "y"), ("carry nothing", "y")),
+            *(("Enter: confirm_offsets", ""), ("confirm these offsets", "y"), ("unloaded now", "y")),
         ):
             operator.answer(asked, typed)
         operator.move("check", "check")

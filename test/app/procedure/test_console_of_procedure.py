@@ -195,7 +195,7 @@ def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_
         terminal.wait_for(asked)
         terminal.type(typed)
     terminal.wait_for(r"the load cell shows -?(20\d\d\d|199\d\d)[\d.]* N at rest, -?1.00% of its range")
-    terminal.wait_for("does the specimen carry nothing now.*: ")
+    terminal.wait_for("is the specimen unloaded now.*: ")
     terminal.type("y")
     terminal.wait_for(r"act \(next: check.*: ")
     terminal.type("check")

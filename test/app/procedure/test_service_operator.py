@@ -99,7 +99,7 @@ def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve) -> None:
     served.answers("your name: ", "Ada")
     shown = served.answers(r"confirm these offsets \(\w+\)\? \[y/N\] ", "y")
     assert "bench (story_1): displacement" in shown
-    served.answers(r"does the specimen carry nothing now, .*\? \[y/N\] ", "y")
+    served.answers(r"is the specimen unloaded now, .*\? \[y/N\] ", "y")
     for what in TO_SIGN:
         served.answers(rf"{what}; do you sign for it\? \[y/N\] ", "y")
         assert f"{what} not verified: verify it, or sign for it ({what})\r\n" in served.terminal.shown
@@ -119,7 +119,7 @@ def test_what_a_person_does_not_want_is_not_done(serve: Serve, wrong: str) -> No
     served = serve("g")
     served.answers("your name: ", "Ada")
     served.answers(r"confirm these offsets", "y")
-    served.answers(r"does the specimen carry nothing", "n")
+    served.answers(r"is the specimen unloaded now", "n")
     served.answers(rf"{TO_SIGN[0]}; do you sign for it\? ", "y")
     served.answers(rf"{TO_SIGN[1]}; do you sign for it\? ", "n" if wrong == "nothing is signed" else "y")
     if wrong == "another hash":

@@ -212,7 +212,7 @@ def test_a_key_or_a_signal_at_the_terminal_cancels(tmp_path: Path, environment: 
         for asked, typed in (
             *(("operator:", "A. Tester"), ("specimen:", "D-17"), ("act ", "connect"), ("act ", "take_offsets")),
             *(("offsets_seconds", "0.2"), ("act ", "confirm_offsets"), ("confirm these offsets", "y")),
-            *(("carry nothing", "y"), ("act ", "check"), (f"type {CLEAR}", CLEAR)),
+            *(("unloaded now", "y"), ("act ", "check"), (f"type {CLEAR}", CLEAR)),
         ):
             terminal.wait_for(asked + r"[^\n]*: $")
             terminal.type(typed)
