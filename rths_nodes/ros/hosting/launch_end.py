@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End of a launched test, and its report."""
+"""End of a launched test, and the report of the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting import node_processes
 
 SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
-"""Roles in the order in which their reports count."""
+"""Roles whose reports take precedence, in this order."""
 
 
 def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
@@ -42,12 +42,12 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 
 
 class EndOfLaunch:
-    """Follows the processes of a test until their end, and owns a temporary folder for their files and final
+    """Follows the processes of a test until they exit, and owns a temporary folder for their files and final
     reports.
 
-    If a process exits with an error, all processes are ended; after a trip they exit by themselves. Foreign
-    recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result and exits
-    with code 1 unless the test is valid.
+    If a process exits with an error, launch ends all processes. After a trip the processes exit by themselves.
+    Foreign recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result
+    and exits with code 1 unless the test is valid.
     """
 
     def __init__(self, run_id: str, recording: str) -> None:
@@ -75,7 +75,7 @@ class EndOfLaunch:
     def actions(
         self, processes: Sequence[ExecuteProcess], further: Sequence[ExecuteProcess]
     ) -> list[LaunchDescriptionEntity]:
-        """Return the actions of a launch; ``further`` processes, such as a page, end with the test."""
+        """Return the actions of a launch. ``further`` processes, such as a page, end with the test."""
         self._running, self._further = list(processes), further
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
@@ -123,7 +123,7 @@ class EndOfLaunch:
         raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
-        """Return exit code and text of the test. The worst code of a process precedes the reported outcome."""
+        """Return exit code and text of the test. The error of a process overrides the reported outcome."""
         spoken = self._spoken
         tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
         code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)
