@@ -32,13 +32,13 @@ class StartRefused(Exception):
 class Arming:
     """Leads the actuator node from its activation until the rig is armed.
 
-    All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout``. Then
-    ``questions`` measures the clocks of other machines. In real time a round trip may take one sample.
-    ``farewell`` is the time for which a refusing node waits for its peers, s: peers ignore a node without a known
-    name.
+    Within ``peer_timeout``, all ``peers`` must report that they are ready, with the scenario and parameters of
+    ``settings``. Then ``questions`` compares the clocks of other machines. In real time a round trip may take at
+    most one sample (more with hops). ``farewell`` is the time for which a node that refuses a test waits for its
+    peers, s, because peers ignore a node until they know its name.
 
-    A real rig waits FOUND_S for its first sample, because a trip request is lost if its publisher has not
-    discovered the node.
+    A real rig begins at the earliest FOUND_S after the activation, because a trip request is lost if its publisher
+    has not discovered the node.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the axis limits for a third-party driver node, which may not check limits."""
+"""Check of the axis limits for a third-party driver node, in case the driver does not check limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node continued after the Trip"
 LATER_NS = 2 * SECOND
-"""Additional waiting time for a driver, also after the Trip."""
+"""Additional time for which the node waits for a driver, and time to react to the Trip, ns."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
@@ -28,11 +28,12 @@ def ended_early(test: StateOfTest, samples: int) -> str:
 
 
 class DriverGuard:
-    """Checks Commands to a driver of the rig, and its Measurements. The first breach causes a trip.
+    """Checks the Commands to a driver of the rig and the Measurements of the driver. The first breach causes a
+    trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample, or empty. If a driver ignores a Trip, the test ends as tripped. A
-    test that ends before the last sample has failed.
+    ``tripped`` is the reason with the sample; an empty string before a trip. If a driver ignores a Trip, the test
+    ends as tripped. If a test ends before the last sample, it has failed.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class DriverGuard:
         self._heard_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return True if the rig may continue after ``measured``. Safe stops are not checked.
+        """Return True if the rig may continue after ``measured``. Measurements of a safe stop are not checked.
 
         ``judged`` is true if the actuator node of this package has checked ``measured``.
         """
@@ -76,7 +77,7 @@ class DriverGuard:
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
-        """Return True if ``command`` may be published; after a breach always False."""
+        """Return True if ``command`` may be published. No Command may be published after a breach."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)
@@ -86,7 +87,7 @@ class DriverGuard:
         return not reason or self._passes(reason, command.sample, command.sample)
 
     def overdue(self) -> bool:
-        """Return True if the driver has sent nothing for too long, also after the Trip."""
+        """Trip if the driver has sent nothing for too long. Return True if it ignores the Trip as well."""
         if not self._heard_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
             return False
         waited = self._now() - self._heard_at

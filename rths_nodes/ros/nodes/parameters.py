@@ -2,7 +2,7 @@
 """Sections of a scenario as ROS parameters of the node that owns them.
 
 The scenario defines the defaults. Command line, parameter file and launch override single values, which are
-checked as for ``--set``. Matrices and lists of sections are set only in the scenario file.
+checked as for ``--set``. Matrices and lists of sections can be set only in the scenario file.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def effective(scenario: Scenario, values: Mapping[str, object], sections: Sequen
 
 
 def section(scenario: Scenario, path: str) -> Any:
-    """Return the value at the dotted ``path`` of a scenario (``axes.story_1``), or None."""
+    """Return the value at the dotted ``path`` of a scenario, such as ``axes.story_1``; None if it is not set."""
     part: object = scenario
     for name in path.split("."):
         part = part.get(name) if isinstance(part, Mapping) else getattr(part, name)
