@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorder node: writes all messages of the rig, and topics of other programs, into a recording, as received."""
+"""Recorder node: writes the messages of the rig, and of topics of other programs, unchanged into a recording."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ A_TURN = 64
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of the recorded topics outside the test: topics of every recording, then ``topics``.
+    """Return the full names of recorded topics of other programs: topics of every recording, then ``topics``.
 
-    Raises ConfigError for an invalid name, and for a recorded topic of the test.
+    Raises ConfigError for an invalid name, and for a topic of the test, which is always recorded.
     """
     recorded = {node.resolve_topic_name(row.name) for row in names.TOPICS.values() if row.recorded}
     full = list(names.ALSO_RECORDED)
@@ -60,7 +60,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 
 
 class FurtherTopics:
-    """Subscribes ``node`` to each of ``topics`` (full names) once it has a publisher.
+    """Subscribes ``node`` to each of ``topics`` (full names) as soon as the topic has a publisher.
 
     Messages are written with their time of arrival.
     """
@@ -124,7 +124,7 @@ class FurtherTopics:
 
 
 class OptionalWriter:
-    """A :class:`Writer` that may fail. ``on_lost`` then receives the reason, and later calls do nothing."""
+    """A :class:`Writer` that may fail. Then ``on_lost`` receives the reason, and later calls do nothing."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer, self._on_lost, self._lost = writer, on_lost, False
@@ -148,17 +148,17 @@ class OptionalWriter:
 
 
 SUMMARIES_NS = 4_500_000_000
-"""Waiting time for missing messages after the test. The actuator node waits longer. The middleware took up to 2.8
-s to repair a stalled stream."""
+"""Time for which the recorder waits for missing messages after the test, ns. The actuator node waits longer. The
+middleware took up to 2.8 s to repair a stalled stream."""
 EXIT_NOW_NS = 100_000_000
-"""Waiting time for missing messages after an exit request, ns."""
+"""Time for which the recorder waits for missing messages after an exit request, ns."""
 
 
 class RecorderNode(RthsNode):
     """Records a test.
 
-    The Summary of each node has its number of sent messages per stream. Missing messages count as gaps. Nodes
-    without a Summary are listed as ``silent``.
+    The Summary of each node has the number of messages that the node has sent per stream. Missing messages count
+    as gaps. Nodes without a Summary are listed as ``silent``.
     """
 
     role = RECORDER
@@ -202,7 +202,7 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         self._breach = ""
-        """Reason for a trip, from the node that detected the first breach."""
+        """Reason for the trip, as reported by the node that detected the first breach."""
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]
@@ -304,7 +304,7 @@ class RecorderNode(RthsNode):
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
-        """Fail, and release the rig, which must not wait for a failed recording."""
+        """Fail, and release the rig, because the rig must not wait for a failed recording."""
         super().surprise(error)
         with suppress(Exception):  # the node may not be configured
             self._tell_done()
@@ -353,7 +353,7 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """Number of missing messages per stream; without a Summary, only before the last message."""
+        """Number of missing messages per stream. Without a Summary, missing last messages are not counted."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()
