@@ -157,8 +157,8 @@ CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=Fal
 
 ALSO_RECORDED = (DIAGNOSTICS.name, "/rosout")
 
-# Below the namespace of an axis that has its own node. Not recorded: the actuator node merges them into topics of
-# the rig.
+# Topics below the namespace of an axis that has its own node. They are not recorded, because the actuator node
+# merges them into topics of the rig.
 AXIS_TOPICS: dict[str, Topic] = {
     topic.name: replace(topic, recorded=False)
     for topic in (

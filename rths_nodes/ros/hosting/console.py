@@ -86,7 +86,7 @@ class Console(Node):
                 return
             self._hear_state(values)
         elif name == "node_status":
-            self.problems[values["node"]] = values["problem"]  # a waiting node repeats this until it is ready
+            self.problems[values["node"]] = values["problem"]  # a waiting node repeats its problem until ready
             self._ready |= {values["node"]} if values["ready"] else set()
         else:
             result.sample = max(result.sample, values["sample"])

@@ -239,7 +239,7 @@ class LoopExecutor:
         self._context = context
         self._now, self._sleep = clock.monotonic_ns, clock.sleep
         ring = {node.role: node for node in nodes if node.role in LOOP}
-        # the measurement goes to the integrator first, because the compensator needs its target
+        # the integrator receives the measurement first, because the compensator needs the new target
         axes = [node for node in nodes if node.role == AXIS]
         self._ring = [*(ring[role] for role in LOOP if role in ring), *axes]
         self._observers = [node for node in nodes if node not in self._ring]
@@ -247,7 +247,7 @@ class LoopExecutor:
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         if self._rig is not None:
             self._rig.when_armed(self.introduce)
-        # direct answers reach the waiting node immediately
+        # one sample per turn, so that a waiting node receives each answer immediately
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._awaits_streams = bool(self._ring) and not self._observers

@@ -56,7 +56,7 @@ class ExitGuard:
                 raise OSError(ctypes.get_errno(), "no timer is available to end the process")
             self._code = code
         full_seconds, part = divmod(round(seconds * 1e9), 1_000_000_000)
-        times = (ctypes.c_long * 4)(0, 0, full_seconds, part)  # struct itimerspec: one shot
+        times = (ctypes.c_long * 4)(0, 0, full_seconds, part)  # struct itimerspec without repetition
         self._library.timer_settime(self._timer, 0, times, None)
 
     def disarm(self) -> None:

@@ -101,7 +101,7 @@ class _Faults(Interposer):
 
     def inbox(self, topic: str, inbox: Inbox) -> Any:
         faulty: Any = inbox
-        # the index of a fault is part of its seed
+        # keep the positions, because the index of a fault is part of its seed
         faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
             change = _poisoner(topic, self._node.topics.codec)

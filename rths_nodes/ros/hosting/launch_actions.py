@@ -145,7 +145,7 @@ class LaunchedTest:
             if name in configured
         }
         directory = options["directory"]
-        # otherwise the run id, which needs the scenario, names the directory
+        # the default name of the directory is the run id, which is known after the scenario is loaded
         chosen = run_options(options | {"directory": directory or "runs"}, LAUNCH, host=host)
         scenario = files.load(chosen.scenario, chosen.overrides, chosen.case, chosen.rig)
         self.run_id = chosen.run_id or scenario.run_id()

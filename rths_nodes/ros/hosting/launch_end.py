@@ -32,7 +32,7 @@ SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
 def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
     """Return an exception that ends launch with code 1 and prints only ``message``, at ``level``."""
 
-    def without_prefix(record: logging.LogRecord) -> bool:  # "Caught exception in launch ..."
+    def without_prefix(record: logging.LogRecord) -> bool:  # prefix "Caught exception in launch ..."
         if record.getMessage().endswith(f": {message}"):
             vars(record).update(levelno=level, levelname=logging.getLevelName(level), msg=message, args=())
         return True
@@ -81,7 +81,7 @@ class EndOfLaunch:
         return [
             LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
             RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
-            *processes,  # last, so that its handler runs before the handlers that print
+            *processes,  # last, so that their last output is printed before the handler runs
             *further,
         ]
 
@@ -108,7 +108,7 @@ class EndOfLaunch:
         left = outcomes.read_report(self._file(peer)) if peer else None
         if died and left is None:
             with suppress(OSError):
-                self.keep(outcomes.DIED, died)  # for the recorder
+                self.keep(outcomes.DIED, died)  # the recorder reads this file
         report = self._left[name] = left or LastWords(event.returncode, died)
         return report
 
@@ -130,7 +130,7 @@ class EndOfLaunch:
         if code == ExitCode.FINISHED:
             first = next((report.test for report in spoken if report.test is not None), ExitCode.HELD)
             code = of_nodes([first], State.FINISHED)
-        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # other actuator nodes do not count
+        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # third-party nodes count no late samples
             code = ExitCode.NOT_VALID
         nothing = "" if tests else "there was none"
         return code, tests.get(code) or ": ".join(filter(None, (code.ending, self._why(code) or nothing)))

@@ -91,7 +91,7 @@ def dropped_messages(numbers: Mapping[str, float]) -> str:
     overflow: list[str] = []
     for name, count in numbers.items():
         kind, _, rest = name.partition(".")
-        if kind == "foreign":  # subscribers of a topic count the same messages
+        if kind == "foreign":  # all subscribers of a topic count the same messages
             _, topic, sender = rest.split(".")
             foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
         elif kind == "malformed":

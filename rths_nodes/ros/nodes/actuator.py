@@ -141,7 +141,7 @@ class ActuatorNode(RthsNode):
         self.pacer = pacer_of(scenario.dt, scenario.samples, transport, clock) if paced else None
         self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
-        if axes:  # the gate needs the rig, which needs its port
+        if axes:  # the gate does not exist yet: it needs the rig, and the rig needs the port
             links = TopicLinks(topics, self._times.stamp_of_tick, lambda: self._gate.stop_asked(), patience, clock)
         port = port_of_axes(scenario, axes, links) if axes else assembly.port
         self.awaited_streams = (*STREAMS, *(f"{axis}/measurement" for axis in axes))
@@ -394,7 +394,7 @@ class Completion:
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
                 return
-            shutdown.report()  # then the recorder closes
+            shutdown.report()  # the recorder closes after this report
         unneeded = shutdown.patience_over and not self._times.began_at  # the observers have received nothing
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()

@@ -68,7 +68,7 @@ class AxisNode(RthsNode):
         return busy
 
     def _answer(self, measured: Measurement, stamp: int) -> None:
-        if self.stage.trip and not self._trip_told:  # send the trip before the Measurement, which has no reason
+        if self.stage.trip and not self._trip_told:  # the Measurement does not contain the reason
             self._trip_told = True
             self.go_safe(self.stage.trip)
         self._stamp = stamp

@@ -251,7 +251,7 @@ class RthsNode(FewRequests, LifecycleNode):
             self._configure()
         except ConfigError as error:
             self.phase.blame(ExitCode.REFUSED, str(error))
-            if not self.settings.autostart:  # otherwise the process that starts the node reports it
+            if not self.settings.autostart:  # otherwise the process that starts the node reports the error
                 self.get_logger().error(self.phase.problem)
             return TransitionCallbackReturn.FAILURE
         except Exception as error:

@@ -71,7 +71,7 @@ class DriverGuard:
         if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
             reason = reason or breach.reason
         if self._at_once is not None and (problem := self._at_once.reason(measured)):
-            return self._passes(reason or problem, measured.sample, 0)  # the driver waits for a Command: trip now
+            return self._passes(reason or problem, measured.sample, 0)  # trip now: the driver waits for a Command
         if measured.interlock == INTERLOCK_OPEN:
             reason = reason or "the interlock of the rig is open"
         return self._passes(reason, measured.sample, measured.sample + 1)

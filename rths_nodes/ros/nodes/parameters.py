@@ -126,5 +126,5 @@ def _rows(built: Any, path: str, family: str = "") -> Iterator[Row]:
         value, name = getattr(built, key), join(path, key)
         if spec.kind in ("component", "components", "section", "sections"):
             yield from _rows(value, name, spec.family)
-        elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no such parameters
+        elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no parameters of these types
             yield Row(name, to_data(value), spec.doc, spec, spec.choices)

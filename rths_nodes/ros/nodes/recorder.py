@@ -234,7 +234,7 @@ class RecorderNode(RthsNode):
 
     def _record_rare(self) -> None:
         for topic in self._rare:
-            if topic != "test_state":  # recorded through the handshake
+            if topic != "test_state":  # the handshake records this topic
                 for values in self.topics.received(topic):
                     if topic == "summary":
                         self._hear_summary(values)
@@ -320,13 +320,13 @@ class RecorderNode(RthsNode):
     def _silent(self) -> set[str]:
         actuator_ended = self.phase.ended and ACTUATOR in self._heard_from
         if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
-            return set()  # stopped before its start: no samples, and no other Summaries
+            return set()  # the test was stopped before it began: no samples, no other Summaries
         return set(self.settings.peers) - {self.role, CONSOLE} - self._heard_from
 
     def _tail_missing(self, name: str) -> bool:
         if name in self._sent:
             return self._next[name] < self._first(name) + self._sent[name] * self._apart[name]
-        # another actuator node may not count
+        # a third-party actuator node may not count its messages
         return name == "measurement" and self.phase.ended and self._next[name] <= self.phase.test.sample > 0
 
     def _first(self, stream: str) -> int:
@@ -380,7 +380,7 @@ class RecorderNode(RthsNode):
 
     def _judge(self) -> tuple[ExitCode, str]:
         test = self.phase.test
-        if death := reported_death():  # only launch knows it
+        if death := reported_death():  # only launch knows how a node died
             return ExitCode.FAILED, death
         if test.state is State.FINISHED and self._breach:
             return ExitCode.TRIPPED, f"{self._breach}; {WENT_ON}"

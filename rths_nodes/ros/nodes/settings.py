@@ -48,7 +48,7 @@ READ = {
     COMPENSATOR: ("bridge",),
     ACTUATOR: ("bridge", "heartbeat"),
     AXIS: ("port",),
-    MONITOR: ("structure",),  # its elastic energy scales the energy error
+    MONITOR: ("structure",),  # the elastic energy of the structure scales the energy error
 }
 """Sections that the stage of a node reads, but the node does not own. All nodes must have the same values."""
 
@@ -189,7 +189,7 @@ class NodeSettings:
         self.scenario = self._loaded(self._values)
         self.lockstep |= self.scenario.engine == EXECUTIVE  # the program of the executive sets the pace
         self.hash = self.scenario.shared_hash(self.value("run_id"))
-        if self.here:  # each machine has its own file, and these must agree
+        if self.here:  # each machine has its own scenario file, and all files must agree
             self.hash = self._file.whole_hash(self.value("run_id"))
         return self.scenario
 
@@ -265,7 +265,7 @@ class NodeSettings:
         try:
             self._check_options()
             rows = parameters.rows(self._loaded(self._values), self.owned)
-        except Exception:  # raised again, and reported, at configuration
+        except Exception:  # configuration raises the error again and reports it
             rows = []
         for row in rows:
             parameters.declare(self._node, row.name, row.value, row.doc, row.spec, row.choices)

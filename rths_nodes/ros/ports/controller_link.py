@@ -191,7 +191,7 @@ def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) ->
     try:
         root = ElementTree.fromstring(description)
     except ElementTree.ParseError:
-        return  # other formats have no types
+        return  # a description in another format has no joint types
     for joint in root.iter("joint"):
         name, kind = joint.get("name"), joint.get("type")
         if name in joints and kind is not None and kind != wanted:

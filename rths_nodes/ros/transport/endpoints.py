@@ -200,7 +200,7 @@ class StreamPublisher:
         if self.lines:
             packed = SENT_AT.pack(time.time_ns()) + data
             for line in self.lines.values():
-                if not line.send(packed):  # given back: the middleware sends from this message on
+                if not line.send(packed):  # the middleware sends from this message on
                     self.heard_elsewhere = True
         if not self.heard_elsewhere:
             return

@@ -49,7 +49,7 @@ class SocketReader:
             count = self._receive(self._buffer)
         except BlockingIOError:
             return None
-        except ConnectionResetError:  # reported once; earlier messages can still be read
+        except ConnectionResetError:  # reported only once; earlier messages can still be read
             return self.take()
         if count <= SENT_AT.size:
             self.close()

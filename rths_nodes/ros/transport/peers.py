@@ -226,7 +226,7 @@ class PublisherGuard:
     def foreign(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for gid, count in self._dropped.items():
-            # without gids: sent by any of the other publishers
+            # without gids, any other publisher may have sent the messages
             senders = " or ".join(self._others) if gid == NOBODY and len(self._dropped) == 1 else ""
             name = self._names.get(gid, senders or UNKNOWN)
             counts[name] = counts.get(name, 0) + count

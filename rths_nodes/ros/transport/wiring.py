@@ -66,7 +66,7 @@ def endpoints(
     for publishes, rows in ((True, names.published_by(location.role)), (False, names.heard_by(location.role))):
         for row in filter(wanted, rows):
             partners = names.partners(row, location.role, tuple(peers), publishes)
-            if row.apart:  # for nodes on other machines
+            if row.apart:  # only for nodes on other machines
                 partners = tuple(peer for peer in partners if here and peer not in here)
             if partners or not row.apart:
                 full = location.full_names(partners)
