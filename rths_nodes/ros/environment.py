@@ -26,12 +26,12 @@ RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
 """Valid values of ``RANGE``. ROS 2 silently treats any other value as LOCALHOST."""
 PEERS = "ROS_STATIC_PEERS"
-"""Variable that lists the hosts of other nodes, separated by ``;``."""
+"""Variable with the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
 """Highest valid domain. The ports of higher domains exceed 65535, and Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Variables that name the settings file of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
+"""Variables with the settings file of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
 """Time for a host to report a closed port, s."""
@@ -109,7 +109,6 @@ def _installed(name: str, environment: Environment) -> bool:
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
-    """Check that ROS 2 can write its logs (ROS_LOG_DIR, ROS_HOME/log or ~/.ros/log)."""
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a writable folder"
@@ -211,7 +210,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 
 
 def _absent(server: str) -> str:
-    """Return the reason why ``server`` is not a discovery server; an empty string if it may be one."""
+    """Return why ``server`` is not a discovery server; an empty string if it may be one."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"

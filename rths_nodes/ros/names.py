@@ -19,18 +19,18 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "recorder",
 )
 AXIS = "axis"
-"""Node of one axis, in a namespace below the namespace of the rig."""
+"""Node of one axis, below the namespace of the rig."""
 CONSOLE = "console"
-"""Node of ``rths run`` if other processes run the nodes. It receives results and may request a trip."""
+"""Node of ``rths run`` if other processes run the nodes. Receives results, may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
-"""Node that stops a procedure and publishes the state of the procedure; not a peer of any run."""
+"""Node that stops a procedure and publishes its state; not a peer of any run."""
 OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
 STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
-"""Names under which the record lists callers of the operator's services."""
+"""Names of callers of the operator's services in the record."""
 MOTION = "motion "
-"""Prefix of the run name in messages with curves of a motion of a procedure."""
+"""Prefix of the run in messages with curves of a procedure's motion."""
 RIG = "rig"
 """Executable that runs several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -64,7 +64,7 @@ class Topic:
     """True for messages that only nodes on different machines exchange."""
     best_effort: bool = False
     section: str = ""
-    """Section that a scenario needs for this topic; empty if the topic is always used."""
+    """Section of a scenario that requires this topic; empty if always required."""
 
     def wanted(self, scenario: object) -> bool:
         return not self.section or getattr(scenario, self.section) is not None
@@ -78,7 +78,7 @@ class Topic:
         return bool(self.publishers) and not self.subscribers
 
     def lossy(self, best_effort: bool) -> bool:
-        """Return True if messages may be lost. With ``best_effort``, messages of streams may be lost as well."""
+        """Return True if messages may be lost. With ``best_effort``, streams may lose messages too."""
         return self.best_effort or (best_effort and self.stream)
 
     @property
@@ -104,7 +104,7 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
-"""Topics that publish the axes as joints: measured, target and commanded states."""
+"""Topics with the axes as joints: measured, target and commanded states."""
 
 
 def _joints(name: str) -> Topic:
@@ -146,8 +146,8 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""Topic of trip requests from other programs, with two subscriptions. Only the volatile subscription matches a
-volatile publisher. Only the latched subscription receives earlier messages of a latched publisher."""
+"""Two subscriptions for trip requests from other programs. Only the volatile one matches volatile publishers; only
+the latched one receives earlier messages of latched publishers."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """Diagnostics, with the absolute name that ROS tools expect."""

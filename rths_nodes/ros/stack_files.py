@@ -38,7 +38,7 @@ from rths_nodes.ros.names import (
 )
 
 SILENCE_S = 5.0
-"""Timeout for the diagnostics of a node, s. A node publishes them once per second if there is slack."""
+"""Timeout for the diagnostics of a node, s. A node publishes once per second if there is slack."""
 POLICY_VERSION = "0.2.0"
 PARAMETERS = (
     *("describe_parameters", "get_parameter_types", "get_parameters", "list_parameters"),
@@ -85,7 +85,7 @@ def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Return the parameters of ``aggregator_node`` for a tree of loop, observers and axes."""
+    """Return parameters of ``aggregator_node`` for a tree of loop, observers and axes."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
         "loop": _branch("Loop", rig, LOOP),

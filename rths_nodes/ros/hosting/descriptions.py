@@ -18,15 +18,15 @@ from rths_nodes.ros.names import RECORDER
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """Role, namespace and parameters of a node. ``role`` is also the name of the executable."""
+    """Role, namespace and parameters of a node. ``role`` is also the executable."""
 
     role: str
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
-    """Axis of an axis node, also the last part of the namespace; empty for other nodes."""
+    """Axis of an axis node, also the last part of ``namespace``."""
     scenario: Scenario | None = None
-    """Scenario that the runner has loaded; None if the parameters define the scenario."""
+    """Scenario from the runner; None if the parameters define the scenario."""
 
     @property
     def peer(self) -> str:
@@ -38,8 +38,7 @@ def describe(
 ) -> list[NodeDescription]:
     """Describe the nodes of a rig, with a recorder if the test is recorded.
 
-    Each of ``axes`` gets its own node; ``axes`` has all axes or none. If ``console``, the test waits for the
-    console of the runner.
+    ``axes`` have one node each: all axes or none. With ``console`` the test waits for the console of the runner.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())

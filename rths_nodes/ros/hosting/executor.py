@@ -2,8 +2,7 @@
 """Executor of nodes: all nodes of a test in one process, or a single node.
 
 Nodes in one process pass messages directly, in the order of the loop. Messages for other processes are published
-in the slack, the free time before a tick. A thread answers services; the loop executes requests that change a
-node.
+in the slack before a tick. A thread answers services; the loop executes requests that change a node.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from rths_nodes.ros.transport.rclpy_private import WaitSet
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 OBSERVE_LIMIT = 16
-"""Maximum number of samples that an observer handles per turn, and of ticks by which an observer may lag."""
+"""Maximum number of samples per turn of an observer, and of ticks by which an observer may lag."""
 BEHIND_NS = 20_000_000
-"""Longest lag of an observer, ns. If the servo period is longer, an observer may lag by one tick."""
+"""Longest lag of an observer, ns, but at least one tick."""
 
 
 class SlackBudget:
-    """Estimated duration of a task. Decides whether the task fits before a tick."""
+    """Estimated duration of a task, to decide whether the task fits before a tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -53,7 +52,7 @@ class SlackBudget:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run and time ``task``. Return False if ``task`` returned False, because it had no work."""
+        """Run and time ``task``. Return False if ``task`` had no work and returned False."""
         started = self._now()
         did = task() is not False
         if did:
@@ -92,11 +91,11 @@ class SlackUser:
 
 
 SERVE_EVERY_NS = 50_000_000
-"""Period of rounds, ns. A round serves the handshakes of all nodes and at most one request that changes a node."""
+"""Period of rounds, ns. A round has the handshakes of all nodes and at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
-"""Smallest slack in which a handshake is served, ns."""
+"""Smallest slack for a handshake, ns."""
 SERVE_LATEST_NS = 500_000_000
-"""Delay after which a round begins, or continues, even without slack, ns."""
+"""Delay after which a round begins, or continues, without slack, ns."""
 
 
 class ServiceDesk:
@@ -117,7 +116,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Continue a round, or begin one if it is due. With ``pacer``, use only the slack before the tick."""
+        """Continue or begin a round. With ``pacer``, use only the slack before the tick."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:
@@ -164,7 +163,7 @@ READING = (
     GetAvailableStates,
     GetAvailableTransitions,
 )
-"""Services that change nothing. The service thread answers them."""
+"""Services that change nothing, answered by the service thread."""
 
 
 def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer]:
@@ -186,34 +185,34 @@ MIXED_S = 0.0005
 
 
 DIAGNOSE_SLACK_NS = 500_000
-"""Smallest slack for publishing diagnostics, ns. Half a servo period is enough if it is shorter."""
+"""Smallest slack for diagnostics, ns; at most half a servo period."""
 RECORD_SLACK_NS = 50_000
-"""Smallest slack for sending messages to the recorder and to nodes outside the loop, ns."""
+"""Smallest slack for messages to the recorder and to nodes outside the loop, ns."""
 FOREIGN_AT_A_TIME = 256
 """Maximum number of foreign messages dropped from an inbox per tick."""
 DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep of a process whose nodes pass messages directly, s. No message wakes such a process."""
+"""Sleep of a process whose nodes pass messages directly, so that no message wakes the process, s."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
-"""Number of consecutive yields to the middleware thread that delivers messages by topic. If messages arrive by
-socket, one yield is enough; with more, two nodes would keep yielding to each other."""
+"""Number of consecutive yields to the middleware thread that delivers messages by topic. By socket one yield is
+enough; with more, two nodes would keep yielding to each other."""
 POLLS = 4
 """Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
 """Time without sleep after which a process sleeps instead of yielding, ns. The kernel does not count yielding as
 rest (``realtime.STARVING_S``)."""
 SLEPT_NS = 50_000
-"""Shortest wait that counts as sleep, ns. A shorter wait means that a message was pending."""
+"""Shortest wait that counts as sleep, ns. A shorter wait shows that a message was pending."""
 PATIENT_TURNS = 16
 """Number of turns without work after which a real-time process sleeps, so that others can run."""
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Give ``node`` a turn unless it must wait. Return True if it worked. An unexpected error ends the node."""
+    """Give ``node`` a turn unless it must wait; return True if it worked. An unexpected error ends the node."""
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
@@ -252,7 +251,7 @@ class LoopExecutor:
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._awaits_streams = bool(self._ring) and not self._observers
         self._sets: dict[int, WaitSet] = {}
-        """Wait sets by number of subscriptions, kept because creating a wait set is slower than filling it."""
+        """Wait sets by number of subscriptions, kept because creating a wait set is slow."""
         self._by_hand: Iterator[Inbox] = iter(())
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0
@@ -331,7 +330,6 @@ class LoopExecutor:
             self._wait()
 
     def _yield_processor(self) -> None:
-        """Yield to the processes of other nodes that compute the input of this node."""
         if self._yields:
             for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
@@ -400,14 +398,13 @@ class LoopExecutor:
         return busy
 
     def _diagnose_if_due(self) -> None:
-        """Publish the diagnostics of at most one node, because this takes 50 us."""
         now = self._now()
         if now < self._next_diagnosis or not self._may_diagnose():
             return
         self._next_diagnosis = now + DIAGNOSE_EVERY_NS
         for node in self.nodes:
             if not node.phase.gone and node.diagnostics and node.safely(node.diagnostics.tell_if_due):
-                return
+                return  # at most one node, because this takes 50 us
 
     def _may_diagnose(self) -> bool:
         rig = self._rig
@@ -449,7 +446,7 @@ class LoopExecutor:
             self._slept_at = ended
 
     def _wait_for_message(self, timeout: float) -> None:
-        """Sleep until a stream has a message. Call this only after all pending messages have been received."""
+        """Sleep until a stream has a message. All pending messages must have been received."""
         inboxes = [
             node.topics.opened[key]
             for node in self._ring

@@ -67,7 +67,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes more than ``seconds``. Raises OSError without a timer."""
+    """End this process with ``code`` if the block takes longer than ``seconds``. Raises OSError."""
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a node: lost messages, wrong sensors, slow answers, suspension, death.
 
-Faults of streams act in the inboxes of loop nodes. The monitor and the recorder receive the original messages.
-Faults occur at sample numbers: kill, freeze and disk_full of sample k act when the node receives Measurement k,
-or, in the actuator node, before it sends Measurement k. In the host ``processes``, kill and freeze are signals
-(SIGKILL, SIGSTOP, SIGCONT). In the host ``composed``, a dead or frozen node gets no turn.
+Faults of streams act in the inboxes of loop nodes; monitor and recorder receive the original messages. Faults
+occur at sample numbers: kill, freeze and disk_full of sample k act when the node receives Measurement k; in the
+actuator node, before it sends Measurement k. In the host ``processes``, kill and freeze are signals (SIGKILL,
+SIGSTOP, SIGCONT); in the host ``composed``, a dead or frozen node gets no turn.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CurrentWriter = Callable[[], Writer | None]
 def with_faults(
     open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[OpenWriter, Interpose]:
-    """Return two functions for a host. They open recordings and insert the faults of one node."""
+    """Return two functions for a host, which open recordings and insert the faults of one node."""
     writer: Writer | None = None
 
     def opened(directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
@@ -126,7 +126,6 @@ class _Faults(Interposer):
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
     def _known_sample(self) -> float:
-        """Return the last sample that the node has received or sent; infinity after the test."""
         if self._node.phase.ended:
             return math.inf
         return self._sent if self._role == ACTUATOR else self._node.measurements.expected - 1
@@ -197,8 +196,8 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox that applies the faults of ``stream``. ``sent_at(number)`` returns the sample at which a message is
-    sent. ``clock()`` returns the last known sample.
+    """Inbox with the faults of ``stream``. ``sent_at(number)`` is the sample at which a message is sent.
+    ``clock()`` is the last known sample.
     """
 
     def __init__(
@@ -221,7 +220,7 @@ class FaultyInbox:
         return self._arrived.popleft() if self._arrived else None
 
     def waited(self) -> int:
-        """Return 0, because the delay of these messages is not measured."""
+        """Return 0, because delays are not measured."""
         return 0
 
 

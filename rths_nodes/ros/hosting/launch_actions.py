@@ -90,8 +90,8 @@ def description(
     """Return a launch description with the arguments of a test, ``further`` arguments, and the entities that
     ``make(context)`` returns.
 
-    ``defaults`` replaces default values; ``composes`` adds the arguments ``composed`` and ``separate``. An invalid
-    test or an unknown argument is refused before any node starts.
+    ``defaults`` replaces default values; ``composes`` adds the arguments ``composed`` and ``separate``. Invalid
+    tests and unknown arguments are refused before any node starts.
     """
     arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
@@ -118,8 +118,8 @@ def description(
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown argument, because launch accepts unknown arguments.
 
-    Check only command lines that name this file or its wrapper. Otherwise the arguments may belong to a file that
-    includes this file.
+    Arguments are checked only if the command line names this file or its wrapper, because an including file has
+    others.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
@@ -134,7 +134,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions for the nodes of a test, which share a run id. Raises ConfigError for an invalid test."""
+    """Launch actions for the nodes of a test, with one run id. Raises ConfigError."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations
@@ -300,7 +300,7 @@ def _value(option: Option, text: str) -> Any:
 
 
 def split(name: str, text: str) -> list[str]:
-    """Split text such as ``a.b=1 c.d='two words'``. Raises ConfigError if a quotation mark is missing."""
+    """Split text such as ``a.b=1 c.d='two words'``. Raises ConfigError for a missing quote."""
     try:
         return shlex.split(text)
     except ValueError as error:

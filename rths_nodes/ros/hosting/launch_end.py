@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End of a launched test, and the report of the result."""
+"""End of a launched test, and report of the result."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 
 
 class EndOfLaunch:
-    """Follows the processes of a test until they exit, and owns a temporary folder for their files and final
-    reports.
+    """Follows the processes of a test until they exit, and owns a temporary folder for their files and reports.
 
     If a process exits with an error, launch ends all processes. After a trip the processes exit by themselves.
     Foreign recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result
@@ -123,7 +122,6 @@ class EndOfLaunch:
         raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
-        """Return exit code and text of the test. The error of a process overrides the reported outcome."""
         spoken = self._spoken
         tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
         code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)

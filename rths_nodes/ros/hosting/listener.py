@@ -44,7 +44,7 @@ KEPT = 1000
 MOST_COLUMNS = 60_000
 """Maximum number of stored columns of 10 ms: ten minutes."""
 AT_ONCE = 400
-"""Maximum number of messages that one request returns. A client that is late needs several requests."""
+"""Maximum number of messages returned per request. A late client needs several requests."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
@@ -61,7 +61,7 @@ class RigListener(ThreadedNode):
         self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE
         self._columns: deque[tuple[int, int, bytes]] = deque()
-        """First sample, samples per column, and float32 values, for each received message with columns."""
+        """First sample, samples per column, and float32 values, for each message with columns."""
         self._kept = self._gone = 0
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
@@ -76,8 +76,8 @@ class RigListener(ThreadedNode):
         self._of_run: list[object] = []
 
     def _join(self) -> None:
-        """Subscribe to the topics of a run. The middleware delivers latched messages again."""
         self._leave()
+        # the middleware delivers latched messages again
         self._of_run = [
             self._listen(TOPICS[TEST_STATE], self._test_state),
             self._listen(TOPICS["node_status"], self._node_status),
@@ -238,8 +238,7 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 class WatchEar(ThreadedNode):
     """Observes the test in ``namespace`` from start to close.
 
-    A separate thread stores time (s, monotonic), topic and content of each message. Raises ConfigError if ROS 2
-    does not start.
+    A separate thread stores time (s, monotonic), topic and content of each message. Raises ConfigError.
     """
 
     def __init__(self, namespace: str, name: str) -> None:

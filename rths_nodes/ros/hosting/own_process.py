@@ -6,7 +6,7 @@
     ros2 run rths_nodes rig integrator compensator actuator monitor --ros-args -p scenario:=chen_ricles_2010 ...
 
 Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``, ``-r node:from:=to`` and ``-r
-__ns:=/lab`` apply to each node of a rig. Do not use ``-r __node:=x``, which would rename all nodes.
+__ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all nodes.
 """
 
 from __future__ import annotations
@@ -40,19 +40,17 @@ from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport.middleware import ros_context
 
 TOLD_S = 5.0
-"""Longest turn of the actuator node after its Summary, s. A node with a longer turn counts as hung."""
+"""Longest turn of the actuator node after its Summary, s. Beyond this time the node counts as hung."""
 
 TURN_S = 30.0
-"""Longest turn of a node after the test, even with a slow disk, s. A node with a longer turn counts as hung."""
+"""Longest turn of a node after the test, with any disk, s. Beyond this time the node counts as hung."""
 
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``. Exit with the exit code of the
-    test.
-    """
+    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``; exit with the code of the test."""
     try:
         hosted = _hosted(role, arguments)
     except ConfigError as error:
@@ -210,9 +208,6 @@ class HostedTest:
 def _report(
     nodes: Sequence[RthsNode], code: int, problem: str, test: Result | None, numbers: Mapping[str, float]
 ) -> tuple[int, bool]:
-    """Send the final report to launch and flush ``nodes``. Return the exit code, and True if launch reads the
-    report.
-    """
     left = tell_launch(last_words(code, problem, test, numbers))
     code = ExitCode.FINISHED if left else code
     with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
@@ -250,7 +245,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """Send the problems of a node to the runner, or print them. If ``left``, launch prints the problems."""
+    """Send problems of a node to the runner, or print them. If ``left``, launch prints them."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

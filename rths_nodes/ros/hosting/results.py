@@ -30,7 +30,7 @@ class Result:
     judged: bool = True
     """False on a machine whose nodes do not count late samples."""
     begun: bool = False
-    """True once all nodes have discovered each other, so that the rig may have moved."""
+    """True once all nodes have discovered each other and the rig may have moved."""
 
     @property
     def heard_by_all(self) -> bool:
@@ -57,7 +57,7 @@ class Result:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Derive the exit code of the test from ``codes`` of its nodes. Add a reason if the test failed."""
+        """Derive the exit code of the test from ``codes`` of its nodes, and a reason if the test failed."""
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:

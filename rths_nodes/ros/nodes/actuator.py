@@ -54,14 +54,14 @@ TRUTH_NS = 200_000_000
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
-"""Longest time per turn for which the node waits for data of the rig, s."""
+"""Longest wait for data of the rig per turn, s."""
 
 
 GONE_NS = 20_000_000
 """Time without a Measurement after which the node checks that the axis node is alive, ns."""
 
 LOST_NS = 250_000_000
-"""Time without a Measurement after which an axis is lost, ns, if a stop is requested, probably by this axis."""
+"""Time without a Measurement after which an axis is lost if a stop is requested, ns."""
 
 
 class TopicLinks:
@@ -203,7 +203,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """After a refusal, wait until the peers have left. Do not wait for the console, which leaves last."""
+        """After a refusal, wait until the peers have left, except the console, which leaves last."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)
@@ -211,7 +211,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """True if the node is active, or deactivated but still stopping its rig."""
+        """True if the node is active, or still stops its rig."""
         return self.phase.active or (self.rig is not None and self.rig.machine.state >= State.ARMED)
 
     @property
@@ -241,7 +241,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time left until the tick, ns, if the tick can run now. None if the node can only wait for messages."""
+        """Time to the tick, ns, if the tick can run now. None if the node can only wait for messages."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:
@@ -364,9 +364,9 @@ def _warn(phase: PhaseMachine, logger: Logger, message: str) -> None:
 class Completion:
     """Leads the actuator node from the last sample of the rig to the end of the node.
 
-    The monitor may still trip a finished test through ``gate``. After the last sample is checked and the last true
-    state has arrived, the node publishes its Summary. The node leaves when all ``observers`` have finished.
-    ``questions`` compares the clocks again.
+    The monitor may still trip a finished test through ``gate``. After the monitor's verdict and the last true
+    state the node publishes its Summary. The node leaves when all ``observers`` have finished. ``questions``
+    compares clocks again.
     """
 
     def __init__(
@@ -401,7 +401,6 @@ class Completion:
             self._phase.to(Phase.GONE)
 
     def _settle(self) -> None:
-        """Trip a finished test if the monitor detected a breach in the last samples."""
         self._gate.hear_trips()
         self._rig.settle()
         self._announcer.announce_change()

@@ -32,13 +32,12 @@ class StartRefused(Exception):
 class Arming:
     """Leads the actuator node from its activation until the rig is armed.
 
-    Within ``peer_timeout``, all ``peers`` must report that they are ready, with the scenario and parameters of
-    ``settings``. Then ``questions`` compares the clocks of other machines. In real time a round trip may take at
-    most one sample (more with hops). ``farewell`` is the time for which a node that refuses a test waits for its
-    peers, s, because peers ignore a node until they know its name.
+    All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then ``questions``
+    compares the clocks of other machines. In real time a round trip may take at most one sample. After a refusal,
+    the node waits ``farewell`` (s) for its peers, because peers ignore a node until they know its name.
 
-    A real rig begins at the earliest FOUND_S after the activation, because a trip request is lost if its publisher
-    has not discovered the node.
+    A real rig waits FOUND_S before it is armed, because a trip request is lost if its publisher has not discovered
+    the node.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node of one axis: receives Commands and publishes Measurements.
 
-The node is in a namespace below the namespace of the rig (``rths/story_1``) and answers each Command of the
-actuator node, which leads all axes. If no Commands arrive, the node stops its axis.
+The node is below the namespace of the rig (``rths/story_1``) and answers each Command of the actuator node, which
+leads all axes. If no Commands arrive, the node stops its axis.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 
 ALONE_NS = 200_000_000
-"""Time for which an interrupted axis waits for the next Command, ns. This Command may bring the axis to rest."""
+"""Time for which an interrupted axis waits for the next Command, which may bring the axis to rest, ns."""
 
 LATER_NS = 1_000_000_000
-"""Additional time for which an axis waits for a Command in real time, ns. The actuator node, which stops all axes,
-must act first."""
+"""Additional wait in real time, ns, because the actuator node, which stops all axes, must act first."""
 
 
 class AxisNode(RthsNode):

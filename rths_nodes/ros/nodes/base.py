@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base of all nodes: lifecycle, turns, and handling of unexpected errors.
 
-A node is a stage (``loop/stages``) with topics. A node polls the messages of loop and handshake as bytes. A thread
-answers services.
+A node is a stage (``loop/stages``) with topics. It polls messages of loop and handshake as bytes. A thread answers
+services.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _same(typed: Any, sent: Any, stamp: int) -> bool:
 
 
 Interpose = Callable[["RthsNode"], Interposer]
-"""Function that inserts faults each time a node is configured. Raises ConfigError for impossible faults."""
+"""Function that inserts faults when a node is configured. Raises ConfigError for impossible faults."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Host:
     scenario: Scenario | None = None
     """Scenario to run; None if the parameters define the scenario."""
     handed: Port | None = None
-    """Open port that replaces the port of the scenario."""
+    """Open port that replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
     commands: Callable[[Assembly], CommandStage] = CommandStage
     rig: Callable[[Scenario, Port], RigStage] = RigStage
@@ -148,7 +148,7 @@ class Writer(Protocol):
 
 
 OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
-"""Function that opens a recording, from directory, topics (name and row) and information. Raises ConfigError."""
+"""Function that opens a recording from directory, topics (name and row) and information. Raises ConfigError."""
 
 
 PERIOD_NS = 1_000_000_000
@@ -185,13 +185,13 @@ class RthsNode(FewRequests, LifecycleNode):
     awaits_answer: bool = False
     """True while another node of the loop computes the input of this node."""
     deadline: int | None = None
-    """Time at which the node must work even without a message, monotonic ns; None without such a time."""
+    """Time at which the node must work even without a message, monotonic ns, or None."""
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Function that returns which requirements of the node are missing before a test, apart from peers."""
+    """Function that returns the missing requirements of the node before a test, apart from peers."""
     judged: tuple[ExitCode, str] | None = None
-    """Outcome and reason of the test if this node has more information than TestState; otherwise None."""
+    """Outcome and reason of the test if the node knows more than TestState has; otherwise None."""
     late: LateData = LateData()
     awaited_streams: Sequence[str] = STREAMS
     """Inboxes whose messages wake the node if it has its own process."""
@@ -245,7 +245,7 @@ class RthsNode(FewRequests, LifecycleNode):
                 raise NodeRefused(self.phase.problem)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Check the scenario, build the stage and open the endpoints. Catch errors, because rclpy hides them."""
+        """Check the scenario, build the stage, open the endpoints. Catch errors, because rclpy hides them."""
         self.phase.configure()
         try:
             self._configure()
@@ -286,7 +286,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Begin to participate. Refuse this while the rig of a deactivated node may still move."""
+        """Begin to participate. Refused while the rig of a deactivated node may still move."""
         if self.phase.under_way:
             return _refused(self, "activate")
         self.phase.activate(True)
@@ -294,14 +294,14 @@ class RthsNode(FewRequests, LifecycleNode):
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop participating. Refuse this while the rig moves, unless this node stops the rig."""
+        """Stop participating. Refused while the rig moves, unless this node stops the rig."""
         if self.under_way and not self.stops_rig:
             return _refused(self, "deactivate")
         self.phase.activate(False)
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the endpoints. Refuse this until the test is completed."""
+        """Close the endpoints. Refused until the test is completed."""
         if self.under_way or self.participates:
             return _refused(self, "cleanup")
         self.topics.close()
@@ -346,7 +346,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
     @property
     def last_sample(self) -> int:
-        """Number of the last handled sample; -1 before the first sample."""
+        """Number of the last handled sample; -1 before the first."""
         return -1
 
     def look(self) -> bool:
@@ -404,10 +404,9 @@ class RthsNode(FewRequests, LifecycleNode):
         self.phase.to(Phase.GONE)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
-        """Request a trip from the actuator node. ``sample`` is the sample of a breach; 0 for any other reason.
+        """Request a trip from the actuator node, at the ``sample`` of a breach; 0 for any other reason.
 
-        The trip takes effect immediately. In lockstep it takes effect at the sample ``effective``, unless
-        ``effective`` is 0.
+        The trip takes effect immediately; in lockstep, at the sample ``effective`` unless this is 0.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -423,7 +422,9 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage of ``node``, without effect if no time is saved or ``external`` is true."""
+    """Return the warm-up of the stage of ``node``, without effect if it saves no time or the stage is
+    ``external``.
+    """
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
     return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)
@@ -450,7 +451,7 @@ class Diagnostics:
         self._values = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
     def tell_if_due(self) -> bool:
-        """Publish if the last message is 1 s old, and return True if published. Call only within the slack."""
+        """Publish if the last message is 1 s old; return True if published. Call only within the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False

@@ -18,7 +18,7 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node continued after the Trip"
 LATER_NS = 2 * SECOND
-"""Additional time for which the node waits for a driver, and time to react to the Trip, ns."""
+"""Additional waiting time for a driver before the Trip, and again after the Trip, ns."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
@@ -28,12 +28,11 @@ def ended_early(test: StateOfTest, samples: int) -> str:
 
 
 class DriverGuard:
-    """Checks the Commands to a driver of the rig and the Measurements of the driver. The first breach causes a
-    trip.
+    """Checks Commands to a driver of the rig and Measurements from the driver. The first breach causes a trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample; an empty string before a trip. If a driver ignores a Trip, the test
-    ends as tripped. If a test ends before the last sample, it has failed.
+    ``tripped`` is the reason with the sample, or an empty string. If a driver ignores a Trip, the test ends as
+    tripped. A test that ends before the last sample has failed.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class DriverGuard:
         self._heard_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return True if the rig may continue after ``measured``. Measurements of a safe stop are not checked.
+        """Return True if the rig may continue after ``measured``. Safe stops are not checked.
 
         ``judged`` is true if the actuator node of this package has checked ``measured``.
         """
@@ -77,7 +76,7 @@ class DriverGuard:
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
-        """Return True if ``command`` may be published. No Command may be published after a breach."""
+        """Return True if ``command`` may be published. After a breach, return False."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)
@@ -87,7 +86,7 @@ class DriverGuard:
         return not reason or self._passes(reason, command.sample, command.sample)
 
     def overdue(self) -> bool:
-        """Trip if the driver has sent nothing for too long. Return True if it ignores the Trip as well."""
+        """Trip if the driver has sent nothing for too long. Return True if the driver also ignores the Trip."""
         if not self._heard_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
             return False
         waited = self._now() - self._heard_at

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages for nodes that follow the executive. They publish messages of the executive and compute nothing.
+"""Stages for nodes that follow the executive. The stages publish its messages and compute nothing.
 
-The nodes of one process share a :class:`Feed`. A Measurement is released when the next row arrives, because this
-row completes the Command and the Target that answer the Measurement.
+The nodes of one process share a :class:`Feed`. A Measurement is released with the next row, because this row
+completes the responding Command and Target.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Feed:
 
 
 class FollowedPort(RecordedPort):
-    """Port that starts the program of ``loop`` and returns the Measurements of the program."""
+    """Port that starts the program of ``loop`` and returns the program's Measurements."""
 
     def __init__(self, loop: ExecutiveLoop) -> None:
         super().__init__(loop.assembly.port, (), ())
@@ -78,7 +78,7 @@ class FollowedPort(RecordedPort):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """Reason why a component failed, known after the last Measurement; an empty string if none failed."""
+        """Reason why a component failed, known after the last Measurement, or an empty string."""
         _, reason, failed = self.loop.ending() if self.last else (None, "", False)
         return reason if failed else ""
 
@@ -147,7 +147,6 @@ class FollowedRig(RigStage):
         self._forward_stop()
 
     def _forward_stop(self) -> None:
-        """Forward a stop request to the running program. :meth:`begin` forwards requests made while armed."""
         request, loop = self.stop_request, self.port.loop
         if request is None or self.machine.state is not State.RUNNING:
             return

@@ -26,7 +26,7 @@ DUPLICATES_EVERY_NS = 100_000_000
 """Period of searching for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
 
 LIVE_NS = 1 * SECOND
-"""Largest age of a live message from the actuator node, from the state ARMED on, ns."""
+"""Largest age of a live message from the actuator node, from ARMED on, ns."""
 OLD_NS = 60 * SECOND
 """Largest age of the state of an active or ended test when this node starts, ns. Older states are ignored."""
 
@@ -36,11 +36,11 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
-    ``join`` is called with the mark of the other run; it raises ConfigError for an invalid mark. If
-    ``scenario_hash`` is not None, only tests with this hash count. Once the test is ``settled()``, other runs are
-    ignored. Messages of a replayed recording have older stamps than messages of the actuator node. Therefore,
-    unless ``guard()`` is certain of the publisher, the node does not join an active or ended test, and ignores old
-    messages. If a message arrives before the name of its publisher is known, it is kept for :meth:`cleared`.
+    ``join`` is called with the mark of the other run; it raises ConfigError for an invalid mark. Unless None,
+    ``scenario_hash`` restricts the tests. Once the test is ``settled()``, other runs are ignored. Replayed
+    messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain of the publisher,
+    the node joins no active or ended test and ignores old messages. A message that arrives before the name of its
+    publisher is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Membership:
         return self._counts(state)
 
     def cleared(self) -> list[Data]:
-        """Return the kept TestState if its publisher is now known and accepted; otherwise nothing."""
+        """Return the kept TestState if its publisher is now known and accepted."""
         if self._in_doubt is None or not self._guard().certain:
             return []
         state, publishers = self._in_doubt
@@ -103,10 +103,10 @@ class Membership:
 
 
 class Handshake:
-    """Discovers the peers that ``settings`` lists, publishes NodeStatus and follows TestState.
+    """Discovers the peers in ``settings``, publishes NodeStatus and follows TestState.
 
     ``prepare`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives the
-    reason if a test must not begin. ``own_missing`` returns which requirements are missing, apart from peers.
+    reason if a test must not begin. ``own_missing`` returns the missing requirements apart from peers.
     """
 
     def __init__(
@@ -124,10 +124,9 @@ class Handshake:
         self._facts, self._patience = settings.facts() | {"state_names": state_names}, settings.patience
         self._prepare, self._on_refused, self._own_missing = prepare, on_refused, own_missing
         self._seen_at = 0
-        """Time at which this node became active or last had a connection to the actuator node, ns."""
+        """Time at which this node became active or last saw the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._same_versions = False
-        """True once all peers are known to have the same messages; stored because a query is slow."""
         self._membership = Membership(
             settings.hash,
             self._join,

@@ -29,12 +29,12 @@ from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.observers import ProgressReports
 
 INTERVAL_NS = 100_000_000
-"""Shortest interval between messages with curves, ns. Each message wakes a processor for each subscriber."""
+"""Shortest interval between messages with curves, ns. Each message wakes a processor per subscriber."""
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message with ``values`` ``(columns, curves, 4)`` from sample ``first`` on. A column has ``per``
-    samples.
+    """Return the message with ``values`` ``(columns, curves, 4)`` from sample ``first`` on, ``per`` samples per
+    column.
     """
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
@@ -55,11 +55,11 @@ def curves_of(scenario: Scenario, header: Header, run: str) -> LiveCurves:
 
 
 QUIET_NS = 1_500_000_000
-"""Time for which the monitor waits for missing messages after the test, ns. The actuator node waits longer."""
+"""Waiting time for missing messages after the test, ns. The actuator node waits longer for the monitor."""
 
 
 UNHEARD_NS = 2_000_000_000
-"""Time after an interrupt after which the monitor trips the test, ns. A driver may have missed the interrupt."""
+"""Time after which an interrupt trips the test, ns. A driver may have missed the interrupt."""
 
 
 RATE = 20.0
@@ -68,11 +68,11 @@ Values = Sequence[float]
 
 
 class Joints:
-    """Publishes the measured, target and commanded states of the axes as joints, with ``publish(topic, message)``.
+    """Publishes measured, target and commanded states of the axes as joints, with ``publish(topic, message)``.
 
     Positions are displacements (m), efforts are forces (N). For force-controlled axes, target and command are
-    efforts. Velocities (m/s) are derived from consecutive messages. ``dt`` is the servo period, s; ``frame`` is
-    the frame of the rig.
+    efforts. Velocities (m/s) are differences between messages. ``dt`` is the servo period, s; ``frame`` is the
+    frame of the rig.
     """
 
     def __init__(
@@ -216,7 +216,6 @@ class MonitorNode(RthsNode):
         self._joints.tell(sample, stamp - before, target, command, measured, force)
 
     def _tell_curves(self, rest: bool = False) -> None:
-        """Publish completed columns, or all columns if ``rest``. The first call also publishes their names."""
         self._curves_due = self._now() + INTERVAL_NS
         columns, run = self.stage.live, self.topics.run.mark
         assert columns is not None

@@ -32,8 +32,8 @@ class RigClock:
     """Stamps samples and measures durations. ``pacer`` sets the ticks in real time and is None in lockstep.
 
     ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
-    Measurement, of Measurement 0 and of the end (ns of ``clock``), 0 while unknown. ``loop`` holds the durations
-    from Measurement to Command, ``work`` the durations from tick to Measurement.
+    Measurement, of Measurement 0 and of the end (ns of ``clock``), 0 while unknown. ``loop`` has durations from
+    Measurement to Command, ``work`` from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -178,9 +178,7 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports an observer as lost. If the observer is in ``optional``, only calls
-    ``warn``.
-    """
+    """Trips the rig if ``heartbeat`` reports a lost observer. Only calls ``warn`` for ``optional`` observers."""
 
     def __init__(
         self,

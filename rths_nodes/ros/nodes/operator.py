@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator node: stops or holds a procedure, and publishes the state of rig and procedure (doc/ros.md).
+"""Operator node: stops or holds a procedure and publishes the state of rig and procedure (doc/ros.md).
 
 The services ``stop``, ``stop_by_page`` and ``hold`` and the topic ``trip`` act on the procedure. A stop is never
-refused. ``rig_state`` has values that are not tared. It is published between runs and, if there is a watcher, also
-during runs. Other acts use the operator socket (``app/procedure/operator_socket.py``).
+refused. ``rig_state``, not tared, is published between runs; with a watcher, also during runs. Other acts use the
+operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 RIG_STATE_HZ = 10.0
 """Rate of rig_state without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
-"""Duration of the search for another operator node at the start, and polling period, s."""
+"""Time to search for another operator node at the start, and polling period, s."""
 REQUESTS = 64
 THREADS = 2
 """Number of threads. With two threads, a trip request does not wait for a timer."""
@@ -77,7 +77,7 @@ class Conducted(Protocol):
 
     @property
     def resting(self) -> Measurement | None:
-        """Last Measurement, numbered by the rig; None during a run, and if no port is open."""
+        """Last Measurement, numbered by the rig; None during a run, and without an open port."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class Conducted(Protocol):
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
-        """Return, for each motion, its number, the samples per column, the first sample and the new columns."""
+        """Return number, samples per column, first sample and new columns of each motion."""
         ...
 
     def stop(self, reason: str, by: str = STRANGER) -> None: ...
@@ -121,7 +121,7 @@ class OperatorNode(ThreadedNode):
             self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
             self._thread(HOLD, conducted.hold),
         )
-        """One thread per service, so that a stop does not wait for a hold."""
+        """One thread per service: a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         group = MutuallyExclusiveCallbackGroup()
         for row in TRIP_REQUESTS:
@@ -152,7 +152,7 @@ class OperatorNode(ThreadedNode):
         return ServiceThread(self._context, {service: answer}, LoopCalls(), warn, first)
 
     def _trip(self, message: Trip, info: Data) -> None:
-        """Stop once per request. Ignore trips of a run, which the nodes of the run handle."""
+        """Stop once per request. The nodes of a run handle trips of the run."""
         reason = reason_of(message.run, message.source, message.reason)
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched request

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases of a node, the cause of the end of a node, and the context that the parts of a node share."""
+"""Phases of a node, the cause of a node's end, and the context that its parts share."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SUCCESSORS = {
     Phase.REPORTED: (Phase.UNCONFIGURED,),
     Phase.GONE: (),
 }
-"""Valid next phases, in addition to GONE, which is always valid. A test can end before the rig moves."""
+"""Valid next phases, in addition to GONE. A test can end before the rig moves."""
 
 UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
 """States of a test in which the rig may move."""
@@ -109,7 +109,7 @@ class PhaseMachine:
         self.test, self.ended, self.begun = StateOfTest(), False, False
 
     def activate(self, active: bool) -> None:
-        """Begin to participate, or pause. A paused node that is activated again continues."""
+        """Participate, or pause. A paused node that is activated again continues."""
         self.active = active
         if active and self.now is Phase.CONFIGURED:
             self.to(Phase.MATCHING)

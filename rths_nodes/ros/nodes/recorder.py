@@ -45,7 +45,7 @@ A_TURN = 64
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
     """Return the full names of recorded topics of other programs: topics of every recording, then ``topics``.
 
-    Raises ConfigError for an invalid name, and for a topic of the test, which is always recorded.
+    Raises ConfigError for an invalid name, and for a recorded topic of the test.
     """
     recorded = {node.resolve_topic_name(row.name) for row in names.TOPICS.values() if row.recorded}
     full = list(names.ALSO_RECORDED)
@@ -60,7 +60,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 
 
 class FurtherTopics:
-    """Subscribes ``node`` to each of ``topics`` (full names) as soon as the topic has a publisher.
+    """Subscribes ``node`` to each of ``topics`` (full names) once the topic has a publisher.
 
     Messages are written with their time of arrival.
     """
@@ -148,17 +148,17 @@ class OptionalWriter:
 
 
 SUMMARIES_NS = 4_500_000_000
-"""Time for which the recorder waits for missing messages after the test, ns. The actuator node waits longer. The
-middleware took up to 2.8 s to repair a stalled stream."""
+"""Waiting time for missing messages after the test, ns. The actuator node waits longer. The middleware took up to
+2.8 s to repair a stalled stream."""
 EXIT_NOW_NS = 100_000_000
-"""Time for which the recorder waits for missing messages after an exit request, ns."""
+"""Waiting time for missing messages after an exit request, ns."""
 
 
 class RecorderNode(RthsNode):
     """Records a test.
 
-    The Summary of each node has the number of messages that the node has sent per stream. Missing messages count
-    as gaps. Nodes without a Summary are listed as ``silent``.
+    The Summary of each node has the number of messages sent per stream. Missing messages count as gaps. Nodes
+    without a Summary are listed as ``silent``.
     """
 
     role = RECORDER
@@ -202,7 +202,7 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         self._breach = ""
-        """Reason for the trip, as reported by the node that detected the first breach."""
+        """Reason for the trip, from the node that detected the first breach."""
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]
@@ -353,7 +353,7 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """Number of missing messages per stream. Without a Summary, missing last messages are not counted."""
+        """Number of missing messages per stream. Without a Summary, missing last messages do not count."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()

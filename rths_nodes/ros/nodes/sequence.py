@@ -53,9 +53,9 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``) before each integration step; does nothing if ``twin`` is None.
+    """Calls ``twin`` (``loop/warm_up.py``), unless None, once per integration step of ``substeps`` samples.
 
-    A step has ``substeps`` samples. The codec of the node is warmed up as well.
+    The codec of the node is warmed up as well.
     """
 
     def __init__(

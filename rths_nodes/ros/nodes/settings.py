@@ -53,7 +53,7 @@ READ = {
 """Sections that the stage of a node reads, but the node does not own. All nodes must have the same values."""
 
 TEST = "test"
-"""Key in NodeStatus for values of the test, which driver nodes cannot take from a scenario."""
+"""Key in NodeStatus for values of the test, because driver nodes have no scenario."""
 
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
@@ -75,7 +75,6 @@ def settings_of(role: str) -> dict[str, Setting]:
 
 
 def _as_parameter(default: object) -> object:
-    """Convert a default value for ROS. An empty list would have no type."""
     if default is attrs.NOTHING:
         return ""
     return (list(default) or [""]) if isinstance(default, tuple) else default
@@ -93,8 +92,8 @@ class NodeSettings:
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep, self.clocked = True, False
-        """``lockstep`` is true if the node waits for the other nodes, ``clocked`` if the pace is real time. Both
-        are true if the node follows the executive in real time."""
+        """``lockstep`` is true if the node waits for other nodes, ``clocked`` if the pace is real time. Both are
+        true if the node follows the executive in real time."""
         self.scenario: Scenario
         self.hash = ""
         for name, setting in self._options.items():

@@ -12,23 +12,23 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.nodes.phase import Cause, NodeContext, Phase
 
 PATIENCE_NS = 500_000_000
-"""Time after the last Measurement for which an interrupted node waits for the end of the test, ns."""
+"""Time from the last Measurement for which an interrupted node waits for the end of the test, ns."""
 
 SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
-"""Time within which signals count as one request, ns, because a terminal and launch both forward Ctrl-C."""
+"""Time within which signals are one request, ns: a terminal and launch both forward Ctrl-C."""
 
 LEADER_LOST_NS = 1_000_000_000
 """Time after the departure of the actuator node within which its last messages may still arrive, ns."""
 
 OVERDUE_NS = 6_000_000_000
-"""Time after a test after which the actuator node counts as gone, ns. It leaves within 5 s (``Completion``).
+"""Longest presence of the actuator node after a test, ns. It leaves within 5 s (``Completion``).
 
-A leaving participant sends a single datagram. If that datagram is lost, the middleware keeps the participant for
+A leaving participant sends a single datagram. If the datagram is lost, the middleware keeps the participant for
 another 20 s."""
 
 
 class Shutdown:
-    """Ends the participation of a node in a test, from stop requests to the Summary of the node.
+    """Ends the part of a node in a test, from stop requests to the node's Summary.
 
     ``final()`` returns the last sample and the numbers of the Summary.
     """

@@ -2,7 +2,7 @@
 """Gate of the next tick: Command, trips, observers and stop requests.
 
 Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or through the topic
-``trip``. The actuator node polls this topic.
+``trip``, which the node polls.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
-    ``observers`` watches monitor and recorder. ``stops`` holds calls that are executed before the next tick;
-    ``hear_stops()`` polls for other stop requests. If no Command arrives for ``patience`` ns, the rig trips.
+    ``observers`` watches monitor and recorder. ``stops`` are executed before the next tick; ``hear_stops`` polls
+    for other requests. If no Command arrives for ``patience`` ns, the rig trips.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Time at which the awaited Command is late, ns; None if it has arrived, and before the rig moves."""
+        """Time at which the awaited Command is late, ns; None if it has arrived, and before motion."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
@@ -142,10 +142,10 @@ class TickGate:
 
 
 class StopRequests:
-    """Stop services of ``node``, which a thread answers, and trip requests to ``node``.
+    """Stop services of ``node``, answered by a thread, and trip requests to ``node``.
 
-    ``acts`` are the functions that hold and trip the rig for a reason. The loop executes them through ``calls``;
-    then the service responds. ``former`` is the inbox of ``FORMER_TRIP``; ``warn`` reports that it was used.
+    The loop executes ``acts``, which hold and trip the rig for a reason, through ``calls``; then the service
+    responds. ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``.
     """
 
     def __init__(

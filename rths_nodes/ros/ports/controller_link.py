@@ -32,7 +32,7 @@ LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
 NAMED_S = 2.0
 """Timeout for learning the name of a discovered node, s."""
 UNNAMED = "_UNKNOWN_"
-"""Text in the name of a discovered node while the true name is unknown."""
+"""Text in the name of a discovered node while the name is unknown."""
 KEPT = 1000
 
 
@@ -40,8 +40,7 @@ class ControllerLink(ThreadedNode):
     """Node that exchanges commands and joint states with a controller, without a thread, until :meth:`close`.
 
     ``params`` are the parameters of the port, ``controller`` is the full name of the controller's node. ``joints``
-    are in the order of the axes, with the counter last. Raises ConfigError if the controller is missing or
-    unsuitable.
+    are in the order of the axes, with the counter last. Raises ConfigError for an unsuitable controller.
     """
 
     def __init__(self, params: Any, controller: str, joints: tuple[str, ...]) -> None:
@@ -113,7 +112,7 @@ class ControllerLink(ThreadedNode):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return a text if there is another publisher or no controller; otherwise an empty string."""
+        """Return a text if there is another publisher or no controller, else an empty string."""
         params, commands = self._params, self._commands
         if publishers := self._publishers(commands):
             return f"{_names(publishers)} also publishes on {commands}: only one program may drive the rig"

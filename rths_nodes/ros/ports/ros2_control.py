@@ -52,7 +52,7 @@ class JointSample:
     ``(n_axes,)``.
 
     ``echo`` is the number of the newest command that the hardware has received; None without a counter. ``number``
-    is the number of the sample.
+    is the sample.
     """
 
     stamp: float
@@ -112,10 +112,7 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of joint states per servo period ``dt`` (s), from their ``stamps`` (s).
-
-    Raises ConfigError if the number is not an integer.
-    """
+    """Return the number of joint states per period ``dt`` (s), from ``stamps`` (s), or raise ConfigError."""
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase: must be the times of the states")
@@ -161,7 +158,7 @@ class SampleStream:
     """Joint states of a test as samples; only the newest sample is used.
 
     Answers to old samples would be a burst of commands. The controller has no queue, so the rig would jump.
-    Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` holds the ages of
+    Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are ages of
     samples on arrival.
     """
 
@@ -202,7 +199,7 @@ class SampleStream:
 
 
 PROBES, PROBING_S = 32, 3.0
-"""Number of joint states for measuring their rate, and duration of this measurement, s."""
+"""Number of joint states and time (s) for measuring their rate."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
 """Timeout for a joint state per turn, and polling period for other publishers, s."""
 
@@ -344,7 +341,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = self._looked_at = time.monotonic_ns()
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Find and check controller and broadcaster without sending a command. Raises ConfigError on failure.
+        """Find and check controller and broadcaster without sending a command. Raises ConfigError.
 
         ``pacer`` is called at each sample of the rig. It is required, because this port needs real time.
         """
@@ -406,7 +403,7 @@ class Ros2ControlPort(OfPort, Readback):
         """Do nothing. The counter stops when the test ends, and a watchdog then holds the rig."""
 
     def wait_tick(self) -> int:
-        """Return the number of the next tick. This tick begins when the answering joint state arrives."""
+        """Return the number of the next tick, which begins when the answering joint state arrives."""
         self.sample += 1
         self._found = False
         return self.sample
@@ -504,17 +501,17 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the last sent command; before it, the position of the rig. Commands are not read back."""
+        """Return the last sent command; before that, the position of the rig. Commands are not read back."""
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:
         """Return None, because the true state of a rig is unknown."""
 
     def numbers(self) -> dict[str, float]:
-        """Return the delay of the transport (samples), counts of lost and repeated states, and times (s).
+        """Return the transport delay (samples), counts of lost and repeated states, and times (s).
 
-        ``transport_median`` and ``transport_largest`` need a counter. The age of a state on arrival is accurate
-        only if the clocks of both machines agree.
+        ``transport_median`` and ``transport_largest`` need a counter. Ages of states on arrival depend on the
+        clocks of both machines.
         """
         counts: dict[str, float] = {"transport_declared": self.transport_samples}
         if self._stream is None:
@@ -536,7 +533,6 @@ class Ros2ControlPort(OfPort, Readback):
         """Do nothing, because the controller holds its last command."""
 
     def close(self) -> None:
-        """Leave the topics. The controller still holds its last command."""
         link, self._link = self._link, None
         if link is not None:
             link.close()

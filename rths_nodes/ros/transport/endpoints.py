@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoints that are polled without an executor and exchange bytes.
+"""Endpoints for bytes, polled without an executor.
 
-Nodes of one process, called neighbours, pass messages directly, which rclpy does not support. A
-``StreamPublisher`` appends its messages to the :class:`Inbox` of a neighbour. Processes of one machine use a line
-(``line.py``).
+Nodes of one process are neighbours and pass messages directly, which rclpy cannot: a ``StreamPublisher`` appends
+to the :class:`Inbox` of a neighbour. Processes of one machine use a line (``line.py``).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class ByHand(CallbackGroup):
 
 
 GID = "publisher_gid"
-"""Key for the gid of the publisher in the information about a message; missing in some distributions."""
+"""Key for the publisher's gid in the information about a message; missing in some distributions."""
 
 
 AT_MOST = 5000
@@ -55,15 +54,14 @@ AT_MOST = 5000
 
 
 FOREIGN_A_TURN = 128
-"""Maximum number of foreign messages dropped per call, which takes less than a millisecond."""
+"""Maximum number of foreign messages dropped per call, in less than a millisecond."""
 
 
 class Inbox:
     """Polled subscription that returns only messages accepted by the ``guard``.
 
-    ``by_hand`` is true if the publisher is a neighbour, which passes messages directly. ``line`` is the line from
-    the publisher, or None. With a neighbour or a line, copies from the middleware are dropped. ``owner`` is the
-    full name of the node.
+    ``by_hand`` is true if the publisher is a neighbour, which passes messages directly. ``line`` is the line in
+    use, or None. In both cases copies from the middleware are dropped. ``owner`` is the full name of the node.
     """
 
     def __init__(
@@ -175,8 +173,8 @@ class StreamPublisher:
     """Publisher of bytes; ``sent`` counts its messages.
 
     ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` lead to other nodes
-    of this machine, by full name. The middleware receives messages only if ``heard_elsewhere``; if ``holds``, only
-    with :meth:`publish_held`.
+    of this machine, by full name. The middleware receives messages only if ``heard_elsewhere``; with ``holds``, on
+    request.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -225,7 +223,7 @@ class StreamPublisher:
             inbox.drop(1)
 
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
-        """Pass messages directly to ``neighbours`` from now on. No message to them may be in transit."""
+        """Pass messages directly to ``neighbours``. No message to them may be in transit."""
         self.neighbours, self.holds = tuple(neighbours), holds
         for inbox in neighbours:
             if inbox.owner in self.lines:
@@ -236,7 +234,7 @@ class StreamPublisher:
         self.look()
 
     def speak_to(self, partner: str, line: SocketWriter, holds: bool, order: Sequence[str] = ()) -> None:
-        """Send messages to the node ``partner`` on ``line`` from now on. No message to it may be in transit.
+        """Send messages to the node ``partner`` on ``line``. No message to ``partner`` may be in transit.
 
         ``order`` lists the partners in the order of sending, nodes of the loop first.
         """

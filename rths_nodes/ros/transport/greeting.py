@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Identification of two nodes of one machine that a socket connects: names, credentials, greeting.
 
-Every local process can bind or call an abstract socket name. Therefore each side queries the kernel for the user
-of the other process.
+Every local process may bind or call an abstract socket name, so both sides query the kernel for the user of the
+other process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import struct
 from dataclasses import asdict, dataclass
 
 LONGEST_NAME = 107
-"""Maximum length of an abstract name, bytes."""
 LONGEST_GREETING = 4096
 WELCOME = b"welcome"
 
@@ -24,7 +23,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def address(node: str, domain: int, user: int | None = None) -> bytes:
-    """Return the abstract name at which ``node`` (full name) of ``user`` listens. The default is this user."""
+    """Return the abstract name at which ``node`` (full name) of ``user`` listens; by default of this user."""
     name = f"rths/{os.getuid() if user is None else user}/{domain}{node}".encode()
     if len(name) > LONGEST_NAME:
         name = b"rths/" + hashlib.sha256(name).hexdigest().encode()
@@ -60,7 +59,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Greeting:
-    """First message of a caller: the run, full name and topic of the caller, and the gid of its publisher."""
+    """First message of a caller: its ``run``, full name, topic, and the gid of its publisher."""
 
     run: str
     node: str
@@ -72,7 +71,7 @@ class Greeting:
 
     @classmethod
     def unpack(cls, data: bytes) -> Greeting:
-        """Unpack ``data``. Raises ValueError if ``data`` is not a greeting."""
+        """Unpack a greeting. Raises ValueError for other ``data``."""
         values = json.loads(data)  # JSON and encoding errors are ValueErrors
         names = cls.__dataclass_fields__
         if not isinstance(values, dict) or values.keys() != names.keys():

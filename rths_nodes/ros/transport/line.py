@@ -29,7 +29,7 @@ class SocketReader:
     """Receiving end of a line.
 
     ``ended`` is true if the sender has closed the line and all messages are read. ``sent_ns`` is the sending time
-    of the last message. ``given_back`` is true if further messages arrive on the topic instead of the line.
+    of the last message. ``given_back`` is true if the topic carries further messages.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -61,7 +61,7 @@ class SocketReader:
 
     @property
     def last_number(self) -> int:
-        """Number of the last message; -1 before the first message."""
+        """Number of the last message; -1 before the first."""
         return number_of(self._last) if len(self._last) >= HEAD.size else -1
 
     def look(self) -> None:
@@ -84,7 +84,7 @@ class SocketWriter:
     """Sending end of a line. ``open`` is true while the receiver listens.
 
     At most ``depth`` messages are queued while the kernel's buffer is full. Further messages are ``lost``; the
-    receiver detects the gap by the numbers of the messages.
+    receiver detects the gap by message numbers.
     """
 
     def __init__(self, sock: socket.socket, depth: int) -> None:
@@ -133,8 +133,8 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages. Return False if the receiver has closed the line. After the first message, only
-        sending detects this.
+        """Send queued messages; return False if the receiver has closed the line. After a message, only sending
+        detects this.
         """
         self.send_kept()
         if self.open and not self.spoken:
@@ -156,9 +156,7 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Enlarge the buffer of ``sock`` for ``messages`` of ``size`` bytes, within the limit of the system. Return
-    the number of messages that fit.
-    """
+    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit. Return the number that fits."""
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:

@@ -24,16 +24,16 @@ from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketW
 from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
-"""Timeout for the greeting of a caller, and for checking the greeting, ns."""
+"""Timeout for receiving and checking the greeting of a caller, ns."""
 PATIENCE_NS = 3 * SECOND
 """Timeout of a caller that waits for the answer, ns."""
 WAITING = 64
-"""Backlog of the socket, and maximum number of callers that have not sent a greeting."""
+"""Backlog of the socket, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
 MOST_UNKNOWN = 512
 """Maximum number of callers with unknown identity, more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
-"""Maximum number of refused callers that are counted separately."""
+"""Maximum number of refused callers counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
@@ -82,7 +82,7 @@ class NodeLines:
         self.direct = False
 
     def open(self, load: Load) -> None:
-        """Listen for calls. Do this before any endpoint makes the node discoverable."""
+        """Listen for calls, before any endpoint makes this node discoverable."""
         if load.size > LONGEST_MESSAGE:
             self._warn(f"a message has {load.size} bytes, a socket at most {LONGEST_MESSAGE}; topics are used")
             return
@@ -145,7 +145,7 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Number of refused calls by process. Calls of partners that were discovered later do not count."""
+        """Number of refused calls by process, without calls of partners that were discovered later."""
         if self._listener is None:
             return {}
         early = self._listener.early
@@ -156,7 +156,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners. Return a text about missing answers; an empty string if no answer is missing."""
+        """Call the partners. Return a text about missing answers, or an empty string."""
         if self._load is None:
             return ""
         missing = []
@@ -247,7 +247,6 @@ class Acceptor:
         self.strangers: dict[str, int] = {}
         self._silent: dict[socket.socket, int] = {}
         self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
-        """Callers whose greeting cannot be checked yet."""
         self.early: dict[str, Greeting] = {}
         self._socket: socket.socket | None = _socket()
         try:
@@ -334,9 +333,9 @@ class Acceptor:
 class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
-    ``answered`` is true once the call is accepted, refused or timed out. ``problem`` is the reason if ``socket``
-    is None; it is empty if no node listens on this machine. ``early`` is true if the other node has not discovered
-    this node.
+    ``answered`` is true once the call is accepted, refused or timed out. ``problem`` is the reason for a missing
+    ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
+    discovered this node.
     """
 
     def __init__(self, address: bytes, hello: Greeting, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message filters: accept messages from peers of this run; drop and count others, except trip requests.
 
-A message has the gid of its publisher; the graph has the node of each gid. Until the test begins, peers may
-appear, or return with another publisher. Publishers that appear later are not accepted.
+A message has the gid of its publisher; the graph has the publisher's node. Until the test begins, peers may
+appear, or return with another publisher. Later publishers are not accepted.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstr
 """Definition of Trip in programs built before version 0.10."""
 
 LONGEST = 200
-"""Maximum length of the source and of the reason of a request, characters."""
+"""Maximum length of source and reason of a request, characters each."""
 
 MOST_FOREIGN = 64
-"""Maximum number of foreign publishers of a topic that are counted separately."""
+"""Maximum number of foreign publishers of a topic counted separately."""
 
 MOST_UNJUDGED = 64
-"""Maximum number of messages of a topic that are kept until the run is known."""
+"""Maximum number of messages of a topic kept until the run is known."""
 
 UNKNOWN = "unknown"
 """Name for publishers that have no node in the graph, or are not counted separately."""
@@ -69,8 +69,8 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a text if one of ``nodes`` has another type of ``topic``; otherwise an empty string. Type hashes are
-    compared if the middleware has them.
+    """Return a text if one of ``nodes`` has another type of ``topic``, else an empty string. Compares type hashes
+    if the middleware has them.
     """
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
@@ -93,9 +93,9 @@ class PublisherGuard:
     """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
     ``known`` are the gids of the peers' publishers. While the guard is open, an unknown gid is looked up in the
-    graph; if the graph has no node for this gid yet, the last message is kept. Some distributions have no gids.
-    Then only the bytes show whether a message belongs to this run. With ``early``, messages before the test may
-    come from a node without a run.
+    graph; if the graph has no node for it yet, the last message is kept. Some distributions have no gids: then
+    only the bytes show whether a message belongs to this run. With ``early``, messages before the test may come
+    from a node without a run.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class PublisherGuard:
 
     @property
     def certain(self) -> bool:
-        """True if all messages come from peers, because of their gids or because there are no other publishers."""
+        """True if all messages come from peers, by gid or because there are no other publishers."""
         if not self._by_gid:
             self.look()
         return self._by_gid or not (self._others or self.nameless)
@@ -264,7 +264,7 @@ class TripGuard(PublisherGuard):
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """Return True for a Trip from a peer. Without gids, requests arrive as well and are not admitted."""
+        """Return True for a Trip from a peer. Without gids, requests arrive too but are refused."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:
@@ -290,7 +290,7 @@ def reason_of(run: str, source: str, reason: str) -> str | None:
 
 
 def request_in(data: bytes) -> str | None:
-    """Return the reason (:func:`reason_of`) if ``data`` is a request of version 2 or 3; otherwise None."""
+    """Return the reason (:func:`reason_of`) of a request of version 2 or 3, or None for other messages."""
     with suppress(ValueError):
         values = decode("Trip", data)
         if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # belongs to a run in version 2

@@ -96,7 +96,7 @@ def declared_parameters(node: Node) -> list[str]:
 
 
 def remove_from_graph(node: LifecycleNode) -> None:
-    """Remove the name of a destroyed node, by destroying the state machine that rclpy keeps."""
+    """Remove the name of a destroyed node with the state machine that rclpy keeps."""
     node._state_machine.destroy_when_not_in_use()
 
 

@@ -30,7 +30,7 @@ Answer = Callable[[object, object], object]
 
 
 class FewRequests:
-    """Mixin that limits the queued requests of each service of a node, including the services of rclpy."""
+    """Mixin that limits the queued requests of each service of a node, including rclpy's services."""
 
     def create_service(self, *arguments: object, **named: object) -> Service:
         return super().create_service(*arguments, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]

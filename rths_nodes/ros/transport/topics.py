@@ -97,7 +97,6 @@ class NodeTopics:
         self._published: dict[str, Endpoint] = {}
         self._heard: dict[str, Endpoint] = {}
         self._awaited: set[str] = set()
-        """Inboxes whose partners must be discovered before the test."""
         self._streams: list[StreamPublisher] = []
 
     def open(
@@ -225,7 +224,7 @@ class NodeTopics:
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
         """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
 
-        With ``holds``, other subscribers receive these messages on request (:meth:`publish_held`).
+        With ``holds``, other subscribers receive them on request (:meth:`publish_held`).
         """
         me = self._node.get_fully_qualified_name()
         listening = [
@@ -330,7 +329,7 @@ def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
 
 
 class DeferredSends:
-    """Queue of at most ``BURST`` deferred messages on ``topics``.
+    """Queue of at most ``BURST`` messages on ``topics``.
 
     In lockstep a burst wakes the recorder once. In real time the executor sends the burst after the Command.
     """
