@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of all topics: name, type, QoS, publishers and subscribers.
 
-The table does not need rclpy. Wiring, recordings and documentation use it.
+The table does not need rclpy. Wiring, recordings and documentation use the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
 """Names of callers of the operator's services in the record."""
 MOTION = "motion "
-"""Prefix of the run in messages with curves of a procedure's motion."""
+"""Prefix of the run name in messages with curves of a procedure's motion."""
 RIG = "rig"
 """Executable that runs several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -146,8 +146,8 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""Two subscriptions for trip requests from other programs. Only the volatile one matches volatile publishers; only
-the latched one receives earlier messages of latched publishers."""
+"""Two subscriptions for trip requests from other programs. Only the volatile subscription matches volatile
+publishers. Only the latched subscription receives earlier messages of latched publishers."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """Diagnostics, with the absolute name that ROS tools expect."""

@@ -38,7 +38,8 @@ def describe(
 ) -> list[NodeDescription]:
     """Describe the nodes of a rig, with a recorder if the test is recorded.
 
-    ``axes`` have one node each: all axes or none. With ``console`` the test waits for the console of the runner.
+    Each axis in ``axes`` has its own node; ``axes`` has all axes or none. With ``console`` the test waits for the
+    console of the runner.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -81,7 +82,7 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """Return the axes that have their own nodes: all axes or none. Raises ConfigError if they must share one."""
+    """Return the axes that have their own nodes: all or none. Raises ConfigError if they must share a node."""
     if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)

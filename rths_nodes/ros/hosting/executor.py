@@ -251,7 +251,7 @@ class LoopExecutor:
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._awaits_streams = bool(self._ring) and not self._observers
         self._sets: dict[int, WaitSet] = {}
-        """Wait sets by number of subscriptions, kept because creating a wait set is slow."""
+        """Wait sets by number of subscriptions."""
         self._by_hand: Iterator[Inbox] = iter(())
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0

@@ -48,7 +48,7 @@ CurrentWriter = Callable[[], Writer | None]
 def with_faults(
     open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[OpenWriter, Interpose]:
-    """Return two functions for a host, which open recordings and insert the faults of one node."""
+    """Return two functions: to open recordings, and to insert the faults of one node."""
     writer: Writer | None = None
 
     def opened(directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
@@ -181,7 +181,7 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """Freeze a node in a shared process. The actuator node sleeps, because all other nodes wait for it."""
+        """Freeze the node. The actuator node sleeps, because all other nodes wait for it."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:

@@ -42,7 +42,7 @@ KEPT = 1000
 """Maximum number of stored messages. If more arrive, the oldest are dropped."""
 
 MOST_COLUMNS = 60_000
-"""Maximum number of stored columns of 10 ms: ten minutes."""
+"""Maximum number of stored columns of 10 ms, enough for ten minutes."""
 AT_ONCE = 400
 """Maximum number of messages returned per request. A late client needs several requests."""
 MOST_EVENTS = 200

@@ -245,7 +245,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """Send problems of a node to the runner, or print them. If ``left``, launch prints them."""
+    """Print problems of a node, and send errors to the runner. If ``left``, launch prints the problems."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

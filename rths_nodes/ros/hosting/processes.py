@@ -64,7 +64,7 @@ def run(
 def _end_after(died: Process, processes: Processes, console: Console, idle: Callable[[], None]) -> None:
     """Trip the rig after a node has died, and end all nodes within ``GRACE_S``.
 
-    If the node refused the test, the rig has not moved: stop the other nodes immediately.
+    If the node refused the test, the rig has not moved. Then stop the other nodes immediately.
     """
     if died.popen.returncode == ExitCode.REFUSED and console.result.state not in UNDER_WAY:
         processes.send(signal.SIGTERM)

@@ -26,7 +26,7 @@ ALONE_NS = 200_000_000
 """Time for which an interrupted axis waits for the next Command, which may bring the axis to rest, ns."""
 
 LATER_NS = 1_000_000_000
-"""Additional wait in real time, ns, because the actuator node, which stops all axes, must act first."""
+"""Additional waiting time in real time, ns. The actuator node, which stops all axes, must act first."""
 
 
 class AxisNode(RthsNode):

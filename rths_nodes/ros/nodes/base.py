@@ -119,7 +119,7 @@ class Host:
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
     prepare: Callable[[], None] = lambda: None
-    """Called when all peers are discovered, before the node reports ready."""
+    """Function called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
     scenario: Scenario | None = None
     """Scenario to run; None if the parameters define the scenario."""
@@ -286,7 +286,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Begin to participate. Refused while the rig of a deactivated node may still move."""
+        """Begin to participate. Activation is refused while the rig of a deactivated node may still move."""
         if self.phase.under_way:
             return _refused(self, "activate")
         self.phase.activate(True)
@@ -294,14 +294,14 @@ class RthsNode(FewRequests, LifecycleNode):
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop participating. Refused while the rig moves, unless this node stops the rig."""
+        """Stop participating. Deactivation is refused while the rig moves, unless this node stops the rig."""
         if self.under_way and not self.stops_rig:
             return _refused(self, "deactivate")
         self.phase.activate(False)
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the endpoints. Refused until the test is completed."""
+        """Close the endpoints. Cleanup is refused until the test is completed."""
         if self.under_way or self.participates:
             return _refused(self, "cleanup")
         self.topics.close()
@@ -404,9 +404,9 @@ class RthsNode(FewRequests, LifecycleNode):
         self.phase.to(Phase.GONE)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
-        """Request a trip from the actuator node, at the ``sample`` of a breach; 0 for any other reason.
+        """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        The trip takes effect immediately; in lockstep, at the sample ``effective`` unless this is 0.
+        The trip takes effect immediately; in lockstep, at the sample ``effective`` unless ``effective`` is 0.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0

@@ -31,8 +31,8 @@ class DriverGuard:
     """Checks Commands to a driver of the rig and Measurements from the driver. The first breach causes a trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample, or an empty string. If a driver ignores a Trip, the test ends as
-    tripped. A test that ends before the last sample has failed.
+    ``tripped`` is the reason with the sample; it is empty before a trip. If a driver ignores a Trip, the test ends
+    as tripped. A test that ends before the last sample has failed.
     """
 
     def __init__(

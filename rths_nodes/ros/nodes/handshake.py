@@ -36,7 +36,7 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
-    ``join`` is called with the mark of the other run; it raises ConfigError for an invalid mark. Unless None,
+    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark. Unless None,
     ``scenario_hash`` restricts the tests. Once the test is ``settled()``, other runs are ignored. Replayed
     messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain of the publisher,
     the node joins no active or ended test and ignores old messages. A message that arrives before the name of its

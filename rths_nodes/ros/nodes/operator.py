@@ -84,7 +84,7 @@ class Conducted(Protocol):
     def scenario(self) -> Scenario: ...
 
     def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement of the rig to ``receiver``, in the thread that drives the rig. None ends this."""
+        """Pass every Measurement to ``receiver``, in the thread that drives the rig. None stops this."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
@@ -99,7 +99,7 @@ class Conducted(Protocol):
 
 
 class OperatorNode(ThreadedNode):
-    """Publishes the ``conducted`` procedure in ``namespace`` from start to close, and stops it on request."""
+    """Publishes the ``conducted`` procedure in ``namespace``, and stops the procedure on request."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         super().__init__(OPERATOR, namespace, THREADS)
@@ -121,7 +121,7 @@ class OperatorNode(ThreadedNode):
             self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
             self._thread(HOLD, conducted.hold),
         )
-        """One thread per service: a stop does not wait for a hold."""
+        """One thread per service, so that a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         group = MutuallyExclusiveCallbackGroup()
         for row in TRIP_REQUESTS:
@@ -152,7 +152,6 @@ class OperatorNode(ThreadedNode):
         return ServiceThread(self._context, {service: answer}, LoopCalls(), warn, first)
 
     def _trip(self, message: Trip, info: Data) -> None:
-        """Stop once per request. The nodes of a run handle trips of the run."""
         reason = reason_of(message.run, message.source, message.reason)
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched request

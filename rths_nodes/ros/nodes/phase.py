@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases of a node, the cause of a node's end, and the context that its parts share."""
+"""Phases of a node, the cause of its end, and the context that the parts of a node share."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Cause:
 class PhaseMachine:
     """Phase of a node; refuses invalid transitions.
 
-    ``active`` is the lifecycle's primary state; ``note`` is information for the user. ``begun`` is true if the rig
-    may have moved. ``on_ended`` is called at the end of the test.
+    ``active`` is true in the lifecycle's active state; ``note`` is information for the user. ``begun`` is true if
+    the rig may have moved. ``on_ended`` is called at the end of the test.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:

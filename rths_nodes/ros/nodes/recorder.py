@@ -202,7 +202,6 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         self._breach = ""
-        """Reason for the trip, from the node that detected the first breach."""
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]

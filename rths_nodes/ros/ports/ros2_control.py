@@ -52,7 +52,7 @@ class JointSample:
     ``(n_axes,)``.
 
     ``echo`` is the number of the newest command that the hardware has received; None without a counter. ``number``
-    is the sample.
+    is the sample number.
     """
 
     stamp: float
@@ -112,7 +112,10 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return the number of joint states per period ``dt`` (s), from ``stamps`` (s), or raise ConfigError."""
+    """Return the number of joint states per period ``dt`` (s), from ``stamps`` (s).
+
+    Raises ConfigError unless the number is an integer.
+    """
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase: must be the times of the states")

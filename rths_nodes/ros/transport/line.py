@@ -156,7 +156,9 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit. Return the number that fits."""
+    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit. Return the number of messages
+    that fit.
+    """
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) < wanted // 2 * 2:

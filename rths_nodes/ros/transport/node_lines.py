@@ -61,7 +61,8 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run, or an empty text.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; an empty text while
+    unknown.
 
     ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
     """
@@ -156,7 +157,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners. Return a text about missing answers, or an empty string."""
+        """Call the partners. Return a text about missing answers; an empty string if none is missing."""
         if self._load is None:
             return ""
         missing = []

@@ -83,7 +83,7 @@ def publish_bytes(publisher: Publisher) -> Callable[[bytes], None]:
 
 
 def type_support_loaded() -> bool:
-    """Return True if this process has had a node, because each node publishes parameter events."""
+    """Return True if this process has had a node. Each node loads the type of parameter events."""
     return type(ParameterEvent)._TYPE_SUPPORT is not None
 
 
@@ -96,7 +96,7 @@ def declared_parameters(node: Node) -> list[str]:
 
 
 def remove_from_graph(node: LifecycleNode) -> None:
-    """Remove the name of a destroyed node with the state machine that rclpy keeps."""
+    """Remove the name of a destroyed node, by destroying the state machine that rclpy keeps."""
     node._state_machine.destroy_when_not_in_use()
 
 

@@ -70,8 +70,8 @@ class LoopCalls:
 
 
 class ServiceThread:
-    """Serves ``answers`` by service, from start to close. Failed requests are refused and reported through
-    ``warn``.
+    """Calls ``answers``, by service, for requests from start to close. Failed requests are refused and reported
+    through ``warn``.
 
     With ``first`` the thread keeps the priority of the loop, for requests that must not be delayed.
     """

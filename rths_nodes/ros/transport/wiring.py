@@ -56,10 +56,10 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[names.Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of the node at ``location`` in a test with ``peers``. With ``clock`` it publishes the
-    time.
+    """Return the endpoints of the node at ``location`` in a test with ``peers``. With ``clock`` the node publishes
+    the time.
 
-    ``wanted`` selects the topics of a test. ``here`` are the peers on this machine, empty for all peers.
+    ``wanted`` selects the topics of a test. ``here`` lists the peers on this machine; empty for all peers.
     """
     result = []
     for publishes, rows in ((True, names.published_by(location.role)), (False, names.heard_by(location.role))):
