@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig with several actuators, node by node: copy this file to replace axis nodes with your own drivers.
+"""Rig with several actuators, node by node. Copy this file to replace axis nodes with your own drivers.
 
     ros2 launch rths_nodes multi_actuator.launch.py
     ros2 launch rths_nodes multi_actuator.launch.py scenario:=two_actuator_coupler actuator_nodes:=one
 
-Each axis that is not coupled has its own node, in its own namespace (/rths/story_1). This node receives the
+Each axis of an uncoupled rig has its own node, in its own namespace (/rths/story_1). An axis node receives the
 Commands and publishes the Measurements of its axis. The actuator node merges the axes by sample, and leads the
 test. Your driver can replace an axis node if it uses the topics that names.AXIS_TOPICS and names.TOPICS list for
 "axis":

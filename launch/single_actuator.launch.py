@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig with one actuator node, node by node: copy this file to replace the actuator node with your own driver.
+"""Rig with one actuator node, node by node. Copy this file to replace the actuator node with your own driver.
+
+This command starts no actuator node:
 
     ros2 launch rths_nodes single_actuator.launch.py actuator:=false run_id:=monday_1
 
-starts no actuator node. Your driver node must use the topics that names.TOPICS lists for "actuator". It owns the
-state of the test and must know the run id, which is part of the hash that all nodes compare.
+Your driver must use the topics that names.TOPICS lists for "actuator". The driver owns the state of the test and
+must know the run id, which is part of the hash that all nodes compare.
 """
 
 from rths_nodes.recording.bag import check_free

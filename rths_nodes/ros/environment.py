@@ -24,17 +24,17 @@ from rths_nodes.core.resources import prefixes
 
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
-"""Valid values. ROS 2 silently treats any other value as LOCALHOST."""
+"""Valid values of ``RANGE``. ROS 2 silently treats any other value as LOCALHOST."""
 PEERS = "ROS_STATIC_PEERS"
 """Variable with the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Highest domain. Ports of higher domains exceed 65535, and Fast DDS ends the process."""
+"""Highest valid domain. The ports of higher domains exceed 65535, and Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
+"""Variables with the settings file of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
-"""Timeout for a host to report a closed port, s."""
+"""Time for a host to report a closed port, s."""
 KEYS = (
     *("identity_ca.cert.pem", "cert.pem", "key.pem"),
     *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),
@@ -109,7 +109,6 @@ def _installed(name: str, environment: Environment) -> bool:
 
 
 def _logs(environment: Environment) -> Iterator[Finding]:
-    """Check that ROS 2 can write its logs (ROS_LOG_DIR, ROS_HOME/log or ~/.ros/log)."""
     name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a writable folder"
@@ -211,7 +210,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 
 
 def _absent(server: str) -> str:
-    """Return the reason why ``server`` is not a discovery server, or an empty string."""
+    """Return why ``server`` is not a discovery server; an empty string if it may be one."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of all topics: name, type, QoS, publishers and subscribers.
 
-Plain data, without rclpy. Wiring, recordings and documentation use this table.
+The table does not need rclpy. Wiring, recordings and documentation use the table.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "recorder",
 )
 AXIS = "axis"
-"""Node of one axis, in a namespace below the rig."""
+"""Node of one axis, below the namespace of the rig."""
 CONSOLE = "console"
-"""Node of ``rths run`` if nodes run in other processes: receives results, may request a trip."""
+"""Node of ``rths run`` if other processes run the nodes. Receives results, may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
-"""Node that publishes the state of a procedure and stops it; not a peer of any run."""
+"""Node that stops a procedure and publishes its state; not a peer of any run."""
 OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
 STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
-"""Names of the callers of these services in the record."""
+"""Names of callers of the operator's services in the record."""
 MOTION = "motion "
-"""Prefix that marks curves of a motion of the procedure."""
+"""Prefix of the run name in messages with curves of a procedure's motion."""
 RIG = "rig"
-"""Executable with several nodes of a test in one process."""
+"""Executable that runs several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
 LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)
 OBSERVERS = options.OBSERVERS
@@ -41,8 +41,7 @@ NAMESPACE = options.NAMESPACE
 STOPS = ("stop", "trip")
 """Services of the actuator node that end a test, as held or as tripped."""
 FORMER_TRIP = "emergency_stop"
-"""Name of the topic and service ``trip`` up to version 0.9.0. The next version does not accept this name any more.
-"""
+"""Name of the topic and service ``trip`` up to version 0.9.0, still accepted, but not in the next version."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,10 @@ class Topic:
     """True for messages that nodes publish even before they know the run."""
     recorded: bool = True
     apart: bool = False
-    """True for messages between different machines only."""
+    """True for messages that only nodes on different machines exchange."""
     best_effort: bool = False
     section: str = ""
-    """Section of a scenario that this topic needs."""
+    """Section of a scenario that requires this topic; empty if always required."""
 
     def wanted(self, scenario: object) -> bool:
         return not self.section or getattr(scenario, self.section) is not None
@@ -79,7 +78,7 @@ class Topic:
         return bool(self.publishers) and not self.subscribers
 
     def lossy(self, best_effort: bool) -> bool:
-        """Return True if messages may be lost; among reliable topics, ``best_effort`` affects only streams."""
+        """Return True if messages may be lost. With ``best_effort``, streams may lose messages too."""
         return self.best_effort or (best_effort and self.stream)
 
     @property
@@ -105,7 +104,7 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
-"""Topics of the axes as joints: measured, target and commanded."""
+"""Topics with the axes as joints: measured, target and commanded states."""
 
 
 def _joints(name: str) -> Topic:
@@ -147,19 +146,19 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""Topic of trips from other programs. Only a volatile subscription matches a volatile publisher; only a latched
-one receives earlier messages of a latched publisher."""
+"""Two subscriptions for trip requests from other programs. Only the volatile subscription matches volatile
+publishers. Only the latched subscription receives earlier messages of latched publishers."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """Diagnostics, with the absolute name that ROS tools expect."""
 
 CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
-"""Simulated time; only in lockstep, if requested."""
+"""Simulated time, published only in lockstep and on request."""
 
 ALSO_RECORDED = (DIAGNOSTICS.name, "/rosout")
 
-# Below the namespace of an axis that has its own node. Not recorded: the actuator node merges them into topics of
-# the rig.
+# Topics below the namespace of an axis that has its own node. They are not recorded, because the actuator node
+# merges them into topics of the rig.
 AXIS_TOPICS: dict[str, Topic] = {
     topic.name: replace(topic, recorded=False)
     for topic in (

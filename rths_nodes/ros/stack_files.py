@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration files of other ROS 2 programs for a rig: ros2 bag, diagnostic_aggregator, SROS 2.
 
-They are made from the table of topics, for one namespace and without rclpy. ``config/stack`` has the default
+The files are made from the table of topics, for one namespace and without rclpy. ``config/stack`` has the default
 files.
 """
 
@@ -38,7 +38,7 @@ from rths_nodes.ros.names import (
 )
 
 SILENCE_S = 5.0
-"""Timeout for the diagnostics of a node, which are published once per second in the slack."""
+"""Timeout for the diagnostics of a node, s. A node publishes once per second if there is slack."""
 POLICY_VERSION = "0.2.0"
 PARAMETERS = (
     *("describe_parameters", "get_parameter_types", "get_parameters", "list_parameters"),
@@ -85,7 +85,7 @@ def _listening(row: Topic, best_effort: bool) -> dict[str, str]:
 
 
 def diagnostics(namespace: str) -> str:
-    """Return parameters of ``aggregator_node``: a tree of loop, observers and axes."""
+    """Return parameters of ``aggregator_node`` for a tree of loop, observers and axes."""
     rig = namespace.strip("/")
     branches: dict[str, object] = {
         "loop": _branch("Loop", rig, LOOP),

@@ -56,7 +56,7 @@ class Console(Node):
         return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
-        """Receive messages. Look up publishers again if the graph did not have their node names."""
+        """Receive messages. Query the graph again for missing node names of publishers."""
         guards = self._topics.guards.values()
         for guard in guards:
             if not guard.complete:
@@ -86,7 +86,7 @@ class Console(Node):
                 return
             self._hear_state(values)
         elif name == "node_status":
-            self.problems[values["node"]] = values["problem"]  # a waiting node repeats this until it is ready
+            self.problems[values["node"]] = values["problem"]  # a waiting node repeats its problem until ready
             self._ready |= {values["node"]} if values["ready"] else set()
         else:
             result.sample = max(result.sample, values["sample"])
@@ -107,7 +107,7 @@ class Console(Node):
         self.problems[ACTUATOR] = reason
 
     def trip(self, reason: str) -> None:
-        """Trip the rig. Until all nodes are discovered there is no motion to stop."""
+        """Trip the rig. The rig does not move until all nodes are discovered, so earlier calls do nothing."""
         if self._trip is not None:
             header = {"stamp": time.time_ns(), "run": self._topics.run.mark}
             self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))

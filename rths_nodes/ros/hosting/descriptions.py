@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of the nodes of a test. The runner and the launch files start the same nodes."""
+"""Descriptions of the nodes of a test, shared by the runner and the launch files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rths_nodes.ros.names import RECORDER
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """One node process: role (its executable), namespace and parameters."""
+    """Role, namespace and parameters of a node. ``role`` is also the executable."""
 
     role: str
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
-    """Axis of an axis node, also the last part of the namespace."""
+    """Axis of an axis node, also the last part of ``namespace``."""
     scenario: Scenario | None = None
-    """Scenario from the runner; None if parameters define the scenario."""
+    """Scenario from the runner; None if the parameters define the scenario."""
 
     @property
     def peer(self) -> str:
@@ -36,9 +36,10 @@ class NodeDescription:
 def describe(
     options: RunOptions, axes: Sequence[str] = (), console: bool = False, scenario: Scenario | None = None
 ) -> list[NodeDescription]:
-    """Describe the nodes of a rig, with a recorder if there is a recording.
+    """Describe the nodes of a rig, with a recorder if the test is recorded.
 
-    ``axes`` have one node each: all axes or none. With ``console`` the test waits for the console of the runner.
+    Each axis in ``axes`` has its own node; ``axes`` has all axes or none. With ``console`` the test waits for the
+    console of the runner.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -54,7 +55,7 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError."""
+    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError for unknown nodes."""
     peers = tuple(description.peer for description in descriptions)
     recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)
     for name in options.nodes:
@@ -81,7 +82,7 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """Return the axes that have their own nodes: all or none. Raises ConfigError."""
+    """Return the axes that have their own nodes: all or none. Raises ConfigError if they must share a node."""
     if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)

@@ -2,7 +2,7 @@
 """Executor of nodes: all nodes of a test in one process, or a single node.
 
 Nodes in one process pass messages directly, in the order of the loop. Messages for other processes are published
-in the slack. A thread answers services; the loop executes requests that change a node.
+in the slack before a tick. A thread answers services; the loop executes requests that change a node.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceTh
 OBSERVE_LIMIT = 16
 """Maximum number of samples per turn of an observer, and of ticks by which an observer may lag."""
 BEHIND_NS = 20_000_000
-"""Longest lag of an observer, or one tick if that is longer."""
+"""Longest lag of an observer, ns, but at least one tick."""
 
 
 class SlackBudget:
-    """Recent duration of a task: decides whether the task fits before a tick."""
+    """Estimated duration of a task, to decide whether the task fits before a tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -45,14 +45,14 @@ class SlackBudget:
         self._now = clock.monotonic_ns
 
     def decay(self) -> None:
-        """Reduce the duration, so that a task that was slow once is tried again."""
+        """Reduce the estimate, so that a task that was slow once is tried again."""
         self._needed *= self._remembered
 
     def fits(self, pacer: Pacer) -> bool:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run and time ``task``. Return False if the task returns False: then it had no work."""
+        """Run and time ``task``. Return False if ``task`` had no work and returned False."""
         started = self._now()
         did = task() is not False
         if did:
@@ -91,11 +91,11 @@ class SlackUser:
 
 
 SERVE_EVERY_NS = 50_000_000
-"""Period of rounds: the handshakes of all nodes, and at most one request that changes a node."""
+"""Period of rounds, ns. A round has the handshakes of all nodes and at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
-"""Slack for one handshake."""
+"""Smallest slack for a handshake, ns."""
 SERVE_LATEST_NS = 500_000_000
-"""Delay after which a round continues without slack."""
+"""Delay after which a round begins, or continues, without slack, ns."""
 
 
 class ServiceDesk:
@@ -116,7 +116,7 @@ class ServiceDesk:
         self._next_round = self._round_ends_by = 0
 
     def serve(self, pacer: Pacer | None = None) -> None:
-        """Continue a round, or begin a due round; with ``pacer`` only within the slack before the tick."""
+        """Continue or begin a round. With ``pacer``, use only the slack before the tick."""
         now = self._now()
         if pacer is None:
             for node in self._nodes:
@@ -181,38 +181,38 @@ def answers(nodes: Sequence[RthsNode], calls: LoopCalls) -> dict[Service, Answer
 GONE = attrgetter("phase.gone")
 
 MIXED_S = 0.0005
-"""Longest sleep of a node that waits for both a socket and a topic."""
+"""Longest sleep of a node that waits for both a socket and a topic, s."""
 
 
 DIAGNOSE_SLACK_NS = 500_000
-"""Slack for publishing diagnostics, or half a servo period if that is shorter."""
+"""Smallest slack for diagnostics, ns; at most half a servo period."""
 RECORD_SLACK_NS = 50_000
-"""Slack for messages to the recorder and to nodes outside the loop."""
+"""Smallest slack for messages to the recorder and to nodes outside the loop, ns."""
 FOREIGN_AT_A_TIME = 256
 """Maximum number of foreign messages dropped from an inbox per tick."""
 DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep of a process whose nodes pass messages directly: no message wakes it."""
+"""Sleep of a process whose nodes pass messages directly, so that no message wakes the process, s."""
 OBSERVER_SLEEP_S = 0.01
-"""Sleep of a monitor or recorder in its own process, in lockstep."""
+"""Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
-"""Number of consecutive yields to the thread of the middleware that delivers messages by topic. By socket one
-yield is enough; with more, two nodes would keep yielding to each other."""
+"""Number of consecutive yields to the middleware thread that delivers messages by topic. By socket one yield is
+enough; with more, two nodes would keep yielding to each other."""
 POLLS = 4
-"""Number of polls of the inboxes before a sleep. A wake-up costs 100 us."""
+"""Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
-"""Time without sleep after which a process sleeps instead of yielding: for the kernel, yielding is not rest
-(``realtime.STARVING_S``)."""
+"""Time without sleep after which a process sleeps instead of yielding, ns. The kernel does not count yielding as
+rest (``realtime.STARVING_S``)."""
 SLEPT_NS = 50_000
-"""Shortest wait that counts as sleep. In a shorter wait a message was pending."""
+"""Shortest wait that counts as sleep, ns. A shorter wait shows that a message was pending."""
 PATIENT_TURNS = 16
 """Number of turns without work after which a real-time process sleeps, so that others can run."""
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Give ``node`` a turn if due; return True if it did any work. An unexpected error ends the node."""
+    """Give ``node`` a turn unless it must wait; return True if it worked. An unexpected error ends the node."""
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):
@@ -238,7 +238,7 @@ class LoopExecutor:
         self._context = context
         self._now, self._sleep = clock.monotonic_ns, clock.sleep
         ring = {node.role: node for node in nodes if node.role in LOOP}
-        # the measurement goes to the integrator first, because the compensator needs its target
+        # the integrator receives the measurement first, because the compensator needs the new target
         axes = [node for node in nodes if node.role == AXIS]
         self._ring = [*(ring[role] for role in LOOP if role in ring), *axes]
         self._observers = [node for node in nodes if node not in self._ring]
@@ -246,12 +246,12 @@ class LoopExecutor:
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         if self._rig is not None:
             self._rig.when_armed(self.introduce)
-        # direct answers reach the waiting node immediately
+        # one sample per turn, so that a waiting node receives each answer immediately
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._desk = ServiceDesk(self.nodes, idle, clock)
         self._awaits_streams = bool(self._ring) and not self._observers
         self._sets: dict[int, WaitSet] = {}
-        """Wait sets by number of subscriptions; creating one is slower than filling it."""
+        """Wait sets by number of subscriptions."""
         self._by_hand: Iterator[Inbox] = iter(())
         self._warm_ups = [(node, SlackBudget(0.5, clock)) for node in self._ring]
         self._next_diagnosis = 0
@@ -330,7 +330,6 @@ class LoopExecutor:
             self._wait()
 
     def _yield_processor(self) -> None:
-        """Yield to the processes of other nodes that compute the input of this node."""
         if self._yields:
             for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
@@ -399,14 +398,13 @@ class LoopExecutor:
         return busy
 
     def _diagnose_if_due(self) -> None:
-        """Publish the diagnostics of at most one node, because this takes 50 us."""
         now = self._now()
         if now < self._next_diagnosis or not self._may_diagnose():
             return
         self._next_diagnosis = now + DIAGNOSE_EVERY_NS
         for node in self.nodes:
             if not node.phase.gone and node.diagnostics and node.safely(node.diagnostics.tell_if_due):
-                return
+                return  # at most one node, because this takes 50 us
 
     def _may_diagnose(self) -> bool:
         rig = self._rig

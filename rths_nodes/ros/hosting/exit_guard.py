@@ -2,8 +2,8 @@
 """Timed exit of a process whose middleware hangs after a test.
 
 Fast DDS can deadlock while endpoints are removed (Fast DDS issue 6502). The hanging call holds the interpreter
-lock, so the C library ends the process; ``faulthandler.dump_traceback_later`` would exit with code 1. The normal
-exit of the interpreter waits for threads, and exit handlers of the middleware race with its threads.
+lock, so a timer of the C library ends the process; ``faulthandler.dump_traceback_later`` would exit with code 1. A
+normal exit of the interpreter waits for threads, and exit handlers of the middleware race with its threads.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ExitGuard:
                 raise OSError(ctypes.get_errno(), "no timer is available to end the process")
             self._code = code
         full_seconds, part = divmod(round(seconds * 1e9), 1_000_000_000)
-        times = (ctypes.c_long * 4)(0, 0, full_seconds, part)  # struct itimerspec: one shot
+        times = (ctypes.c_long * 4)(0, 0, full_seconds, part)  # struct itimerspec without repetition
         self._library.timer_settime(self._timer, 0, times, None)
 
     def disarm(self) -> None:
@@ -77,7 +77,7 @@ def exits_within(seconds: float, code: int) -> Iterator[None]:
 
 
 def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
-    """End this process with ``code`` within ``LEAVING_S``, after ``closing`` and Python's exit handlers."""
+    """Call ``closing`` and Python's exit handlers, and exit with ``code``, in any case within ``LEAVING_S``."""
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
     for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a node: lost messages, wrong sensors, slow answers, suspension, death.
 
-Faults of streams act on the inboxes of the loop; monitor and recorder receive the message as sent. All faults are
-timed by sample number: kill, freeze and disk_full of sample k act when the node receives Measurement k, in the
-actuator node before it sends Measurement k. In the host ``processes``, kill and freeze are signals (SIGKILL,
-SIGSTOP, SIGCONT); in the host composed, a dead or frozen node gets no turn.
+Faults of streams act in the inboxes of loop nodes; monitor and recorder receive the original messages. Faults
+occur at sample numbers: kill, freeze and disk_full of sample k act when the node receives Measurement k; in the
+actuator node, before it sends Measurement k. In the host ``processes``, kill and freeze are signals (SIGKILL,
+SIGSTOP, SIGCONT); in the host ``composed``, a dead or frozen node gets no turn.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CurrentWriter = Callable[[], Writer | None]
 def with_faults(
     open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[OpenWriter, Interpose]:
-    """Return the functions of a host that open recordings, and insert the faults of one node."""
+    """Return two functions: to open recordings, and to insert the faults of one node."""
     writer: Writer | None = None
 
     def opened(directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
@@ -101,7 +101,7 @@ class _Faults(Interposer):
 
     def inbox(self, topic: str, inbox: Inbox) -> Any:
         faulty: Any = inbox
-        # the index of a fault is part of its seed
+        # keep the positions, because the index of a fault is part of its seed
         faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
             change = _poisoner(topic, self._node.topics.codec)
@@ -126,7 +126,6 @@ class _Faults(Interposer):
         return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
 
     def _known_sample(self) -> float:
-        """Return the last sample that the node has received or sent; infinity after the test."""
         if self._node.phase.ended:
             return math.inf
         return self._sent if self._role == ACTUATOR else self._node.measurements.expected - 1
@@ -182,7 +181,7 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """Freeze a node in a shared process. The actuator node sleeps, because all other nodes wait for it."""
+        """Freeze the node. The actuator node sleeps, because all other nodes wait for it."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:
@@ -197,7 +196,7 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox with the faults of ``stream``. ``sent_at(number)`` is the sample at which a message is sent;
+    """Inbox with the faults of ``stream``. ``sent_at(number)`` is the sample at which a message is sent.
     ``clock()`` is the last known sample.
     """
 
@@ -221,12 +220,12 @@ class FaultyInbox:
         return self._arrived.popleft() if self._arrived else None
 
     def waited(self) -> int:
-        """Return 0: delayed messages are not counted."""
+        """Return 0, because delays are not measured."""
         return 0
 
 
 class StruckInbox:
-    """Inbox of Measurements that calls ``strike()`` at message ``first``; empty unless ``may_work()``."""
+    """Inbox of Measurements. Calls ``strike()`` at message ``first``, and then is empty unless ``may_work()``."""
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
         self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launch actions for described nodes, shared by the files in ``launch/``."""
+"""Launch actions for the nodes of a test, shared by the files in ``launch/``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "page_port": ("8085", "TCP port of the page, 0 for any free port; a port in use is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
-"""Python arguments that serve the page. This package must not import ``rths_nodes.app``."""
+"""Python arguments that start the page. This package must not import ``rths_nodes.app``."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "true: all nodes run in one process and pass messages directly", FLAG),
@@ -87,11 +87,11 @@ def description(
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
-    """Return a launch description: arguments of a test, ``further`` arguments, and the entities of
-    ``make(context)``.
+    """Return a launch description with the arguments of a test, ``further`` arguments, and the entities that
+    ``make(context)`` returns.
 
-    ``defaults`` replace default values; ``composes`` adds the arguments ``composed`` and ``separate``. An invalid
-    test or an unknown argument is refused before any node starts.
+    ``defaults`` replaces default values; ``composes`` adds the arguments ``composed`` and ``separate``. Invalid
+    tests and unknown arguments are refused before any node starts.
     """
     arguments = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
     declared = [
@@ -116,9 +116,9 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Raise ConfigError for an unknown argument, which launch accepts.
+    """Raise ConfigError for an unknown argument, because launch accepts unknown arguments.
 
-    Check only command lines that name this file or its wrapper: arguments of an including file look the same.
+    Arguments are checked only if the command line names this file or its wrapper. An including file has others.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
@@ -133,7 +133,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions for the nodes of a test with one run id. Raises ConfigError."""
+    """Launch actions for the nodes of a test, with one run id. Raises ConfigError."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations
@@ -144,7 +144,7 @@ class LaunchedTest:
             if name in configured
         }
         directory = options["directory"]
-        # otherwise the run id, which needs the scenario, names the directory
+        # the default name of the directory is the run id, which is known after the scenario is loaded
         chosen = run_options(options | {"directory": directory or "runs"}, LAUNCH, host=host)
         scenario = files.load(chosen.scenario, chosen.overrides, chosen.case, chosen.rig)
         self.run_id = chosen.run_id or scenario.run_id()
@@ -299,7 +299,7 @@ def _value(option: Option, text: str) -> Any:
 
 
 def split(name: str, text: str) -> list[str]:
-    """Split ``a.b=1 c.d='two words'``. Raises ConfigError."""
+    """Split text such as ``a.b=1 c.d='two words'``. Raises ConfigError for a missing quote."""
     try:
         return shlex.split(text)
     except ValueError as error:

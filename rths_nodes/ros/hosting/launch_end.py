@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""End of a launched test, and its report."""
+"""End of a launched test, and report of the result."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting import node_processes
 
 SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
-"""Roles in the order in which their reports count."""
+"""Roles whose reports take precedence, in this order."""
 
 
 def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
     """Return an exception that ends launch with code 1 and prints only ``message``, at ``level``."""
 
-    def without_prefix(record: logging.LogRecord) -> bool:  # "Caught exception in launch ..."
+    def without_prefix(record: logging.LogRecord) -> bool:  # prefix "Caught exception in launch ..."
         if record.getMessage().endswith(f": {message}"):
             vars(record).update(levelno=level, levelname=logging.getLevelName(level), msg=message, args=())
         return True
@@ -42,12 +42,11 @@ def refusal(message: str, level: int = logging.ERROR) -> RuntimeError:
 
 
 class EndOfLaunch:
-    """Follows the processes of a test until their end, and owns a temporary folder for their files and final
-    reports.
+    """Follows the processes of a test until they exit, and owns a temporary folder for their files and reports.
 
-    If a process exits with an error, all processes are ended; after a trip they exit by themselves. Foreign
-    recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result and exits
-    with code 1 unless the test is valid.
+    If a process exits with an error, launch ends all processes. After a trip the processes exit by themselves.
+    Foreign recorders, which are not in ``peers``, are stopped after the last node. Then launch prints the result
+    and exits with code 1 unless the test is valid.
     """
 
     def __init__(self, run_id: str, recording: str) -> None:
@@ -75,13 +74,13 @@ class EndOfLaunch:
     def actions(
         self, processes: Sequence[ExecuteProcess], further: Sequence[ExecuteProcess]
     ) -> list[LaunchDescriptionEntity]:
-        """Return the actions of a launch; ``further`` processes, such as a page, end with the test."""
+        """Return the actions of a launch. ``further`` processes, such as a page, end with the test."""
         self._running, self._further = list(processes), further
         recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
             LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
             RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
-            *processes,  # last, so that its handler runs before the handlers that print
+            *processes,  # last, so that their last output is printed before the handler runs
             *further,
         ]
 
@@ -108,7 +107,7 @@ class EndOfLaunch:
         left = outcomes.read_report(self._file(peer)) if peer else None
         if died and left is None:
             with suppress(OSError):
-                self.keep(outcomes.DIED, died)  # for the recorder
+                self.keep(outcomes.DIED, died)  # the recorder reads this file
         report = self._left[name] = left or LastWords(event.returncode, died)
         return report
 
@@ -123,14 +122,13 @@ class EndOfLaunch:
         raise refusal(f"rths: {message} (exit code {code:d}); {self._report(code)}", level)
 
     def _result(self) -> tuple[ExitCode, str]:
-        """Return exit code and text of the test. The worst code of a process precedes the reported outcome."""
         spoken = self._spoken
         tests = {report.test: report.ending for report in reversed(spoken) if report.test is not None}
         code = of_nodes([report.exit_code for report in self._left.values()], State.FINISHED)
         if code == ExitCode.FINISHED:
             first = next((report.test for report in spoken if report.test is not None), ExitCode.HELD)
             code = of_nodes([first], State.FINISHED)
-        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # other actuator nodes do not count
+        if code == ExitCode.FINISHED and ExitCode.NOT_VALID in tests:  # third-party nodes count no late samples
             code = ExitCode.NOT_VALID
         nothing = "" if tests else "there was none"
         return code, tests.get(code) or ": ".join(filter(None, (code.ending, self._why(code) or nothing)))

@@ -39,12 +39,12 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Maximum number of stored messages. The oldest are dropped if they are not read."""
+"""Maximum number of stored messages. If more arrive, the oldest are dropped."""
 
 MOST_COLUMNS = 60_000
-"""Maximum number of stored columns of 10 ms: ten minutes."""
+"""Maximum number of stored columns of 10 ms, enough for ten minutes."""
 AT_ONCE = 400
-"""Maximum number of messages with columns per request. A late client needs several requests."""
+"""Maximum number of messages returned per request. A late client needs several requests."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
@@ -61,7 +61,7 @@ class RigListener(ThreadedNode):
         self._told: Data = {}
         self._run, self._size = "", BYTES_OF_CURVE
         self._columns: deque[tuple[int, int, bytes]] = deque()
-        """First sample, samples per column, and float32 values of the received columns."""
+        """First sample, samples per column, and float32 values, for each message with columns."""
         self._kept = self._gone = 0
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
@@ -76,8 +76,8 @@ class RigListener(ThreadedNode):
         self._of_run: list[object] = []
 
     def _join(self) -> None:
-        """Subscribe to the topics of a run. The middleware delivers latched messages again."""
         self._leave()
+        # the middleware delivers latched messages again
         self._of_run = [
             self._listen(TOPICS[TEST_STATE], self._test_state),
             self._listen(TOPICS["node_status"], self._node_status),
@@ -119,7 +119,7 @@ class RigListener(ThreadedNode):
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the next ``number``, and the columns since ``number``, all from the same run."""
+        """Return the situation, the next ``number``, and the columns since ``number``. All belong to one run."""
         with self._lock:
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
@@ -128,7 +128,7 @@ class RigListener(ThreadedNode):
             return self._situation(), last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store the result of a stop (``stop``, text), or whether a stop can reach the rig (``reaches``)."""
+        """Store the result of a stop (``stop``), or whether a stop can reach the rig (``reaches``)."""
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])

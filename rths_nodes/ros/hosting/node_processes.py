@@ -30,14 +30,14 @@ INDEXING_S = 600.0
 """Timeout for a recorder to index its file, s."""
 
 LEAVING_S = 10.0
-"""Timeout for the other nodes to exit after the first node, s."""
+"""Timeout for nodes other than the recorder to exit after a test, s."""
 
 QUIET_S = 0.05
-"""Pause before endpoints and participant are removed, s. Without it, a peer that is acknowledging a message could
-hang (``exit_guard.py``)."""
+"""Pause before endpoints and participant are removed, s. Without the pause, a peer that is acknowledging a message
+could hang (``exit_guard.py``)."""
 
 LONGEST_REPORT = 4000
-"""Largest final report, bytes. A pipe stores it until it is read."""
+"""Largest final report, bytes. A pipe stores the report until the runner reads it."""
 
 LOOKS = 20
 
@@ -48,11 +48,11 @@ STOPPED_S = 2.0
 """Longest wait after the test for a node that is suspended by a signal, s."""
 
 PARENT = "RTHS_PARENT"
-"""Environment variable with the pid of the runner. A node ends with its runner."""
+"""Environment variable with the pid of the runner. A node exits when the runner exits."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with a file descriptor to which a node writes the reason for its end. Before its
-configuration a node has no topics."""
+"""Environment variable with a file descriptor to which a node writes why it ended, because a node that is not
+configured has no topics."""
 
 
 def death(name: str, code: int) -> str:
@@ -92,9 +92,8 @@ class Process:
     sent: set[int] = field(default_factory=set)
     silent: bool = False
     _stopped_at: float = 0.0
-    """Time at which the process was found suspended, s; 0 while it runs."""
     _turns: tuple[list[str], float] = field(default_factory=lambda: ([], 0.0))
-    """CPU times and context switches of the main thread; time of their last change, s."""
+    """CPU times and context switches of the main thread, and time of their last change, s."""
     _next_look: float = 0.0
 
     @property
@@ -122,7 +121,7 @@ class Process:
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check_alive(self) -> None:
-        """Kill the process if it hangs: suspended from outside, or deadlocked in the middleware."""
+        """Kill the process if it hangs: suspended by a signal, or deadlocked in the middleware."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -275,14 +274,15 @@ class Processes:
         return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
 
     def why(self, ended: Process) -> str:
-        """Return the reason for the end of a process; after a refusal, the reason from the refusing node."""
+        """Return the report of ``ended``, or else the report of a process with the same exit code."""
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
         return (ended if ended.report else next((process for process in alike if process.report), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes count; ``reported`` are the roles with a Summary.
 
-        A node that hung after its Summary does not count, except a recorder: its recording is incomplete.
+        A node that was ended after its Summary does not count, except a recorder, because its recording is
+        incomplete.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One or several nodes in a process of their own, started by ``ros2 run``, by launch or by the runner.
+"""One or several nodes in a separate process, started by ``ros2 run``, by launch or by the runner.
 
     ros2 run rths_nodes recorder --ros-args --params-file test.yaml
     ros2 run rths_nodes rig --ros-args --params-file test.yaml
     ros2 run rths_nodes rig integrator compensator actuator monitor --ros-args -p scenario:=chen_ricles_2010 ...
 
 Parameter files (``/**/recorder:`` for one node), ``-p node:name:=value``, ``-r node:from:=to`` and ``-r
-__ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all of them.
+__ns:=/lab`` apply to each node of a rig; ``-r __node:=x`` would rename all nodes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport.middleware import ros_context
 
 TOLD_S = 5.0
-"""Longest turn of the actuator node after its Summary; then the node counts as hung."""
+"""Longest turn of the actuator node after its Summary, s. Beyond this time the node counts as hung."""
 
 TURN_S = 30.0
-"""Longest turn of a node after the test, with any disk; then the node counts as hung."""
+"""Longest turn of a node after the test, with any disk, s. Beyond this time the node counts as hung."""
 
 FLUSHED_S = 10.0
-"""Timeout for a node to deliver its last messages, or to detect that its peers have left."""
+"""Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
@@ -122,7 +122,9 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Context) -> int:
-        """Run the node. Return its exit code (actuator node: of the test), or 0 if launch reads the report."""
+        """Run the node. Return its exit code, or 0 if launch reads the report. The actuator node returns the exit
+        code of the test.
+        """
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)
@@ -206,7 +208,6 @@ class HostedTest:
 def _report(
     nodes: Sequence[RthsNode], code: int, problem: str, test: Result | None, numbers: Mapping[str, float]
 ) -> tuple[int, bool]:
-    """Send the final report to launch, flush the ``nodes``; return the exit code, and True if launch reads it."""
     left = tell_launch(last_words(code, problem, test, numbers))
     code = ExitCode.FINISHED if left else code
     with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
@@ -244,7 +245,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def tell(node: RthsNode, left: bool = False) -> None:
-    """Print problems of a node, unless the runner prints them, or launch does from the report (``left``)."""
+    """Print problems of a node, and send errors to the runner. If ``left``, launch prints the problems."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

@@ -30,7 +30,7 @@ class Result:
     judged: bool = True
     """False on a machine whose nodes do not count late samples."""
     begun: bool = False
-    """True once the rig may have moved: all nodes have discovered each other."""
+    """True once all nodes have discovered each other and the rig may have moved."""
 
     @property
     def heard_by_all(self) -> bool:
@@ -57,7 +57,7 @@ class Result:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Derive the exit code of the test from the exit codes of its nodes, and a reason for a failure."""
+        """Derive the exit code of the test from ``codes`` of its nodes, and a reason if the test failed."""
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:
@@ -91,7 +91,7 @@ def dropped_messages(numbers: Mapping[str, float]) -> str:
     overflow: list[str] = []
     for name, count in numbers.items():
         kind, _, rest = name.partition(".")
-        if kind == "foreign":  # subscribers of a topic count the same messages
+        if kind == "foreign":  # all subscribers of a topic count the same messages
             _, topic, sender = rest.split(".")
             foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
         elif kind == "malformed":

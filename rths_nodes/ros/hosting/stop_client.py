@@ -27,16 +27,14 @@ THREADS = 2
 
 
 def stop_address(namespace: str) -> bytes:
-    """Return the socket of the executive that runs the test in ``namespace``. A datagram ``S`` stops the test;
-    ``T`` trips it.
+    """Return the address at which the executive in ``namespace`` receives datagrams. The datagram ``S`` stops the
+    test, ``T`` trips it.
     """
     return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
 
 
 def stop_executive(namespace: str, kind: str) -> bool:
-    """Set the stop word of the executive in ``namespace`` without using nodes; return True if there is an
-    executive.
-    """
+    """Send a stop to the executive in ``namespace``, without nodes. Return True if there is an executive."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
         sender.setblocking(False)
         return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
@@ -57,14 +55,14 @@ class StopClient(ThreadedNode):
         return any(client.service_is_ready() for client in (self._procedure, *self._stops.values()))
 
     async def stop(self, kind: str) -> str:
-        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure; return the first answer.
+        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure. Return the first answer.
 
-        Raises ConfigError if no node confirms within ``STOP_S``: the rig may still move. An executive need not
-        confirm.
+        Raises ConfigError if no node confirms within ``STOP_S``; then the rig may still move. An executive need
+        not confirm.
         """
         brakes = stop_executive(self._namespace, kind)
         waiting = [self._stops[kind], self._procedure]
-        """Clients without a sent request: a service may be discovered after its node has started."""
+        """Clients that have not sent a request. A service may be discovered after this node has started."""
         loop, answers = asyncio.get_running_loop(), asyncio.Queue["Future"]()
 
         def put(future: Future) -> None:

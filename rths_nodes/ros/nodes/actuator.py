@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuator node: receives Commands, publishes Measurements; owns the rig, the tick and the state of the test.
+"""Actuator node: receives Commands and publishes Measurements; owns the rig, the tick and the state of the test.
 
-With one node per axis (``axis.py``), the actuator node leads the axis nodes.
+If each axis has its own node (``axis.py``), the actuator node leads the axis nodes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from rths_nodes.ros.transport.service_thread import LoopCalls
 from rths_nodes.ros.transport.topics import NodeTopics
 
 LINGER_NS = 5_000_000_000
-"""Timeout for monitor and recorder to complete their work after the test."""
+"""Timeout for monitor and recorder to complete their work after the test, ns."""
 
 JUDGED_NS = 2_000_000_000
 """Timeout for the monitor to check the last samples, ns."""
@@ -54,20 +54,20 @@ TRUTH_NS = 200_000_000
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
-"""Timeout for a datagram of the rig per turn, s."""
+"""Longest wait for data of the rig per turn, s."""
 
 
 GONE_NS = 20_000_000
-"""Waiting time for a Measurement after which the node checks that the axis node is alive."""
+"""Time without a Measurement after which the node checks that the axis node is alive, ns."""
 
 LOST_NS = 250_000_000
-"""Waiting time for a Measurement while a stop is requested. Probably this axis has requested it."""
+"""Time without a Measurement after which an axis is lost if a stop is requested, ns."""
 
 
 class TopicLinks:
-    """Commands to the axis nodes and their answers, on topics below the name of each axis.
+    """Sends Commands to the axis nodes and receives their answers, on topics below the name of each axis.
 
-    ``stamp`` gives the nominal time of a tick, ns. An axis that does not answer for ``patience`` ns is lost.
+    ``stamp`` returns the nominal time of a tick, ns. An axis that does not answer for ``patience`` ns is lost.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ActuatorNode(RthsNode):
         self.pacer = pacer_of(scenario.dt, scenario.samples, transport, clock) if paced else None
         self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
-        if axes:  # the gate needs the rig, which needs its port
+        if axes:  # the gate does not exist yet: it needs the rig, and the rig needs the port
             links = TopicLinks(topics, self._times.stamp_of_tick, lambda: self._gate.stop_asked(), patience, clock)
         port = port_of_axes(scenario, axes, links) if axes else assembly.port
         self.awaited_streams = (*STREAMS, *(f"{axis}/measurement" for axis in axes))
@@ -203,7 +203,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Let the peers receive a refusal of the test before leaving. The console stays while nodes exist."""
+        """After a refusal, wait until the peers have left, except the console, which leaves last."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)
@@ -211,7 +211,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """True also while a deactivated node stops its rig."""
+        """True if the node is active, or still stops its rig."""
         return self.phase.active or (self.rig is not None and self.rig.machine.state >= State.ARMED)
 
     @property
@@ -228,7 +228,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def last_tick(self) -> int:
-        """Number of the last tick. Axis nodes count ticks: a pause has ticks without samples."""
+        """Number of the last tick. Axis nodes count ticks, because a pause has ticks but no samples."""
         return int(self.rig.ticks)
 
     @property
@@ -241,7 +241,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time to the tick if the tick can run now, ns. None if the node can only wait for messages."""
+        """Time to the tick, ns, if the tick can run now. None if the node can only wait for messages."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:
@@ -286,7 +286,7 @@ class ActuatorNode(RthsNode):
         return True
 
     def tick(self) -> None:
-        """Send the Command of the next tick; in real time wait for the tick, with or without a Command.
+        """Send the Command of the next tick. In real time, wait for the tick, with or without a Command.
 
         If the Measurement is not available immediately, the sample is completed in a later turn.
         """
@@ -364,8 +364,9 @@ def _warn(phase: PhaseMachine, logger: Logger, message: str) -> None:
 class Completion:
     """Leads the actuator node from the last sample of the rig to the end of the node.
 
-    The monitor may still trip a finished test through ``gate``. After its verdict and the last true state the node
-    publishes its Summary, and leaves when all ``observers`` have finished. ``questions`` compares clocks again.
+    The monitor may still trip a finished test through ``gate``. After the monitor's verdict and the last true
+    state the node publishes its Summary. The node leaves when all ``observers`` have finished. ``questions``
+    compares clocks again.
     """
 
     def __init__(
@@ -393,14 +394,13 @@ class Completion:
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
                 return
-            shutdown.report()  # then the recorder closes
+            shutdown.report()  # the recorder closes after this report
         unneeded = shutdown.patience_over and not self._times.began_at  # the observers have received nothing
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()
             self._phase.to(Phase.GONE)
 
     def _settle(self) -> None:
-        """Trip a finished test if the monitor detected a breach in the last samples."""
         self._gate.hear_trips()
         self._rig.settle()
         self._announcer.announce_change()

@@ -32,13 +32,12 @@ class StartRefused(Exception):
 class Arming:
     """Leads the actuator node from its activation until the rig is armed.
 
-    All ``peers`` must report NodeStatus ready, with the same ``settings``, within ``peer_timeout``. Then
-    ``questions`` measures the clocks of other machines. In real time a round trip may take one sample.
-    ``farewell`` is the time for which a refusing node waits for its peers, s: peers ignore a node without a known
-    name.
+    All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then ``questions``
+    compares the clocks of other machines. In real time a round trip may take at most one sample. After a refusal,
+    the node waits ``farewell`` (s) for its peers, because peers ignore a node until they know its name.
 
-    A real rig waits FOUND_S for its first sample, because a trip request is lost if its publisher has not
-    discovered the node.
+    A real rig waits FOUND_S before it is armed, because a trip request is lost if its publisher has not discovered
+    the node.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node of one axis: receives a Command, publishes a Measurement.
+"""Node of one axis: receives Commands and publishes Measurements.
 
-The node is in a namespace below the rig (``rths/story_1``) and answers each Command of the actuator node, which
+The node is below the namespace of the rig (``rths/story_1``) and answers each Command of the actuator node, which
 leads all axes. If no Commands arrive, the node stops its axis.
 """
 
@@ -23,10 +23,10 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 
 ALONE_NS = 200_000_000
-"""Time for which an interrupted axis waits for the next Command, which may bring the axis to rest."""
+"""Time for which an interrupted axis waits for the next Command, which may bring the axis to rest, ns."""
 
 LATER_NS = 1_000_000_000
-"""Additional waiting time in real time, so that the actuator node, which stops all axes, acts first."""
+"""Additional waiting time in real time, ns. The actuator node, which stops all axes, must act first."""
 
 
 class AxisNode(RthsNode):
@@ -67,7 +67,7 @@ class AxisNode(RthsNode):
         return busy
 
     def _answer(self, measured: Measurement, stamp: int) -> None:
-        if self.stage.trip and not self._trip_told:  # send the trip before the Measurement, which has no reason
+        if self.stage.trip and not self._trip_told:  # the Measurement does not contain the reason
             self._trip_told = True
             self.go_safe(self.stage.trip)
         self._stamp = stamp

@@ -110,7 +110,7 @@ def _same(typed: Any, sent: Any, stamp: int) -> bool:
 
 
 Interpose = Callable[["RthsNode"], Interposer]
-"""Function called at each configuration of a node. Raises ConfigError for impossible faults."""
+"""Function that inserts faults when a node is configured. Raises ConfigError for impossible faults."""
 
 
 @dataclass(frozen=True)
@@ -119,18 +119,18 @@ class Host:
     clock: Clock = SYSTEM_CLOCK
     own_process: bool = False
     prepare: Callable[[], None] = lambda: None
-    """Called when all peers are discovered, before the node reports ready."""
+    """Function called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
     scenario: Scenario | None = None
-    """Scenario to run; None to build it from parameters."""
+    """Scenario to run; None if the parameters define the scenario."""
     handed: Port | None = None
-    """Open port of a procedure, which replaces the scenario's port."""
+    """Open port that replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
     commands: Callable[[Assembly], CommandStage] = CommandStage
     rig: Callable[[Scenario, Port], RigStage] = RigStage
     """Functions that make the stages of integrator, compensator and actuator node."""
     follows: bool = False
-    """True if these stages follow the executive."""
+    """True if the stages follow the executive."""
 
 
 class Writer(Protocol):
@@ -148,7 +148,7 @@ class Writer(Protocol):
 
 
 OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
-"""Function that makes a recording from directory, topic names with rows, and information. Raises ConfigError."""
+"""Function that opens a recording from directory, topics (name and row) and information. Raises ConfigError."""
 
 
 PERIOD_NS = 1_000_000_000
@@ -177,21 +177,21 @@ class RthsNode(FewRequests, LifecycleNode):
 
     # Attributes that the executor reads in every turn; subclasses override them.
     heavy: bool = False
-    """True if the next sample takes much longer than most."""
+    """True if the next sample takes much longer than most samples."""
     spares: bool = False
     """True if there is work that can wait until no sample is pending."""
     rests: bool = False
     """True while no message of the loop needs an answer."""
     awaits_answer: bool = False
-    """True while another node of the loop computes the input of this one."""
+    """True while another node of the loop computes the input of this node."""
     deadline: int | None = None
     """Time at which the node must work even without a message, monotonic ns, or None."""
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Returns the missing requirements of the node before a test, apart from peers."""
+    """Function that returns the missing requirements of the node before a test, apart from peers."""
     judged: tuple[ExitCode, str] | None = None
-    """Outcome and reason, if this node has more information than TestState has."""
+    """Outcome and reason of the test if the node knows more than TestState has; otherwise None."""
     late: LateData = LateData()
     awaited_streams: Sequence[str] = STREAMS
     """Inboxes whose messages wake the node if it has its own process."""
@@ -245,13 +245,13 @@ class RthsNode(FewRequests, LifecycleNode):
                 raise NodeRefused(self.phase.problem)
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Check the scenario, build the stage, open the endpoints. rclpy would hide exceptions."""
+        """Check the scenario, build the stage, open the endpoints. Catch errors, because rclpy hides them."""
         self.phase.configure()
         try:
             self._configure()
         except ConfigError as error:
             self.phase.blame(ExitCode.REFUSED, str(error))
-            if not self.settings.autostart:  # otherwise the process that starts the node reports it
+            if not self.settings.autostart:  # otherwise the process that starts the node reports the error
                 self.get_logger().error(self.phase.problem)
             return TransitionCallbackReturn.FAILURE
         except Exception as error:
@@ -286,7 +286,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.handshake.tell()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Begin to participate; refused while the rig of a deactivated node may still move."""
+        """Begin to participate. Activation is refused while the rig of a deactivated node may still move."""
         if self.phase.under_way:
             return _refused(self, "activate")
         self.phase.activate(True)
@@ -294,14 +294,14 @@ class RthsNode(FewRequests, LifecycleNode):
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop participating; refused while the rig moves and needs this node."""
+        """Stop participating. Deactivation is refused while the rig moves, unless this node stops the rig."""
         if self.under_way and not self.stops_rig:
             return _refused(self, "deactivate")
         self.phase.activate(False)
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the endpoints; refused until the test is completed."""
+        """Close the endpoints. Cleanup is refused until the test is completed."""
         if self.under_way or self.participates:
             return _refused(self, "cleanup")
         self.topics.close()
@@ -346,7 +346,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
     @property
     def last_sample(self) -> int:
-        """Last handled sample; -1 before the first."""
+        """Number of the last handled sample; -1 before the first."""
         return -1
 
     def look(self) -> bool:
@@ -404,9 +404,9 @@ class RthsNode(FewRequests, LifecycleNode):
         self.phase.to(Phase.GONE)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
-        """Request a trip from the actuator node, because of a breach at ``sample`` unless that is 0.
+        """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        The trip takes effect immediately, or in lockstep at the sample ``effective`` unless that is 0.
+        The trip takes effect immediately; in lockstep, at the sample ``effective`` unless ``effective`` is 0.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -417,12 +417,14 @@ class RthsNode(FewRequests, LifecycleNode):
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """Request a trip because this node cannot continue. The actuator node adds this node's name."""
+        """Request a trip because this node cannot continue. The actuator node adds the name of this node."""
         self.trip(reason.removeprefix(f"{self.identity}: "))
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage of ``node``: none if it saves no time, or the stage is ``external``."""
+    """Return the warm-up of the stage of ``node``, without effect if it saves no time or the stage is
+    ``external``.
+    """
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
     return WarmUp(node.shared, node.measurements, twin_of(node.assembly) if gains else None, per_step)
@@ -449,7 +451,7 @@ class Diagnostics:
         self._values = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
     def tell_if_due(self) -> bool:
-        """Publish if the last message is a second old; return True if published. Call only within the slack."""
+        """Publish if the last message is 1 s old; return True if published. Call only within the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:
             return False

@@ -15,7 +15,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 QUESTION, ANSWER = "clock_question", "clock_answer"
 QUESTIONS = 16
-"""Number of requests before and after the test; the fastest answer of each node counts."""
+"""Number of requests before and again after the test. The fastest answer of each node counts."""
 UNANSWERED_NS = 100_000_000
 
 
@@ -40,7 +40,7 @@ def answer_questions(context: NodeContext) -> None:
 
 
 class ClockQuestions:
-    """Requests the time from ``peers`` on other machines; a request addresses all peers."""
+    """Requests the time from ``peers`` on other machines. Each request addresses all peers."""
 
     def __init__(self, context: NodeContext, peers: Sequence[str]) -> None:
         self._node, self._peers, self._topics = context.location.peer, tuple(peers), context.topics

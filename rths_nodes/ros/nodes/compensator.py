@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensator node: receives Targets and Measurements, publishes Commands; bridges late Targets in real time."""
+"""Compensator node: receives Targets and Measurements, bridges late Targets in real time, publishes Commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class CompensatorNode(RthsNode):
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int, int]] = deque()
-        """Unanswered Measurements with stamp and arrival time, ns."""
         self._patience = round((PATIENCE + scenario.hops.depth) * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
         self._quiet_from = self._came = 0
@@ -110,20 +109,19 @@ class CompensatorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """Streams that wake the node. A Measurement does not, while the Target for its sample is missing."""
+        """Streams that wake the node. While a Target is missing, Measurements do not wake the node."""
         if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None
         return STREAMS if late else ("target",)
 
     def _next_look_for_measurement(self) -> int | None:
-        """Time at which the next Measurement has waited long enough for its Target, ns, or None."""
         due = self._came + self._period + self._patience
         return due if due > self._now() else None
 
     @property
     def deadline(self) -> int | None:  # type: ignore[override]
-        """Time at which the Target of the next Command is late, ns; None for the first Command, before motion."""
+        """Time at which the Target of the next Command is late, ns; None if no Target can be late."""
         if self.settings.lockstep or self._answered < 0:
             return None
         if self._waiting:
@@ -133,7 +131,7 @@ class CompensatorNode(RthsNode):
     def _overdue(self) -> bool:
         """Return True if a Target is late and was already late in the last turn.
 
-        If this process was suspended, the integrator may have been suspended as well. It gets a turn in between.
+        If both this process and the integrator were suspended, the integrator gets a turn in between.
         """
         deadline = self.deadline
         if deadline is None or self._looked < deadline:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the axis limits for a third-party driver node, which may not check limits."""
+"""Check of the axis limits for a third-party driver node, in case the driver does not check limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node continued after the Trip"
 LATER_NS = 2 * SECOND
-"""Additional waiting time for a driver, also after the Trip."""
+"""Additional waiting time for a driver before the Trip, and again after the Trip, ns."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
@@ -28,11 +28,11 @@ def ended_early(test: StateOfTest, samples: int) -> str:
 
 
 class DriverGuard:
-    """Checks Commands to a driver of the rig, and its Measurements. The first breach causes a trip.
+    """Checks Commands to a driver of the rig and Measurements from the driver. The first breach causes a trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample, or empty. If a driver ignores a Trip, the test ends as tripped. A
-    test that ends before the last sample has failed.
+    ``tripped`` is the reason with the sample; it is empty before a trip. If a driver ignores a Trip, the test ends
+    as tripped. A test that ends before the last sample has failed.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class DriverGuard:
         if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
             reason = reason or breach.reason
         if self._at_once is not None and (problem := self._at_once.reason(measured)):
-            return self._passes(reason or problem, measured.sample, 0)  # the driver waits for a Command: trip now
+            return self._passes(reason or problem, measured.sample, 0)  # trip now: the driver waits for a Command
         if measured.interlock == INTERLOCK_OPEN:
             reason = reason or "the interlock of the rig is open"
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
-        """Return True if ``command`` may be published; after a breach always False."""
+        """Return True if ``command`` may be published. After a breach, return False."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)
@@ -86,7 +86,7 @@ class DriverGuard:
         return not reason or self._passes(reason, command.sample, command.sample)
 
     def overdue(self) -> bool:
-        """Return True if the driver has sent nothing for too long, also after the Trip."""
+        """Trip if the driver has sent nothing for too long. Return True if the driver also ignores the Trip."""
         if not self._heard_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
             return False
         waited = self._now() - self._heard_at

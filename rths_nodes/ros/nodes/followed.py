@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages for nodes that follow the executive: they publish its messages and compute nothing.
+"""Stages for nodes that follow the executive. The stages publish its messages and compute nothing.
 
-The nodes of one process share a :class:`Feed`. A Measurement is released with the next row, which completes the
-responding Command and Target.
+The nodes of one process share a :class:`Feed`. A Measurement is released with the next row, because this row
+completes the responding Command and Target.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Feed:
 
 
 class FollowedPort(RecordedPort):
-    """Port that starts the program of ``loop`` and returns its Measurements."""
+    """Port that starts the program of ``loop`` and returns the program's Measurements."""
 
     def __init__(self, loop: ExecutiveLoop) -> None:
         super().__init__(loop.assembly.port, (), ())
@@ -78,7 +78,7 @@ class FollowedPort(RecordedPort):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """Reason of a failed component, known after the last Measurement; otherwise empty."""
+        """Reason why a component failed, known after the last Measurement, or an empty string."""
         _, reason, failed = self.loop.ending() if self.last else (None, "", False)
         return reason if failed else ""
 
@@ -98,7 +98,7 @@ class FollowedPort(RecordedPort):
 
 
 class FollowedRig(RigStage):
-    """Rig stage whose state and reason the program sets. Stop requests set the stop word of the program."""
+    """Rig stage whose state and reason the program sets. Stop requests are forwarded to the program."""
 
     port: FollowedPort
 
@@ -108,7 +108,7 @@ class FollowedRig(RigStage):
         return self.port.loop.ahead
 
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
-        """Do nothing: the program has sent the Command."""
+        """Do nothing, because the program has sent the Command."""
 
     def complete(self) -> Measurement:
         port, loop, machine = self.port, self.port.loop, self.machine
@@ -131,7 +131,7 @@ class FollowedRig(RigStage):
 
     @property
     def stop_due(self) -> bool:
-        """Return False: the program begins the stop."""
+        """Return False, because the program begins the stop."""
         return False
 
     def begin(self) -> None:
@@ -147,7 +147,6 @@ class FollowedRig(RigStage):
         self._forward_stop()
 
     def _forward_stop(self) -> None:
-        """Forward a stop request to the running program. :meth:`begin` forwards a request made while armed."""
         request, loop = self.stop_request, self.port.loop
         if request is None or self.machine.state is not State.RUNNING:
             return
@@ -158,7 +157,7 @@ class FollowedRig(RigStage):
 
 
 class FollowedTargets(RecordedTargets):
-    """Numerical substructure with the Targets of the program."""
+    """Numerical substructure that returns the Targets of the program."""
 
     def __init__(self, feed: Feed, substeps: int) -> None:
         super().__init__((), substeps)
@@ -173,7 +172,7 @@ class FollowedTargets(RecordedTargets):
 
 
 class FollowedCommands(CommandStage):
-    """Stage with the Commands of the program, and the state of the compensator by sample."""
+    """Stage that returns the Commands of the program, and the state of the compensator at each sample."""
 
     feed: Feed
     _values: Sequence[float] = ()

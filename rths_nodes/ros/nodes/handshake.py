@@ -20,15 +20,15 @@ COMPLAINT_NS = 3_000_000_000
 """Period of messages about undiscovered peers, ns."""
 
 DUPLICATE_NS = 2_000_000_000
-"""Time for which duplicate names are tolerated before a test, ns: nodes of the last test may be leaving."""
+"""Time for which duplicate names are tolerated before a test, ns. Nodes of the last test may be leaving."""
 
 DUPLICATES_EVERY_NS = 100_000_000
-"""Polling period for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
+"""Period of searching for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
 
 LIVE_NS = 1 * SECOND
-"""Longest delay of a live message from the actuator node, from ARMED on, ns."""
+"""Largest age of a live message from the actuator node, from ARMED on, ns."""
 OLD_NS = 60 * SECOND
-"""Age, at the start of this node, from which the state of an active or ended test counts as replayed."""
+"""Largest age of the state of an active or ended test when this node starts, ns. Older states are ignored."""
 
 _STATES = frozenset(map(int, State))
 
@@ -36,11 +36,11 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
-    ``join`` is called with the mark of that run; it raises ConfigError for an invalid mark. ``scenario_hash``
-    restricts the tests, unless None. Once the test is ``settled()``, other runs are ignored. Replayed recordings
-    have older stamps than the actuator node: unless ``guard()`` is certain of the publisher, the node does not
-    join an active or ended test, and ignores old messages. The first message may arrive before the name of its
-    publisher. Then it is kept for :meth:`cleared`.
+    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark. Unless None,
+    ``scenario_hash`` restricts the tests. Once the test is ``settled()``, other runs are ignored. Replayed
+    messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain of the publisher,
+    the node joins no active or ended test and ignores old messages. A message that arrives before the name of its
+    publisher is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Membership:
         return self._counts(state)
 
     def cleared(self) -> list[Data]:
-        """Return the last TestState if its publisher is now known and accepted."""
+        """Return the kept TestState if its publisher is now known and accepted."""
         if self._in_doubt is None or not self._guard().certain:
             return []
         state, publishers = self._in_doubt
@@ -103,7 +103,7 @@ class Membership:
 
 
 class Handshake:
-    """Discovers the peers of the ``settings``, publishes NodeStatus and follows TestState.
+    """Discovers the peers in ``settings``, publishes NodeStatus and follows TestState.
 
     ``prepare`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives the
     reason if a test must not begin. ``own_missing`` returns the missing requirements apart from peers.
@@ -124,10 +124,9 @@ class Handshake:
         self._facts, self._patience = settings.facts() | {"state_names": state_names}, settings.patience
         self._prepare, self._on_refused, self._own_missing = prepare, on_refused, own_missing
         self._seen_at = 0
-        """Time at which this node became active or was last expected by the actuator node, ns."""
+        """Time at which this node became active or last saw the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._same_versions = False
-        """True once all peers are known to have the same messages; a query is slow."""
         self._membership = Membership(
             settings.hash,
             self._join,
@@ -195,7 +194,7 @@ class Handshake:
             self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
-        """True while a peer exists twice; refuse to participate if this persists."""
+        """Return True while a peer exists twice. Refuse to participate after ``DUPLICATE_NS``."""
         duplicates, now = self._topics.duplicate_names(self._peers), self._now()
         self._duplicate_since = (self._duplicate_since or now) if duplicates else 0
         if duplicates and now - self._duplicate_since > DUPLICATE_NS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integrator node: receives forces of the rig, publishes Targets."""
+"""Integrator node: receives forces of the rig and publishes Targets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
 
 SOONER = 1.5
-"""Time before the next step at which the node polls again in real time, samples."""
+"""Number of samples before the next step at which the node polls again in real time."""
 
 
 ASK_AGAIN_NS = 200_000

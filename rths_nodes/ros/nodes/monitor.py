@@ -29,11 +29,11 @@ from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.observers import ProgressReports
 
 INTERVAL_NS = 100_000_000
-"""Shortest interval between messages. Each message wakes a processor per subscriber."""
+"""Shortest interval between messages with curves, ns. Each message wakes a processor per subscriber."""
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message of ``values`` ``(columns, curves, 4)`` from sample ``first`` on, ``per`` samples per
+    """Return the message with ``values`` ``(columns, curves, 4)`` from sample ``first`` on, ``per`` samples per
     column.
     """
     message = Live(header=header, run=run, first=first, column=per)
@@ -59,16 +59,16 @@ QUIET_NS = 1_500_000_000
 
 
 UNHEARD_NS = 2_000_000_000
-"""Time after which an interrupt trips the test, ns. A driver node may not have received the interrupt."""
+"""Time after which an interrupt trips the test, ns. A driver may have missed the interrupt."""
 
 
 RATE = 20.0
-"""Messages per second of test time."""
+"""Number of status messages per second of test time."""
 Values = Sequence[float]
 
 
 class Joints:
-    """Publishes measured, target and commanded state of the axes as joints by ``publish(topic, message)``.
+    """Publishes measured, target and commanded states of the axes as joints, with ``publish(topic, message)``.
 
     Positions are displacements (m), efforts are forces (N). For force-controlled axes, target and command are
     efforts. Velocities (m/s) are differences between messages. ``dt`` is the servo period, s; ``frame`` is the
@@ -216,7 +216,6 @@ class MonitorNode(RthsNode):
         self._joints.tell(sample, stamp - before, target, command, measured, force)
 
     def _tell_curves(self, rest: bool = False) -> None:
-        """Publish completed columns, or with ``rest`` all columns; first, once, their names (latched)."""
         self._curves_due = self._now() + INTERVAL_NS
         columns, run = self.stage.live, self.topics.run.mark
         assert columns is not None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing of a test in the actuator node, and its supervision of monitor and recorder.
+"""Timing of a test in the actuator node, and supervision of monitor and recorder.
 
-In lockstep the rig waits for monitor and recorder. In real time it continues while they are alive.
+In lockstep the rig waits for monitor and recorder. In real time the rig continues while they are alive.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ KEPT = 4096
 
 
 class RigClock:
-    """Stamps samples and times the loop. ``pacer`` sets the ticks in real time and is None in lockstep.
+    """Stamps samples and measures durations. ``pacer`` sets the ticks in real time and is None in lockstep.
 
     ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
-    Measurement, of Measurement 0 and of the end (ns of ``clock``), 0 while unknown. ``loop`` times from
+    Measurement, of Measurement 0 and of the end (ns of ``clock``), 0 while unknown. ``loop`` has durations from
     Measurement to Command, ``work`` from tick to Measurement.
     """
 
@@ -62,7 +62,7 @@ class RigClock:
         return self.pacer.missed if self.pacer else 0
 
     def stamp_of_tick(self, tick: int) -> int:
-        """Return the nominal time of a ``tick``, ns since 1970. Pauses have ticks without samples."""
+        """Return the nominal time of ``tick``, ns since 1970. Ticks of a pause count, but have no samples."""
         return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
 
     def tick(self) -> None:
@@ -114,7 +114,7 @@ class RigContext:
 
 
 PROGRESS_SAMPLES = 64
-"""Number of samples between messages in lockstep, well below the window."""
+"""Number of samples between Progress messages in lockstep, well below the window."""
 
 
 class ProgressReports:
@@ -139,7 +139,7 @@ class ProgressReports:
 class LockstepWindow:
     """Lets the rig run at most ``LOCKSTEP_WINDOW`` samples ahead of the slowest of ``observers``.
 
-    The rig trips if it waits longer than ``patience`` ns for Progress.
+    The rig trips if it waits longer than ``patience`` ns for a Progress message.
     """
 
     def __init__(self, context: RigContext, observers: Sequence[str], patience: int) -> None:
@@ -153,10 +153,10 @@ class LockstepWindow:
     def begin(self, now: int) -> None: ...
 
     def look(self, now: int) -> None:
-        """Do nothing: ``follow`` polls when necessary."""
+        """Do nothing, because ``follow`` polls when necessary."""
 
     def effective(self, sample: int) -> int:
-        """Return the sample at which a trip for ``sample`` takes effect: within the window."""
+        """Return the sample at which a trip for ``sample`` takes effect, limited to the window."""
         return min(sample, self._rig.sample + LOCKSTEP_WINDOW)
 
     def follow(self) -> bool:
@@ -178,9 +178,7 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig when ``heartbeat`` counts an observer as lost. For an observer in ``optional`` it only calls
-    ``warn``.
-    """
+    """Trips the rig if ``heartbeat`` reports a lost observer. Only calls ``warn`` for ``optional`` observers."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator node: stop and hold of a procedure, and the state of rig and procedure (doc/ros.md).
+"""Operator node: stops or holds a procedure and publishes the state of rig and procedure (doc/ros.md).
 
-The services ``stop``, ``stop_by_page`` and ``hold``, and the topic ``trip``, are acts of the procedure. A stop is
-never refused. ``rig_state``, not tared, is published outside of runs, with a watcher also during runs. Other acts
-use the operator socket (``app/procedure/operator_socket.py``).
+The services ``stop``, ``stop_by_page`` and ``hold`` and the topic ``trip`` act on the procedure. A stop is never
+refused. ``rig_state``, not tared, is published between runs; with a watcher, also during runs. Other acts use the
+operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 RIG_STATE_HZ = 10.0
 """Rate of rig_state without a watcher, Hz."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
-"""Time to discover another operator node at the start, and polling period, s."""
+"""Time to search for another operator node at the start, and polling period, s."""
 REQUESTS = 64
 THREADS = 2
-"""Number of threads. With two, a trip request does not wait for a timer."""
+"""Number of threads. With two threads, a trip request does not wait for a timer."""
 
 
 class Conducted(Protocol):
@@ -77,31 +77,29 @@ class Conducted(Protocol):
 
     @property
     def resting(self) -> Measurement | None:
-        """Last Measurement, numbered by the rig; None without an open port, and during a run."""
+        """Last Measurement, numbered by the rig; None during a run, and without an open port."""
         ...
 
     @property
     def scenario(self) -> Scenario: ...
 
     def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement of the rig to ``receiver``, in the thread that drives the rig; None: to no
-        receiver.
-        """
+        """Pass every Measurement to ``receiver``, in the thread that drives the rig. None stops this."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
-        """Return motion number, samples per column, first sample and new columns, for each motion."""
+        """Return number, samples per column, first sample and new columns of each motion."""
         ...
 
     def stop(self, reason: str, by: str = STRANGER) -> None: ...
 
     def hold(self, reason: str) -> None:
-        """Hold the current rung. Raises ConfigError if none runs."""
+        """Hold the current rung. Raises ConfigError if no rung runs."""
         ...
 
 
 class OperatorNode(ThreadedNode):
-    """Publishes the ``conducted`` test in ``namespace`` from start to close, and stops the test on request."""
+    """Publishes the ``conducted`` procedure in ``namespace``, and stops the procedure on request."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         super().__init__(OPERATOR, namespace, THREADS)
@@ -123,7 +121,7 @@ class OperatorNode(ThreadedNode):
             self._thread(PAGE_STOP, partial(conducted.stop, by=PAGE), "the page", first=True),
             self._thread(HOLD, conducted.hold),
         )
-        """Service threads: a stop does not wait for a hold."""
+        """One thread per service, so that a stop does not wait for a hold."""
         self._received = deque[tuple[int, str, str]](maxlen=REQUESTS)
         group = MutuallyExclusiveCallbackGroup()
         for row in TRIP_REQUESTS:
@@ -154,7 +152,6 @@ class OperatorNode(ThreadedNode):
         return ServiceThread(self._context, {service: answer}, LoopCalls(), warn, first)
 
     def _trip(self, message: Trip, info: Data) -> None:
-        """Stop once per request. Trips of a run are left to the nodes of the run."""
         reason = reason_of(message.run, message.source, message.reason)
         request = info["source_timestamp"], message.source, message.reason
         if reason is not None and request not in self._received:  # both subscriptions receive a latched request
@@ -206,7 +203,7 @@ class OperatorNode(ThreadedNode):
         try:
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
-            self._conducted.tell(None)  # not a reason to stop the rig here: the watcher ends its pulse
+            self._conducted.tell(None)  # no reason to stop the rig: the watcher ends its pulse
             self._node.get_logger().error(f"the watcher receives no more data: {type(error).__name__}: {error}")
 
     def _diagnose(self) -> None:

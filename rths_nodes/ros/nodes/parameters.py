@@ -2,7 +2,7 @@
 """Sections of a scenario as ROS parameters of the node that owns them.
 
 The scenario defines the defaults. Command line, parameter file and launch override single values, which are
-checked as for ``--set``. Matrices and lists of sections are set only in the scenario file.
+checked as for ``--set``. Matrices and lists of sections can be set only in the scenario file.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def effective(scenario: Scenario, values: Mapping[str, object], sections: Sequen
 
 
 def section(scenario: Scenario, path: str) -> Any:
-    """Return the value at the dotted ``path`` of a scenario (``axes.story_1``), or None."""
+    """Return the value at the dotted ``path`` of a scenario, such as ``axes.story_1``."""
     part: object = scenario
     for name in path.split("."):
         part = part.get(name) if isinstance(part, Mapping) else getattr(part, name)
@@ -126,5 +126,5 @@ def _rows(built: Any, path: str, family: str = "") -> Iterator[Row]:
         value, name = getattr(built, key), join(path, key)
         if spec.kind in ("component", "components", "section", "sections"):
             yield from _rows(value, name, spec.family)
-        elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no such parameters
+        elif spec.kind not in ("matrix", "mapping"):  # ROS 2 has no parameters of these types
             yield Row(name, to_data(value), spec.doc, spec, spec.choices)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Phases of a node, the cause of its end, and the context shared by its parts."""
+"""Phases of a node, the cause of its end, and the context that the parts of a node share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Phase(IntEnum):
     REPORTED = 6
     """The Summary is published; messages from other nodes may still be needed."""
     GONE = 7
-    """The node has finished: its host may close it."""
+    """The node has finished, and its host may close it."""
 
 
 _SUCCESSORS = {
@@ -53,7 +53,7 @@ _SUCCESSORS = {
     Phase.REPORTED: (Phase.UNCONFIGURED,),
     Phase.GONE: (),
 }
-"""Valid transitions, in addition to GONE, which is always valid. A test can end before it begins."""
+"""Valid next phases, in addition to GONE. A test can end before the rig moves."""
 
 UNDER_WAY = (State.ARMED, State.RUNNING, State.STOPPING)
 """States of a test in which the rig may move."""
@@ -68,7 +68,7 @@ class StateOfTest:
 
 @dataclass(frozen=True)
 class Cause:
-    """Exit code and reason of a node's end, without a problem no reason. ``silent``: it is not published."""
+    """Exit code and reason of a node's end; no reason without a problem. A ``silent`` cause is not published."""
 
     exit_code: int = 0
     problem: str = ""
@@ -78,8 +78,8 @@ class Cause:
 class PhaseMachine:
     """Phase of a node; refuses invalid transitions.
 
-    ``active`` is the lifecycle's primary state; ``note`` is information for the user. ``begun`` is true if the rig
-    may have moved. ``on_ended`` is called at the end of the test.
+    ``active`` is true in the lifecycle's active state; ``note`` is information for the user. ``begun`` is true if
+    the rig may have moved. ``on_ended`` is called at the end of the test.
     """
 
     def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
@@ -109,7 +109,7 @@ class PhaseMachine:
         self.test, self.ended, self.begun = StateOfTest(), False, False
 
     def activate(self, active: bool) -> None:
-        """Participate, or pause. A node that is activated again continues."""
+        """Participate, or pause. A paused node that is activated again continues."""
         self.active = active
         if active and self.now is Phase.CONFIGURED:
             self.to(Phase.MATCHING)
@@ -138,7 +138,7 @@ class PhaseMachine:
         self.cause = Cause(exit_code, problem, silent)
 
     def fail(self, problem: str) -> None:
-        """Set an unexpected problem. The exit code of an earlier failure is kept."""
+        """Record an unexpected problem. Keep the exit code of an earlier failure."""
         in_order = self.exit_code in (ExitCode.FINISHED, ExitCode.HELD)
         self.blame(ExitCode.FAILED if in_order else self.exit_code, problem)
 

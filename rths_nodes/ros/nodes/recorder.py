@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorder node: writes all messages of the rig, and topics of other programs, into a recording, as received."""
+"""Recorder node: writes the messages of the rig, and of topics of other programs, unchanged into a recording."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ A_TURN = 64
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of the recorded topics outside the test: topics of every recording, then ``topics``.
+    """Return the full names of recorded topics of other programs: topics of every recording, then ``topics``.
 
     Raises ConfigError for an invalid name, and for a recorded topic of the test.
     """
@@ -60,7 +60,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
 
 
 class FurtherTopics:
-    """Subscribes ``node`` to each of ``topics`` (full names) once it has a publisher.
+    """Subscribes ``node`` to each of ``topics`` (full names) once the topic has a publisher.
 
     Messages are written with their time of arrival.
     """
@@ -124,7 +124,7 @@ class FurtherTopics:
 
 
 class OptionalWriter:
-    """A :class:`Writer` that may fail. ``on_lost`` then receives the reason, and later calls do nothing."""
+    """A :class:`Writer` that may fail. Then ``on_lost`` receives the reason, and later calls do nothing."""
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer, self._on_lost, self._lost = writer, on_lost, False
@@ -148,8 +148,8 @@ class OptionalWriter:
 
 
 SUMMARIES_NS = 4_500_000_000
-"""Waiting time for missing messages after the test. The actuator node waits longer. The middleware took up to 2.8
-s to repair a stalled stream."""
+"""Waiting time for missing messages after the test, ns. The actuator node waits longer. The middleware took up to
+2.8 s to repair a stalled stream."""
 EXIT_NOW_NS = 100_000_000
 """Waiting time for missing messages after an exit request, ns."""
 
@@ -157,7 +157,7 @@ EXIT_NOW_NS = 100_000_000
 class RecorderNode(RthsNode):
     """Records a test.
 
-    The Summary of each node has its number of sent messages per stream. Missing messages count as gaps. Nodes
+    The Summary of each node has the number of messages sent per stream. Missing messages count as gaps. Nodes
     without a Summary are listed as ``silent``.
     """
 
@@ -202,7 +202,6 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         self._breach = ""
-        """Reason for a trip, from the node that detected the first breach."""
         self._progress = ProgressReports(self.shared, not self.settings.clocked, scenario.heartbeat.period)
         further = full_names(self, filter(None, value("record_topics")))
         topics = [(self._full[topic.name], topic) for topic in rows]
@@ -234,7 +233,7 @@ class RecorderNode(RthsNode):
 
     def _record_rare(self) -> None:
         for topic in self._rare:
-            if topic != "test_state":  # recorded through the handshake
+            if topic != "test_state":  # the handshake records this topic
                 for values in self.topics.received(topic):
                     if topic == "summary":
                         self._hear_summary(values)
@@ -304,7 +303,7 @@ class RecorderNode(RthsNode):
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
-        """Fail, and release the rig, which must not wait for a failed recording."""
+        """Fail, and release the rig, because the rig must not wait for a failed recording."""
         super().surprise(error)
         with suppress(Exception):  # the node may not be configured
             self._tell_done()
@@ -320,13 +319,13 @@ class RecorderNode(RthsNode):
     def _silent(self) -> set[str]:
         actuator_ended = self.phase.ended and ACTUATOR in self._heard_from
         if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
-            return set()  # stopped before its start: no samples, and no other Summaries
+            return set()  # the test was stopped before it began: no samples, no other Summaries
         return set(self.settings.peers) - {self.role, CONSOLE} - self._heard_from
 
     def _tail_missing(self, name: str) -> bool:
         if name in self._sent:
             return self._next[name] < self._first(name) + self._sent[name] * self._apart[name]
-        # another actuator node may not count
+        # a third-party actuator node may not count its messages
         return name == "measurement" and self.phase.ended and self._next[name] <= self.phase.test.sample > 0
 
     def _first(self, stream: str) -> int:
@@ -353,7 +352,7 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """Number of missing messages per stream; without a Summary, only before the last message."""
+        """Number of missing messages per stream. Without a Summary, missing last messages do not count."""
         tails = {
             name: sent - (self._next[name] - self._first(name)) // self._apart[name]
             for name, sent in self._sent.items()
@@ -380,7 +379,7 @@ class RecorderNode(RthsNode):
 
     def _judge(self) -> tuple[ExitCode, str]:
         test = self.phase.test
-        if death := reported_death():  # only launch knows it
+        if death := reported_death():  # only launch knows how a node died
             return ExitCode.FAILED, death
         if test.state is State.FINISHED and self._breach:
             return ExitCode.TRIPPED, f"{self._breach}; {WENT_ON}"

@@ -14,7 +14,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 
 class MeasurementSequence:
-    """Receives Measurements in order from ``topics``, and none after a missing Measurement.
+    """Receives Measurements in order from ``topics``, but returns none after a missing Measurement.
 
     Each Measurement extends the waiting time of ``shutdown``. ``on_lost`` receives the reason if a message is
     missing or malformed.
@@ -53,7 +53,7 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``) once before every ``substeps``-th Measurement, unless ``twin`` is None.
+    """Calls ``twin`` (``loop/warm_up.py``), unless None, once per integration step of ``substeps`` samples.
 
     The codec of the node is warmed up as well.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ROS parameters of a node: options of the run, and sections of the scenario that the node owns.
 
-Parameters can be set until the node is configured. Invalid initial values are refused at configuration, later
-values immediately.
+Parameters can be set until the node is configured. Invalid initial values are refused at configuration, invalid
+later values immediately.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ OWNED = {
     MONITOR: ("monitor",),
     RECORDER: ("recording",),
 }
-"""Sections of the scenario that a node has as parameters; an axis node has only its part of ``axes``."""
+"""Sections of the scenario that a node has as parameters. An axis node has only its own part of ``axes``."""
 
 READ = {
     COMPENSATOR: ("bridge",),
     ACTUATOR: ("bridge", "heartbeat"),
     AXIS: ("port",),
-    MONITOR: ("structure",),  # its elastic energy scales the energy error
+    MONITOR: ("structure",),  # the elastic energy of the structure scales the energy error
 }
-"""Sections of other nodes that the stage of a node reads. All nodes must have the same values."""
+"""Sections that the stage of a node reads, but the node does not own. All nodes must have the same values."""
 
 TEST = "test"
-"""Key of NodeStatus for values of the test, because driver nodes have no scenario."""
+"""Key in NodeStatus for values of the test, because driver nodes have no scenario."""
 
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
@@ -75,18 +75,13 @@ def settings_of(role: str) -> dict[str, Setting]:
 
 
 def _as_parameter(default: object) -> object:
-    """Convert a value for ROS, where an empty list has no type."""
     if default is attrs.NOTHING:
         return ""
     return (list(default) or [""]) if isinstance(default, tuple) else default
 
 
 class NodeSettings:
-    """Parameters of ``node`` at ``location``, read-only once ``frozen()``. ``built`` is a scenario to reuse. %%
-    rths_nodes/ros/nodes/settings.py .NodeSettings.__init__@(self.lockstep, self.clocked) True if the node waits
-    for the others, and if the pace is real time: both are true for nodes that follow the executive in real
-    time. Valid once the node is configured.
-    """
+    """Parameters of ``node`` at ``location``, read-only once ``frozen()``. ``built`` is a scenario to reuse."""
 
     def __init__(
         self, node: Node, location: NodeLocation, frozen: Callable[[], bool], built: Scenario | None = None
@@ -97,8 +92,8 @@ class NodeSettings:
         self._declaring = False
         self._sections: list[str] = []
         self.lockstep, self.clocked = True, False
-        """True if the node waits for the others, and if the pace is real time. Both are true if the node follows
-        the executive in real time."""
+        """``lockstep`` is true if the node waits for other nodes, ``clocked`` if the pace is real time. Both are
+        true if the node follows the executive in real time."""
         self.scenario: Scenario
         self.hash = ""
         for name, setting in self._options.items():
@@ -143,13 +138,13 @@ class NodeSettings:
 
     @property
     def patience(self) -> float | None:
-        """Timeout for an actuator node on another machine, s; None if it runs on this machine."""
+        """Timeout for an actuator node on another machine, s; None if the actuator node is on this machine."""
         elsewhere = bool(self.here) and ACTUATOR not in self.here
         return float(self.value("peer_timeout")) if elsewhere else None
 
     @property
     def speaks_here(self) -> bool:
-        """True for the node that reports the outcome on a machine without the actuator node."""
+        """True if this node reports the outcome on a machine without the actuator node."""
         if not self.here or ACTUATOR in self.here:
             return False
         return self.location.peer == (MONITOR if MONITOR in self.here else self.here[0])
@@ -193,7 +188,7 @@ class NodeSettings:
         self.scenario = self._loaded(self._values)
         self.lockstep |= self.scenario.engine == EXECUTIVE  # the program of the executive sets the pace
         self.hash = self.scenario.shared_hash(self.value("run_id"))
-        if self.here:  # each machine has its own file, and these must agree
+        if self.here:  # each machine has its own scenario file, and all files must agree
             self.hash = self._file.whole_hash(self.value("run_id"))
         return self.scenario
 
@@ -269,7 +264,7 @@ class NodeSettings:
         try:
             self._check_options()
             rows = parameters.rows(self._loaded(self._values), self.owned)
-        except Exception:  # raised again, and reported, at configuration
+        except Exception:  # configuration raises the error again and reports it
             rows = []
         for row in rows:
             parameters.declare(self._node, row.name, row.value, row.doc, row.spec, row.choices)

@@ -12,23 +12,23 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.nodes.phase import Cause, NodeContext, Phase
 
 PATIENCE_NS = 500_000_000
-"""Time for which an interrupted node waits, from the last Measurement, for the end of the test."""
+"""Time from the last Measurement for which an interrupted node waits for the end of the test, ns."""
 
 SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
-"""Signals within this time are one request: a terminal and launch both forward Ctrl-C."""
+"""Time within which signals are one request, ns, because a terminal and launch both forward Ctrl-C."""
 
 LEADER_LOST_NS = 1_000_000_000
 """Time after the departure of the actuator node within which its last messages may still arrive, ns."""
 
 OVERDUE_NS = 6_000_000_000
-"""Longest presence of the actuator node after a test; it leaves within 5 s (``Completion``).
+"""Longest presence of the actuator node after a test, ns. The node leaves within 5 s (``Completion``).
 
-A leaving participant sends a single datagram. If that is lost, the middleware keeps the participant for another 20
-s."""
+A leaving participant sends a single datagram. If the datagram is lost, the middleware keeps the participant for
+another 20 s."""
 
 
 class Shutdown:
-    """Ends a node's part in a test, from stop requests to its Summary.
+    """Ends the part of a node in a test, from stop requests to the node's Summary.
 
     ``final()`` returns the last sample and the numbers of the Summary.
     """
@@ -51,7 +51,7 @@ class Shutdown:
         self._counted: dict[str, int] | None = None
 
     def interrupt(self) -> None:
-        """Handle a signal. The actuator node stops the test; other nodes wait for this for a limited time."""
+        """Handle a signal. The actuator node stops the test; other nodes wait for the end for a limited time."""
         now = self._now()
         if self._asked_at and now - self._asked_at < SAME_REQUEST_NS:
             return

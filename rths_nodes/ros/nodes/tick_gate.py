@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gate of the next tick: Command, trips, observers, and stop requests.
+"""Gate of the next tick: Command, trips, observers and stop requests.
 
-Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or the topic ``trip``,
-which is polled.
+Other programs stop a test through the services ``stop`` and ``trip`` of the actuator node, or through the topic
+``trip``, which the node polls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
     ``observers`` watches monitor and recorder. ``stops`` are executed before the next tick; ``hear_stops`` polls
-    for other requests. Without a Command, the rig trips after ``patience`` ns.
+    for other requests. If no Command arrives for ``patience`` ns, the rig trips.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class TickGate:
         self._next_look = 0
 
     def take_command(self) -> None:
-        """Poll for the Command of the next tick. With hops, Commands of later ticks arrive before it is due.
+        """Poll for the Command of the next tick. With hops, Commands of later ticks arrive earlier and are kept.
 
-        In real time the first tick waits for its Command, because a slow start would make it late.
+        In real time the first tick waits for its Command, which a slow start would make late.
         """
         topics = self._topics
         waits = self._times.pacer is not None and not self._rig.sample and not self._due.keeps
@@ -81,13 +81,13 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Time at which the awaited Command is late, ns; None for the first Command, before motion."""
+        """Time at which the awaited Command is late, ns; None if it has arrived, and before motion."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
 
     def may_tick(self, interrupted: bool = False) -> bool:
-        """Return True if the next tick has its Command or runs without a Command, and the observers keep up.
+        """Return True if the next tick can run without a Command, or has one and the observers keep up.
 
         ``interrupted`` is true if the operator requests a hold.
         """
@@ -142,7 +142,7 @@ class TickGate:
 
 
 class StopRequests:
-    """Stop services of ``node``, answered by a thread, and trip requests to the node.
+    """Stop services of ``node``, answered by a thread, and trip requests to ``node``.
 
     The loop executes ``acts``, which hold and trip the rig for a reason, through ``calls``; then the service
     responds. ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``.

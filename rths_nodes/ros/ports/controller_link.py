@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics of a forward_command_controller and a joint_state_broadcaster, checked before any command."""
+"""Topics of a forward_command_controller and a joint_state_broadcaster, checked before any command is sent."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from rths_nodes.ros.transport.rclpy_private import take_bytes
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 STAND_IN = "rths_stand_in"
-"""Parameter of a controller whose hardware cannot move."""
+"""Name of the parameter that marks a controller without moving hardware."""
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
 """Time to discover other publishers before the test, with a stand-in and with real hardware, s."""
 NAMED_S = 2.0
-"""Timeout for the name of a discovered node, s."""
+"""Timeout for learning the name of a discovered node, s."""
 UNNAMED = "_UNKNOWN_"
-"""Part of the name of a discovered node whose name is not known yet."""
+"""Text in the name of a discovered node while the name is unknown."""
 KEPT = 1000
 
 
 class ControllerLink(ThreadedNode):
-    """Node without a thread, until :meth:`close`. Raises ConfigError if the controller is missing or unsuitable.
+    """Node that exchanges commands and joint states with a controller, without a thread, until :meth:`close`.
 
     ``params`` are the parameters of the port, ``controller`` is the full name of the controller's node. ``joints``
-    are in the order of the axes, with the counter last.
+    are in the order of the axes, with the counter last. Raises ConfigError for an unsuitable controller.
     """
 
     def __init__(self, params: Any, controller: str, joints: tuple[str, ...]) -> None:
@@ -112,7 +112,7 @@ class ControllerLink(ThreadedNode):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return a text on another publisher or a missing controller, or an empty string."""
+        """Return a text if there is another publisher or no controller, else an empty string."""
         params, commands = self._params, self._commands
         if publishers := self._publishers(commands):
             return f"{_names(publishers)} also publishes on {commands}: only one program may drive the rig"
@@ -190,7 +190,7 @@ def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) ->
     try:
         root = ElementTree.fromstring(description)
     except ElementTree.ParseError:
-        return  # other formats have no types
+        return  # a description in another format has no joint types
     for joint in root.iter("joint"):
         name, kind = joint.get("name"), joint.get("type")
         if name in joints and kind is not None and kind != wanted:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rig driven by ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
 
-The rig generates the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command takes
-effect with the next update of the controller manager. The controller neither counts nor bridges commands and keeps
-the last command forever. Therefore only slow time is allowed, unless the hardware has a watchdog and a counter of
-commands. Conventions and limits: doc/ros2_control.md.
+The rig generates the ticks. Each joint state, or every n-th, is a sample, numbered by the stamp of the state. A
+command takes effect with the next update of the controller manager. The controller neither counts nor bridges
+commands and keeps the last command forever. Therefore only slow time is allowed, unless the hardware has a
+watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 0.05
-"""Allowed relative difference between the rates of joint states and servo samples."""
+"""Allowed relative difference between the rate of joint states and a multiple of the servo rate."""
 TIMED = 100_000
 FOLLOWED = 16
 """Filter constant: the expected stamp changes by 1/FOLLOWED of each deviation."""
@@ -51,7 +51,8 @@ class JointSample:
     """One joint state of all axes: ``stamp`` (s); displacement and force in the units of the joints,
     ``(n_axes,)``.
 
-    ``echo`` is the number of the newest command in effect; None without a counter. ``number`` counts samples.
+    ``echo`` is the number of the newest command that the hardware has received; None without a counter. ``number``
+    is the sample number.
     """
 
     stamp: float
@@ -60,7 +61,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Number of samples before this one that were lost, or not used in time."""
+    """Number of samples just before this sample that were lost, or not used in time."""
 
 
 class JointReader:
@@ -111,7 +112,10 @@ class JointReader:
 
 
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
-    """Return joint states per servo period ``dt`` (s), from ``stamps`` (s). Raises ConfigError unless integer."""
+    """Return the number of joint states per period ``dt`` (s), from ``stamps`` (s).
+
+    Raises ConfigError unless the number is an integer.
+    """
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
         raise ConfigError("the stamps of the joint states do not increase: must be the times of the states")
@@ -125,7 +129,7 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
 
 
 class SampleCount:
-    """Numbers joint states, which have no counter, by their stamps. The first number is 0.
+    """Numbers joint states by their stamps, because joint states have no counter. The first number is 0.
 
     ``period`` is the time between states, s; a sample has ``per_sample`` states. Deviations of up to 0.4 periods
     and clock drift are tolerated.
@@ -138,7 +142,7 @@ class SampleCount:
         self.repeated = 0
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return whether the state is new, and its sample; the sample is None between two samples."""
+        """Return whether the state is new, and the number of its sample, which is None between two samples."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -156,9 +160,9 @@ class SampleCount:
 class SampleStream:
     """Joint states of a test as samples; only the newest sample is used.
 
-    Answers to old samples would be a burst of commands, and the controller, which has no queue, would jump.
-    Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are ages on
-    arrival.
+    Answers to old samples would be a burst of commands. The controller has no queue, so the rig would jump.
+    Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are ages of
+    samples on arrival.
     """
 
     def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
@@ -198,7 +202,7 @@ class SampleStream:
 
 
 PROBES, PROBING_S = 32, 3.0
-"""Number of joint states, and time (s), for measuring their rate."""
+"""Number of joint states and time (s) for measuring their rate."""
 LOOK_S, LOOK_EVERY_S = 0.01, 0.1
 """Timeout for a joint state per turn, and polling period for other publishers, s."""
 
@@ -342,7 +346,7 @@ class Ros2ControlPort(OfPort, Readback):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Find and check controller and broadcaster without sending a command. Raises ConfigError.
 
-        ``pacer`` is called with each sample of the rig; this port needs real time and therefore a ``pacer``.
+        ``pacer`` is called at each sample of the rig. It is required, because this port needs real time.
         """
         if pacer is None:
             raise ConfigError(
@@ -396,13 +400,13 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = time.monotonic_ns()
 
     def arm_watchdog(self) -> None:
-        """Do nothing: the first counter value arms a watchdog in the hardware."""
+        """Do nothing, because the first counter value arms a watchdog in the hardware."""
 
     def disarm_watchdog(self) -> None:
-        """Do nothing: the counter stops when the test ends, and a watchdog then holds the rig."""
+        """Do nothing. The counter stops when the test ends, and a watchdog then holds the rig."""
 
     def wait_tick(self) -> int:
-        """Return the number of the tick; the tick itself arrives with the answering joint state."""
+        """Return the number of the next tick, which begins when the answering joint state arrives."""
         self.sample += 1
         self._found = False
         return self.sample
@@ -410,7 +414,7 @@ class Ros2ControlPort(OfPort, Readback):
     def write(self, command: Command) -> None:
         """Send the Command. If the first Command differs from the position of the rig, open the interlock instead.
 
-        After other openings of the interlock, commands of the safe stop are still sent.
+        If the interlock is open for another reason, commands of the safe stop are still sent.
         """
         values = command.command.copy()
         if self._command is None and self._state is not None:
@@ -434,7 +438,7 @@ class Ros2ControlPort(OfPort, Readback):
                 )
 
     def drop_heartbeat(self) -> None:
-        """Send no more commands, so that a watchdog stops the rig; without a watchdog, continue to send."""
+        """Stop sending commands, so that the watchdog stops the rig. Without a watchdog, continue to send."""
         self._dropped = self._params.watchdog is not None
 
     @property
@@ -444,7 +448,7 @@ class Ros2ControlPort(OfPort, Readback):
     def ready(self) -> bool:
         """Return True if an unused joint state has arrived, or the time of the sample has elapsed.
 
-        The time counts only with an open interlock: the safe stop then follows the clock of this computer.
+        The time counts only if the interlock is open. The safe stop then follows the clock of this computer.
         """
         if self._found:
             return True
@@ -500,17 +504,17 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the sent command, because none can be read back; before the first, the position of the rig."""
+        """Return the last sent command; before that, the position of the rig. Commands are not read back."""
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:
-        """Return None: the true state of a rig is unknown."""
+        """Return None, because the true state of a rig is unknown."""
 
     def numbers(self) -> dict[str, float]:
-        """Return transport (samples), counts of lost states, and times.
+        """Return the transport delay (samples), counts of lost and repeated states, and times (s).
 
-        ``transport_median`` and ``transport_largest`` need a counter. The accuracy of the age of a state on
-        arrival, s, depends on the clocks of both machines.
+        ``transport_median`` and ``transport_largest`` need a counter. Ages of states on arrival depend on the
+        clocks of both machines.
         """
         counts: dict[str, float] = {"transport_declared": self.transport_samples}
         if self._stream is None:
@@ -529,10 +533,9 @@ class Ros2ControlPort(OfPort, Readback):
         return counts
 
     def safe(self) -> None:
-        """Do nothing: the controller holds its last command."""
+        """Do nothing, because the controller holds its last command."""
 
     def close(self) -> None:
-        """Leave the topics; the controller still holds its last command."""
         link, self._link = self._link, None
         if link is not None:
             link.close()

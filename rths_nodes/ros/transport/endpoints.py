@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Polled endpoints, in bytes, without an executor.
+"""Endpoints for bytes, polled without an executor.
 
-Nodes of one process pass messages directly, which rclpy cannot: a ``StreamPublisher`` appends to the
-:class:`Inbox` of a neighbour. Processes of one machine use a line (``line.py``).
+Nodes of one process are neighbours and pass messages directly, unlike in rclpy. A ``StreamPublisher`` appends to
+the :class:`Inbox` of a neighbour. Processes of one machine use a line (``line.py``).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class ByHand(CallbackGroup):
 
 
 GID = "publisher_gid"
-"""Key for the publisher of a message; missing in some distributions."""
+"""Key for the publisher's gid in the information about a message; missing in some distributions."""
 
 
 AT_MOST = 5000
-"""Maximum number of unread messages, as in Fast DDS."""
+"""Maximum number of unread messages in an inbox, as in Fast DDS."""
 
 
 FOREIGN_A_TURN = 128
@@ -60,8 +60,9 @@ FOREIGN_A_TURN = 128
 class Inbox:
     """Polled subscription that returns only messages accepted by the ``guard``.
 
-    ``by_hand`` is true if the publisher is a neighbour, which passes messages directly; ``line`` is the line in
-    use, or None. In both cases copies from the middleware are dropped. ``owner`` is the full name of the node.
+    ``by_hand`` is true if the publisher is a neighbour, which passes messages directly. ``line`` is the line in
+    use, or None. With a neighbour or a line, copies from the middleware are dropped. ``owner`` is the full name of
+    the node.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Inbox:
             self.line = None
 
     def take(self) -> bytes | None:
-        """Return the next message, or None; also None after many foreign messages. Takes about 1 us."""
+        """Return the next message. Return None without a message, or after many foreign messages."""
         if self.by_hand:
             if not self._handed:
                 return None
@@ -172,9 +173,9 @@ class Inbox:
 class StreamPublisher:
     """Publisher of bytes; ``sent`` counts its messages.
 
-    ``neighbours`` are inboxes in this process, which receive every message directly. Other nodes of this machine
-    have ``lines``, by full name. The middleware receives messages only if ``heard_elsewhere``; with ``holds`` on
-    request.
+    ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` lead to other nodes
+    of this machine, by full name. The middleware receives messages only if ``heard_elsewhere``; with ``holds``,
+    only on request.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -198,7 +199,7 @@ class StreamPublisher:
         if self.lines:
             packed = SENT_AT.pack(time.time_ns()) + data
             for line in self.lines.values():
-                if not line.send(packed):  # given back: the middleware sends from this message on
+                if not line.send(packed):  # the middleware sends from this message on
                     self.heard_elsewhere = True
         if not self.heard_elsewhere:
             return
@@ -223,7 +224,7 @@ class StreamPublisher:
             inbox.drop(1)
 
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
-        """Pass messages directly to ``neighbours``; no message to them may be in transit."""
+        """Pass messages directly to ``neighbours``. No message to them may be in transit."""
         self.neighbours, self.holds = tuple(neighbours), holds
         for inbox in neighbours:
             if inbox.owner in self.lines:
@@ -234,7 +235,7 @@ class StreamPublisher:
         self.look()
 
     def speak_to(self, partner: str, line: SocketWriter, holds: bool, order: Sequence[str] = ()) -> None:
-        """Send messages to the node ``partner`` on ``line``; no message to ``partner`` may be in transit.
+        """Send messages to the node ``partner`` on ``line``. No message to ``partner`` may be in transit.
 
         ``order`` lists the partners in the order of sending, nodes of the loop first.
         """
@@ -318,4 +319,4 @@ def _gid_of(info: Data) -> bytes | None:
 
 
 def ignore(_: object) -> None:
-    """Do nothing: no executor serves these subscriptions."""
+    """Do nothing, because no executor serves these subscriptions."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identity of the peer of a socket between two nodes of one machine: names, credentials, greeting.
+"""Identification of two nodes of one machine that a socket connects: names, credentials, greeting.
 
-Every local process may bind an abstract socket name or connect to it, so both sides query the kernel for the
-peer's user.
+Every local process may bind or call an abstract socket name, so both sides query the kernel for the user of the
+other process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import struct
 from dataclasses import asdict, dataclass
 
 LONGEST_NAME = 107
-"""Longest abstract name, bytes."""
 LONGEST_GREETING = 4096
 WELCOME = b"welcome"
 
@@ -72,7 +71,7 @@ class Greeting:
 
     @classmethod
     def unpack(cls, data: bytes) -> Greeting:
-        """Unpack ``data``. Raises ValueError."""
+        """Unpack a greeting. Raises ValueError for other ``data``."""
         values = json.loads(data)  # JSON and encoding errors are ValueErrors
         names = cls.__dataclass_fields__
         if not isinstance(values, dict) or values.keys() != names.keys():

@@ -15,11 +15,11 @@ from contextlib import suppress
 from rths_nodes.core.wire.layout import HEAD, number_of
 
 LONGEST_MESSAGE = 1 << 16
-"""Longest received message, bytes."""
+"""Longest message that can be received, bytes."""
 PER_MESSAGE = 1280
 """Largest overhead of a message in the kernel, bytes."""
 FORCE = 32
-"""SO_SNDBUFFORCE, which the module ``socket`` lacks. With privileges it exceeds the limit of SO_SNDBUF."""
+"""SO_SNDBUFFORCE, which the module ``socket`` lacks. A privileged process can exceed the limit of SO_SNDBUF."""
 
 SENT_AT = struct.Struct("<q")
 """Prefix of each message: time of sending, ns since the epoch."""
@@ -29,7 +29,7 @@ class SocketReader:
     """Receiving end of a line.
 
     ``ended`` is true if the sender has closed the line and all messages are read. ``sent_ns`` is the sending time
-    of the last message. ``given_back`` is true if further messages arrive on the topic.
+    of the last message. ``given_back`` is true if the topic carries further messages.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -49,7 +49,7 @@ class SocketReader:
             count = self._receive(self._buffer)
         except BlockingIOError:
             return None
-        except ConnectionResetError:  # reported once; earlier messages can still be read
+        except ConnectionResetError:  # reported only once; earlier messages can still be read
             return self.take()
         if count <= SENT_AT.size:
             self.close()
@@ -84,7 +84,7 @@ class SocketWriter:
     """Sending end of a line. ``open`` is true while the receiver listens.
 
     At most ``depth`` messages are queued while the kernel's buffer is full. Further messages are ``lost``; the
-    receiver detects the gap by their numbers.
+    receiver detects the gap by message numbers.
     """
 
     def __init__(self, sock: socket.socket, depth: int) -> None:
@@ -97,7 +97,7 @@ class SocketWriter:
         self._send = sock.send
 
     def send(self, packed: bytes) -> bool:
-        """Send a message with its time of sending; return False if the receiver has closed."""
+        """Send a message with its time of sending. Return False if the receiver has closed the line."""
         self.spoken = True
         if self._kept:
             self.send_kept()
@@ -133,8 +133,8 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages; return False if the receiver has closed. After a message, only sending detects
-        this.
+        """Send queued messages; return False if the receiver has closed the line. After a message, only sending
+        detects this.
         """
         self.send_kept()
         if self.open and not self.spoken:
@@ -156,8 +156,8 @@ class SocketWriter:
 
 
 def make_room(sock: socket.socket, messages: int, size: int) -> int:
-    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit; return the number that it
-    holds.
+    """Let ``sock`` hold ``messages`` of ``size`` bytes, within the system's limit. Return the number of messages
+    that fit.
     """
     wanted = min(messages * (size + PER_MESSAGE), 0x3FFFFFFF)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted // 2)  # the kernel doubles this value

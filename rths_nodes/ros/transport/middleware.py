@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the middleware, made before the first node of a process."""
+"""Settings of the middleware, applied before a process has its first node."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SETTINGS = {
     "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
     "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""Libraries of Fast DDS 2 and 3: environment variable of their settings, and settings files of this package. The
+"""Libraries of Fast DDS 2 and 3, with the variable for their settings and two settings files of this package. The
 second file restricts discovery to this machine."""
 FOUND_S = 4.0
-"""Time within which local nodes discover each other, s. The middleware repeats names every 3 s."""
+"""Time within which local nodes discover each other, s. The middleware announces names again every 3 s."""
 OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
 
 

@@ -24,35 +24,35 @@ from rths_nodes.ros.transport.line import LONGEST_MESSAGE, SocketReader, SocketW
 from rths_nodes.ros.transport.wiring import Endpoint
 
 ANSWER_NS = 2 * SECOND
-"""Timeout for the greeting of a caller, and for its identity."""
+"""Timeout for receiving and checking the greeting of a caller, ns."""
 PATIENCE_NS = 3 * SECOND
-"""Timeout of a caller that waits for the answer."""
+"""Timeout of a caller that waits for the answer, ns."""
 WAITING = 64
-"""Backlog of callers, and maximum number of callers without a greeting."""
+"""Backlog of the socket, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
 MOST_UNKNOWN = 512
-"""Maximum number of callers with unknown identity: more than two for each axis of a large rig."""
+"""Maximum number of callers with unknown identity, more than two for each axis of a large rig."""
 MOST_STRANGERS = 64
 """Maximum number of refused callers counted separately."""
 BEYOND = "others"
 
 Judge = Callable[[Greeting], str | None]
-"""Function that checks a greeting: returns an empty text to accept, a reason to refuse, or None if undecided."""
+"""Function that checks a greeting. Returns an empty text to accept, a reason to refuse, or None if undecided."""
 
 KEPT = names.TOPICS["measurement"].kept
-"""Maximum number of messages queued for a slow partner: the queue depth of the publisher."""
+"""Maximum number of messages queued for a slow partner, equal to the queue depth of the publisher."""
 AGAIN_NS = 50_000_000
 DISCOVERED_NS = 20 * SECOND
-"""Time after which a partner that has not discovered this node receives messages by topic."""
+"""Time after which a partner that has not discovered this node receives messages by topic, ns."""
 UNDISCOVERED = "the called node has not discovered the caller yet"
 """Answer to a caller whose publisher is not discovered yet. The caller tries again."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """``messages`` of at most ``size`` bytes that a line must hold.
+    """Capacity of a line: number of ``messages`` of at most ``size`` bytes.
 
-    With ``holds``, copies for other subscribers may wait, see :class:`StreamPublisher`.
+    If ``holds``, copies for other subscribers may wait (:class:`StreamPublisher`).
     """
 
     messages: int
@@ -61,7 +61,8 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run, empty while unknown.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; an empty text while
+    unknown.
 
     ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
     """
@@ -82,7 +83,7 @@ class NodeLines:
         self.direct = False
 
     def open(self, load: Load) -> None:
-        """Listen, before any endpoint makes this node discoverable."""
+        """Listen for calls, before any endpoint makes this node discoverable."""
         if load.size > LONGEST_MESSAGE:
             self._warn(f"a message has {load.size} bytes, a socket at most {LONGEST_MESSAGE}; topics are used")
             return
@@ -145,7 +146,7 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Number of refused calls by process, except from partners that were discovered after their calls."""
+        """Number of refused calls by process, without calls of partners that were discovered later."""
         if self._listener is None:
             return {}
         early = self._listener.early
@@ -156,7 +157,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners. Return a text on missing answers; empty if there are none."""
+        """Call the partners. Return a text about missing answers; an empty string if none is missing."""
         if self._load is None:
             return ""
         missing = []
@@ -237,8 +238,8 @@ def _socket() -> socket.socket:
 
 
 class Acceptor:
-    """Listens at the abstract ``address``. ``problem`` is the reason if this is impossible; ``strangers`` counts
-    refused calls by caller.
+    """Listens at the abstract ``address``. ``problem`` is the reason if listening is impossible. ``strangers``
+    counts refused calls by caller.
     """
 
     def __init__(self, address: bytes, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -247,7 +248,6 @@ class Acceptor:
         self.strangers: dict[str, int] = {}
         self._silent: dict[socket.socket, int] = {}
         self._unknown: dict[socket.socket, tuple[Greeting, int]] = {}
-        """Callers whose greeting cannot be checked yet."""
         self.early: dict[str, Greeting] = {}
         self._socket: socket.socket | None = _socket()
         try:

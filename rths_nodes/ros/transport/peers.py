@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Message filters: accept messages from peers of this run; drop and count others, except trip requests.
 
-A message identifies its publisher by a gid; the graph has the publisher's node. Until the test begins, peers may
+A message has the gid of its publisher; the graph has the publisher's node. Until the test begins, peers may
 appear, or return with another publisher. Later publishers are not accepted.
 """
 
@@ -25,7 +25,7 @@ VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstr
 """Definition of Trip in programs built before version 0.10."""
 
 LONGEST = 200
-"""Maximum length of source and reason of a request, characters."""
+"""Maximum length of source and reason of a request, characters each."""
 
 MOST_FOREIGN = 64
 """Maximum number of foreign publishers of a topic counted separately."""
@@ -34,12 +34,12 @@ MOST_UNJUDGED = 64
 """Maximum number of messages of a topic kept until the run is known."""
 
 UNKNOWN = "unknown"
-"""Name of publishers without a node in the graph, or not counted separately."""
+"""Name for publishers that have no node in the graph, or are not counted separately."""
 
 _UNNAMED = "NODE_NAME_UNKNOWN"
 _HASHED = "RIHS"
 NOBODY = b""
-"""Gid for messages without a gid, and for publishers not counted separately."""
+"""Gid for messages without a gid, and for publishers that are not counted separately."""
 
 
 def publishers(node: Node, topic: str) -> list[tuple[str, bytes]]:
@@ -69,8 +69,8 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a text if one of ``nodes`` has another type of ``topic``. Compares type hashes, if the middleware has
-    them.
+    """Return a text if one of ``nodes`` has another type of ``topic``, else an empty string. Compares type hashes
+    if the middleware has them.
     """
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
@@ -92,10 +92,10 @@ def _full_name(info: TopicEndpointInfo) -> str:
 class PublisherGuard:
     """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
-    ``known`` are the gids of their publishers. While the guard is open, an unknown gid is looked up in the graph;
-    if the graph has no node for it yet, the last message is kept. Some distributions have no gids: then only the
-    bytes show whether a message belongs to this run. With ``early``, messages before the test may come from a node
-    without a run.
+    ``known`` are the gids of the peers' publishers. While the guard is open, an unknown gid is looked up in the
+    graph; if the graph has no node for it yet, the last message is kept. Some distributions have no gids: then
+    only the bytes show whether a message belongs to this run. With ``early``, messages before the test may come
+    from a node without a run.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class PublisherGuard:
         self.nameless = self.count = 0
 
     def admits(self, data: bytes) -> bool:
-        """Return True for a message of this run; before the test also for a sender without a run."""
+        """Return True for a message of this run. Before the test, also accept a sender without a run."""
         return self.run.has_sent(data) or (self.open and self._is_early(data))
 
     def _is_early(self, data: bytes) -> bool:
@@ -226,7 +226,7 @@ class PublisherGuard:
     def foreign(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for gid, count in self._dropped.items():
-            # without gids: sent by any of the other publishers
+            # without gids, any other publisher may have sent the messages
             senders = " or ".join(self._others) if gid == NOBODY and len(self._dropped) == 1 else ""
             name = self._names.get(gid, senders or UNKNOWN)
             counts[name] = counts.get(name, 0) + count
@@ -240,7 +240,7 @@ class PublisherGuard:
 
 
 class AnnouncementGuard(PublisherGuard):
-    """Guard of the topic that announces runs. Its subscribers check the run themselves."""
+    """Guard of the topic that announces runs. Subscribers of this topic check the run themselves."""
 
     def admits(self, data: bytes) -> bool:
         return self.open or self.run.has_sent(data)
@@ -257,14 +257,14 @@ class OpenGuard(PublisherGuard):
 
 
 class TripGuard(PublisherGuard):
-    """Guard of trips from peers; the inboxes of requests receive trips from other programs."""
+    """Guard of trips from peers. The inboxes of requests receive trips from other programs."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         if request_in(data) is None:
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """Return True for a Trip from a peer. Without gids, this inbox also receives requests."""
+        """Return True for a Trip from a peer. Without gids, requests arrive too but are refused."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:
@@ -277,7 +277,7 @@ class RequestGuard(OpenGuard):
         return request_in(data) is not None
 
     def reject(self, gid: bytes, data: bytes) -> None:
-        """Ignore a Trip of a run: the guard of peers accepts or counts it."""
+        """Ignore a Trip of a run, because the guard of peers accepts or counts it."""
 
 
 def reason_of(run: str, source: str, reason: str) -> str | None:
@@ -290,7 +290,7 @@ def reason_of(run: str, source: str, reason: str) -> str | None:
 
 
 def request_in(data: bytes) -> str | None:
-    """Return the reason of a request in a message of version 2 or 3, from :func:`reason_of`."""
+    """Return the reason (:func:`reason_of`) of a request of version 2 or 3, or None for other messages."""
     with suppress(ValueError):
         values = decode("Trip", data)
         if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # belongs to a run in version 2

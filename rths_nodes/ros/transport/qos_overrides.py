@@ -21,7 +21,7 @@ from rths_nodes.ros.transport.wiring import NodeLocation
 PREFIX = "qos_overrides."
 NAME = re.compile(r"qos_overrides\.(?P<topic>[^.]+)\.(?P<side>[^.]+)\.(?P<policy>[^.]+)")
 DEEPEST = 5000
-"""Largest depth, as in Fast DDS."""
+"""Largest depth of a queue, as in Fast DDS."""
 POLICIES: dict[str, tuple[str, ...]] = {
     "depth": (),
     "durability": ("volatile", "transient_local"),

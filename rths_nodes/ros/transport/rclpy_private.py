@@ -83,7 +83,7 @@ def publish_bytes(publisher: Publisher) -> Callable[[bytes], None]:
 
 
 def type_support_loaded() -> bool:
-    """Return True if this process has had a node: each node publishes parameter events."""
+    """Return True if this process has had a node. Each node loads the type of parameter events."""
     return type(ParameterEvent)._TYPE_SUPPORT is not None
 
 
@@ -96,12 +96,12 @@ def declared_parameters(node: Node) -> list[str]:
 
 
 def remove_from_graph(node: LifecycleNode) -> None:
-    """Destroy the state machine that rclpy keeps after destroying a node, and so remove the node's name."""
+    """Remove the name of a destroyed node, by destroying the state machine that rclpy keeps."""
     node._state_machine.destroy_when_not_in_use()
 
 
 INFO_BYTES, ID_AT = 256, 16
-"""Size of rmw_service_info_t, and offset of its request_id, after two stamps of 8 bytes."""
+"""Size of the buffer for rmw_service_info_t, and offset of request_id after two stamps of 8 bytes."""
 OK, GONE, NOTHING = 0, 2, 601
 """RCL_RET_OK, RCL_RET_TIMEOUT (the client has left), RCL_RET_SERVICE_TAKE_FAILED."""
 
@@ -134,8 +134,8 @@ class _Kind:
 class RequestQueue:
     """Requests to one ``service`` without an executor; not thread-safe.
 
-    rclpy holds the interpreter lock while the middleware waits for a client that has left, up to 0.1 s. Here only
-    the conversion of a message holds the lock.
+    rclpy holds the interpreter lock while the middleware waits up to 0.1 s for a client that has left. In this
+    class only the conversion of a message holds the lock.
     """
 
     def __init__(self, service: Service) -> None:

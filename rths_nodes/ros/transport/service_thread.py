@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thread that answers services outside the loop, one request at a time, with a pause after each.
+"""Thread that answers services outside the loop, one request at a time, with a pause after each answer.
 
 Answers take at most ``SHARE`` of a processor from the loop. The middleware keeps the last few requests of each
 service (``SERVICE_QOS``).
@@ -21,7 +21,7 @@ from rths_nodes.loop.realtime import Starving, step_back
 from rths_nodes.ros.transport.rclpy_private import GuardCondition, RequestQueue, WaitSet
 
 SERVICE_QOS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=10)
-"""QoS of every service. rclpy keeps 1000 requests to each parameter service."""
+"""QoS of every service. By default, rclpy keeps 1000 requests to each parameter service."""
 PAUSE_S, SHARE = 0.02, 0.05
 """Shortest pause after an answer, s, and largest fraction of a processor for answers."""
 
@@ -30,7 +30,7 @@ Answer = Callable[[object, object], object]
 
 
 class FewRequests:
-    """Mixin for a node with few queued requests per service, including services of rclpy."""
+    """Mixin that limits the queued requests of each service of a node, including rclpy's services."""
 
     def create_service(self, *arguments: object, **named: object) -> Service:
         return super().create_service(*arguments, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]
@@ -70,7 +70,8 @@ class LoopCalls:
 
 
 class ServiceThread:
-    """Serves ``answers`` by service, from start to close. Failed requests are refused and reported by ``warn``.
+    """Calls ``answers``, by service, for requests from start to close. Failed requests are refused and reported
+    through ``warn``.
 
     With ``first`` the thread keeps the priority of the loop, for requests that must not be delayed.
     """

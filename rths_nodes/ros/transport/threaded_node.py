@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node outside of runs that is spun by its own threads."""
+"""Node that belongs to no run and is spun by its own threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.ros.transport import middleware
 class ThreadedNode:
     """Node ``name`` in ``namespace``, in a private context; ``threads`` threads spin it from start to close.
 
-    It has none of the default services of rclpy. Raises ConfigError if ROS 2 does not start.
+    The node has none of the default services of rclpy. Raises ConfigError if ROS 2 does not start.
     """
 
     def __init__(self, name: str, namespace: str, threads: int) -> None:

@@ -42,11 +42,11 @@ FLUSH_S = 0.5
 T = TypeVar("T")
 Send = Callable[[bytes], None]
 OnHeard = Callable[[str, bytes, Data], None]
-"""Function that receives topic, bytes and plain values of each message at a low rate."""
+"""Function that receives topic, bytes and plain values of each message on a low-rate topic."""
 
 
 class Interposer:
-    """Layer between a node and its parts, here without effect. ``holds_up``: the layer may deny turns."""
+    """Layer between a node and its parts. This class has no effect. If ``holds_up``, the layer may deny turns."""
 
     holds_up = False
 
@@ -77,7 +77,7 @@ class NodeTopics:
 
     ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. ``opened`` are the
     ``inboxes`` without an interposer. ``senders`` publish through ``outlets`` and count messages for the recorder.
-    ``on_heard`` receives each message at a low rate.
+    ``on_heard`` receives each message on a low-rate topic.
     """
 
     codec: Codec
@@ -97,7 +97,6 @@ class NodeTopics:
         self._published: dict[str, Endpoint] = {}
         self._heard: dict[str, Endpoint] = {}
         self._awaited: set[str] = set()
-        """Inboxes whose partners must be discovered before the test."""
         self._streams: list[StreamPublisher] = []
 
     def open(
@@ -108,7 +107,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Make publishers and inboxes; if a ``load`` is given, local streams use lines."""
+        """Make publishers and inboxes. If ``load`` is given, streams within this machine use lines."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0
@@ -147,7 +146,7 @@ class NodeTopics:
             self._awaited.add(endpoint.key)
 
     def join(self, mark: str) -> None:
-        """Join a run: send and receive its messages. Raises ConfigError."""
+        """Join a run, to send and receive its messages. Raises ConfigError for an invalid mark."""
         self.run.become(mark)
         for guard in self.guards.values():
             guard.learn()
@@ -178,7 +177,7 @@ class NodeTopics:
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
 
     def tell(self, topic: str, values: Data) -> None:
-        """Publish a message at a low rate. Before the run is known, only handshake topics are published."""
+        """Publish on a low-rate topic. Before the run is known, publish only on handshake topics."""
         row = names.TOPICS[topic]
         if self.run.mark or row.handshake:
             header = {"stamp": self._clock.time_ns(), "run": self.run.mark}
@@ -297,7 +296,7 @@ class NodeTopics:
         return ""
 
     def close_guards(self) -> None:
-        """Begin the test: admit no further publishers."""
+        """Admit no further publishers, because the test begins."""
         for guard in self.guards.values():
             if guard.complete:
                 guard.close()
@@ -330,7 +329,7 @@ def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
 
 
 class DeferredSends:
-    """Deferred messages on ``topics``, at most ``BURST``.
+    """Queue of at most ``BURST`` messages on ``topics``.
 
     In lockstep a burst wakes the recorder once. In real time the executor sends the burst after the Command.
     """
@@ -341,7 +340,7 @@ class DeferredSends:
         self._burst: list[tuple[str, Pack, tuple[object, ...]]] = []
 
     def put(self, topic: str, pack: Pack, sample: Sample, *rest: object) -> None:
-        """Queue the message ``pack(sample(), *rest)``; no message if ``sample()`` is None.
+        """Queue the message ``pack(sample(), *rest)``. Queue no message if ``sample()`` returns None.
 
         ``sample()`` is evaluated when the message is sent, or before its value changes (:meth:`collect`).
         """

@@ -37,8 +37,8 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription ``key`` on topic ``name``. ``partners`` (full names) must be discovered before a
-    test if ``awaited``.
+    """Publisher or subscription ``key`` on topic ``name``. If ``awaited``, the ``partners`` (full names) must be
+    discovered before a test.
     """
 
     key: str
@@ -56,16 +56,16 @@ def endpoints(
     here: Sequence[str] = (),
     wanted: Callable[[names.Topic], bool] = lambda row: not row.section,
 ) -> list[Endpoint]:
-    """Return the endpoints of the node at ``location`` among ``peers``; with ``clock`` the node publishes the
-    time.
+    """Return the endpoints of the node at ``location`` in a test with ``peers``. With ``clock`` the node publishes
+    the time.
 
-    ``wanted`` selects the topics of a test. ``here`` are the peers on this machine, empty if all are.
+    ``wanted`` selects the topics of a test. ``here`` lists the peers on this machine; empty for all peers.
     """
     result = []
     for publishes, rows in ((True, names.published_by(location.role)), (False, names.heard_by(location.role))):
         for row in filter(wanted, rows):
             partners = names.partners(row, location.role, tuple(peers), publishes)
-            if row.apart:  # for nodes on other machines
+            if row.apart:  # only for nodes on other machines
                 partners = tuple(peer for peer in partners if here and peer not in here)
             if partners or not row.apart:
                 full = location.full_names(partners)
