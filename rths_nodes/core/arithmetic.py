@@ -74,6 +74,7 @@ def hypot(x: float, y: float) -> float:
 
 
 def _square_error(x: float) -> float:
+    """Return the exact square of ``x`` minus the rounded ``x * x``."""
     upper = HALVES * x - (HALVES * x - x)
     lower = x - upper
     return ((upper * upper - x * x) + 2.0 * upper * lower) + lower * lower

@@ -8,7 +8,7 @@ other methods of :class:`ChecksScenario`, which receive a :class:`TestContext` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -64,7 +64,7 @@ class TestContext:
     """Strokes of the axes, m."""
     force_lead: float | None = None
     """Extrapolation time of measured forces, s; None without extrapolation."""
-    to_axes: Callable[[Array, Array], tuple[Array, Array]] = unchanged
+    to_axes: Callable[[Array, Array], tuple[Array, Array]] = field(default=unchanged, compare=False)
     """Converts displacements (m) and velocities (m/s) ``(n, n_axes)`` from degrees of freedom to axes."""
     axis: str = ""
     """Name of the component's axis; empty if the component has no axis or serves all axes."""

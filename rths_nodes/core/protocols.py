@@ -147,7 +147,7 @@ class Integrator(Protocol):
     period: int = 1
     """Number of steps after which the step matrices of the integrator repeat."""
     force_age: float = 0.0
-    """Mean delay of the measured force, in steps; 0.5 for a force that is held over the step."""
+    """Mean delay of the measured force, in steps; 0.5 for a force held constant during the step."""
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 

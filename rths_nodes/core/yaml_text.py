@@ -96,7 +96,7 @@ def _refused(mark: yaml.Mark, problem: str) -> ConfigError:
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
     if not isinstance(node, yaml.MappingNode):
-        raise _refused(node.start_mark, "not YAML: it is tagged as a section, but is none")
+        raise _refused(node.start_mark, "not YAML: a tag declares a section here, but the value is not a section")
     seen: set[object] = set()
     for key_node, _ in node.value:
         if key_node.tag == _TAG + "merge":  # merge key <<: *anchor; the keys of the anchor may be overridden
@@ -143,6 +143,10 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
     return number
 
 
+def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
+    _scalar(loader, node, "null")
+
+
 _QUICK: type[_Loader] = _Loader
 # text that libyaml and PyYAML may read differently; PyYAML reads it
 _DIFFERENT = re.compile(r"[!?\t\ufeff]|[|>][-+0-9]*#")
@@ -166,7 +170,7 @@ _Loader.yaml_constructors = {
     _TAG + "int": _integer,
     _TAG + "float": _float,
     _TAG + "bool": lambda loader, node: _scalar(loader, node, "bool").lower() == "true",
-    _TAG + "null": lambda loader, node: _scalar(loader, node, "null") and None,
+    _TAG + "null": _null,
     None: yaml.SafeLoader.construct_undefined,
 }
 
@@ -179,9 +183,8 @@ def parse(source: str, origin: str) -> Any:
         with suppress(yaml.YAMLError):
             if not _DIFFERENT.search(source):
                 return yaml.load(source, _QUICK)
-        return yaml.load(
-            source, _Loader
-        )  # PyYAML also repeats the error, so that messages do not depend on libyaml
+        # PyYAML also repeats the error, so that messages do not depend on libyaml
+        return yaml.load(source, _Loader)
     except ConfigError as error:
         raise error.within(origin) from None
     except Exception as error:  # PyYAML raises various exceptions, e.g. ValueError for invalid characters

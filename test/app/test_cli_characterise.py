@@ -102,7 +102,7 @@ def test_what_was_found_bounds_the_stiffness_of_the_small_move(tmp_path: Path) -
     assert found.stiffness == pytest.approx(K, rel=0.02)
     assert found.findings == []
     assert found.force_scale == NOT_VERIFIED  # the same load cell has told the stiffness
-    assert mentions(" ".join(found.remarks), "verifies", "none")
+    assert mentions(" ".join(found.remarks), "verifies", "no scale")
     wrong = small_move(files.load(NAME, [f"axes.{AXIS}.sensors.force_scale=1.15"], rig=rig))
     assert wrong.force_scale == WRONG
     assert mentions(" ".join(wrong.findings), "cyclic", "tests")

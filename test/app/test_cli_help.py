@@ -157,7 +157,7 @@ def test_a_section_has_parameters(output: Callable[..., str], path: str) -> None
         ("bridge", ("rejoin_samples",)),
         ("compensator", ("adaptive_inverse",)),
         ("damping", ("rayleigh",)),
-        ("duration", ("length", "test")),
+        ("duration", ("duration of", "test")),
         ("axes.damper.limits.force", ("largest", "magnitude")),
         ("structure.mass", ("structure.mass", "mass")),
         ("structure.damping", ("rayleigh",)),

@@ -151,10 +151,10 @@ def test_what_cannot_be_is_refused(
 
 
 def test_a_rig_that_trips_gives_no_model(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--out", str(tmp_path / "model.yaml"), "--set", "axes.story_2.limits.stroke=1e-3", *OPTIONS]
+    words = ["--out", str(tmp_path / "model.yaml"), "--set", "axes.story_2.limits.tracking_error=1e-5", *OPTIONS]
     assert main(["identify", str(place / "rig.yaml"), *words]) == 3
     captured = capsys.readouterr()
-    assert "two_actuators.identify_story_2: tripped" in captured.out + captured.err
+    assert "two_actuators.identify_story_1: tripped" in captured.out + captured.err
     assert not (tmp_path / "model.yaml").exists()
 
 

@@ -77,7 +77,7 @@ def test_a_killed_recorder_ends_the_test_and_leaves_what_it_has_written(
         ),
         (
             {"host": "composed", "separate": ["recorder"], "record": None},
-            ("separate", "recorder", "none"),
+            ("separate", "recorder", "not recorded"),
         ),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_reset_that_fails_after_steps_is_refused(shared_data: Shared) -> None:
             rig.reset()
     finally:
         rig.close()
-    assert mentions(str(refusal.value), "rig.file", "brace_noreset.fmu", "fmi2Reset", "start")
+    assert mentions(str(refusal.value), "rig.file", "brace_noreset.fmu", "fmi2Reset", "status 3")
 
 
 def test_members_may_begin_with_the_folder_itself(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     """Return stiffness (N/m) and loss factor in the slowest of the ``tests`` with the smallest amplitude.
 
-    The scatters are over the cycles of this test. The scatter of the stiffness includes the rms difference from
+    The scatters describe the cycles of this test. The scatter of the stiffness includes the rms difference from
     the tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
     """
     least = min(test.wanted for test in tests)

@@ -102,12 +102,14 @@ def raised(s: Counted, sign: int, trigger: float, x: float, y: float, z: float, 
 
 
 def without_oldest(k: Fit, s: Ring) -> Ring:
+    """Return the sums without the oldest row."""
     rows, oldest, sums, _, fresh, filled = s
     x, y, z, u = float(rows[oldest, 0]), float(rows[oldest, 1]), float(rows[oldest, 2]), float(rows[oldest, 3])
     return rows, oldest, sums, raised(sums, -1, k[5], x, y, z, u), fresh, filled
 
 
 def with_row(k: Fit, s: Ring, x: float, y: float, z: float, u: float) -> Ring:
+    """Replace the oldest row by the next row."""
     rows, oldest, _, left, fresh, filled = s
     rows[oldest, 0] = x
     rows[oldest, 1] = y
@@ -303,6 +305,7 @@ def step(
 
 
 def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
+    """Move ``coefficients`` towards ``wanted``, by at most ``rate``."""
     a, b, c = coefficients
     d, e, f = wanted
     p, q, r = rate

@@ -182,7 +182,7 @@ class ServoHydraulicLinear(Actuator):
 
     @params
     class Params:
-        """By default there is no dead band and no limit of force or valve."""
+        """The default has no dead band and no limit of force or valve."""
 
         a1_b0: float = number("valve and pressure gain a1 beta0", "N/(m s^3)", 2.1283e13, more_than=0.0)
         a2: float = number("natural velocity feedback a2", "N/m", 4.2297e6, at_least=0.0)

@@ -38,7 +38,7 @@ class Transport(Protocol):
     def open(self) -> None: ...
 
     def settle(self) -> None:
-        """From now on accept only datagrams from the last sender."""
+        """Accept only datagrams from the last sender from now on."""
 
     def send(self, data: bytes) -> None:
         """Send one datagram without waiting. A datagram that cannot be sent counts as lost."""

@@ -274,7 +274,7 @@ def test_a_console_that_is_killed_while_the_rig_moves_leaves_the_history_of_the_
         while program.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
             time.sleep(0.02)
         assert main(["recover", str(folder)]) == 2
-        assert mentions(capsys.readouterr().err, "under", "moment")
+        assert mentions(capsys.readouterr().err, "still", "running")
     finally:
         os.kill(program.pid, signal.SIGKILL)
         program.wait()
