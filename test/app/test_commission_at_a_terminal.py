@@ -121,7 +121,7 @@ def test_an_older_record_is_kept(answers: bool, tmp_path: Path) -> None:
                 ):
                     person.type("CLEAR" if asked.endswith("moves nothing: ") else "")
                 person.interrupt()
-                person.wait_for("rths: interrupted: not signed")
+                person.wait_for("rths: interrupted: the result is not signed")
                 assert person.end() == 130, person.shown
             else:
                 assert person.end() == 2, person.shown

@@ -130,7 +130,7 @@ class Popen(subprocess.Popen):  # type: ignore[type-arg]
         if self._end is None:
             return super()._internal_poll(_deadstate, **given)  # type: ignore[misc]
         if self.returncode is None:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # closed: an exception of a timeout interrupted the wait
                 pid, status = self._try_wait(os.WNOHANG)
                 if pid:
                     self._handle_exitstatus(status)

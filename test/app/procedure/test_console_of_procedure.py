@@ -71,7 +71,7 @@ def record(tmp_path: Path) -> Callable[[], ProcedureRecord]:
 def test_what_the_file_leaves_out_is_asked(start: Start, record: Callable[[], ProcedureRecord]) -> None:
     answers = {key: value for key, value in ANSWERS.items() if key != "operator"}
     terminal = start(0.3, rungs=["g"], operator=None, confirm_offsets=None, **{"specimen": answers["specimen"]})
-    terminal.wait_for("operator: who does the test.*: ")
+    terminal.wait_for("operator: name of the person.*: ")
     terminal.type("B. Operator")
     terminal.wait_for(r"confirm these offsets \(\w+\)\?.*: ")
     terminal.type("y")

@@ -241,7 +241,7 @@ def test_answers_that_are_missing_are_named_before_anything_moves(
     found = in_short(tmp_path, environment, unloaded=None, operator=None, arm=["d", "e", "f"])
     assert found.code == 2
     for words in (
-        "operator: missing: who does the test",
+        "operator: missing: name of the person",
         "unloaded: missing: the specimen carries",
         "arm: g: planned",
     ):
