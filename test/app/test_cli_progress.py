@@ -121,7 +121,7 @@ def test_a_test_that_never_began_prints_no_table_of_dashes(
     assert main(["run", PAPER, "--host", "composed", "--no-record", "--set", "duration=0.2"]) == 130
     shown = capsys.readouterr().out
     assert mentions(shown, "test", "began")
-    assert mentions(shown, "indices", "sample")
+    assert mentions(shown, "no indices", "valid samples")
     assert not re.search("max error|energy error|median", shown)
 
 

@@ -49,7 +49,7 @@ def test_a_node_tells_the_peaks_of_a_test_and_stops_it(most: str, outcome: str, 
     assert run.information["outcome"] == outcome
     assert "chen_ricles_2010 has begun" in told
     assert ("stopping the test" in told) is (outcome == "held")
-    largest = re.search(r"over after \d+ samples.*; largest force (\S+) N", told)
+    largest = re.search(r"ended after \d+ samples.*; largest force (\S+) N", told)
     assert largest, told
     if outcome == "finished":
         peak = abs(run.force).max()

@@ -238,7 +238,7 @@ def test_the_page_that_the_test_has_started_is_its_own_way_and_an_act_shown_befo
         address = next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
         asked_until(address, lambda told: bool(told.get("acts")))
         assert post(address, "code", {})[0] == 200
-        code = next(line for line in lines if "code for the page" in line).split()[-1]
+        code = next(line for line in lines if "code to be typed at the page" in line).split()[-1]
         token = post(address, "lead", {"code": code, "name": "Ada\x1b[2J\r\n\u202e"})[1]["token"]
         assert next(line for line in lines if "leads the test" in line).startswith(f"{ADA} leads")
         headers = MARK | {"X-Rths-Operator": token}
@@ -289,7 +289,7 @@ def test_an_armed_rung_is_disarmed_when_the_process_of_its_page_is_suspended(tmp
         address = next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
         asked_until(address, lambda told: bool(told.get("acts")))
         post(address, "code", {})
-        code = next(line for line in lines if "code for the page" in line).split()[-1]
+        code = next(line for line in lines if "code to be typed at the page" in line).split()[-1]
         headers = MARK | {"X-Rths-Operator": post(address, "lead", {"code": code, "name": "Ada"})[1]["token"]}
         operator = SocketOperator()
         for name in MOVES[: MOVES.index("arm") + 1]:

@@ -242,7 +242,7 @@ def test_answers_that_are_missing_are_named_before_anything_moves(
     assert found.code == 2
     for words in (
         "operator: missing: name of the person",
-        "unloaded: missing: the specimen carries",
+        "unloaded: missing: true: the specimen is unloaded",
         "arm: g: planned",
     ):
         assert words in found.shown
@@ -271,7 +271,7 @@ def test_a_test_is_never_written_over(tmp_path: Path, environment: dict[str, str
     (tmp_path / "runs" / "first" / "rung_a").mkdir(parents=True)
     found = in_short(tmp_path, environment)
     assert found.code == 2
-    assert mentions(found.shown, "test", "written")
+    assert mentions(found.shown, "runs/first", "never overwritten")
 
 
 def test_a_wrong_sign_of_the_load_cell_ends_the_test_before_it_is_armed(
