@@ -8,9 +8,8 @@ The scenario's specimen models make the same moves and give the expected stiffne
 specimen is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale.
 The ``experimental_stiffness`` of an integrator is compared in the same way.
 
-If the controller closes the force loop of an axis, a small force follows. The loop of the held axis takes over at
-the measured force, applies a force, rests, and removes the force; then the axis is held again. This verifies sign
-and scale of commands in N, and bumpless changes of mode.
+If the controller closes the force loop of an axis, a small force follows, which verifies sign and scale of
+commands in N, and bumpless changes of mode.
 """
 
 from __future__ import annotations

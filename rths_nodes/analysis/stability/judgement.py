@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stability of the loop of a test, and its margins, determined without a simulation (``doc/methods.md``).
+"""Stability of the loop of a test, and its margins, determined without a simulation.
 
 A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n,
 a spring under test appears, at the phase phi = w delay, like a spring with (Eq. 6, in closed form)
@@ -10,12 +10,7 @@ The damping becomes negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that fre
 appears stiffer, so if the complete spring is tested, the critical *natural* frequencies are w0 delay = 0.7405 and
 0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order.
 
-Three methods are used, all exact for the linear loop with its delays:
-
-- the number of growing motions is the number of turns of the loop's determinant around zero along the border
-  between growth and decay (argument principle), up to the servo's Nyquist frequency;
-- limits are values of a parameter at which a motion neither grows nor decays (D-subdivision, ``crossings.py``);
-- the motions are followed from the motions with a perfect rig.
+``doc/methods.md`` describes the methods, which are exact for the linear loop with its delays.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def add(
     name: str,
     metavar: str,
     text: str,
-    default: Any = None,
+    default: object = None,
     completer: Completer | None = None,
     **more: Any,
 ) -> None:

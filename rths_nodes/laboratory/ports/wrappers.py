@@ -53,8 +53,8 @@ class _HandedOn:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, port: Any, owner: type) -> Any:
-        return self if port is None else getattr(port._port, self._name)
+    def __get__(self, port: object, owner: type) -> Any:
+        return getattr(port._port, self._name) if isinstance(port, NamedPort) else self
 
 
 class _Tried(_HandedOn):
@@ -66,8 +66,8 @@ class _Tried(_HandedOn):
         self._default: Any = default.fget(None) if isinstance(default, property) and default.fget else default
         self._kind: Any = {"wait_tick": int, "ready": bool}.get(name, type(self._default))
 
-    def __get__(self, port: Any, owner: type) -> Any:
-        if port is None:
+    def __get__(self, port: object, owner: type) -> Any:
+        if not isinstance(port, NamedPort):
             return self
         if self._name not in PURPOSES:
             return self._converted(port._reading(self._name, self._default))
@@ -166,7 +166,7 @@ class NamedPort(Port):
         return f"port {self._name!r}{where}: {tried}: {reason or type(error).__name__}"
 
 
-def _has(port: Any, name: str) -> bool:
+def _has(port: object, name: str) -> bool:
     # avoid access to the rig, if possible
     declared = hasattr(type(port), name) or (hasattr(port, "__dict__") and name in vars(port))
     return declared or (hasattr(type(port), "__getattr__") and hasattr(port, name))

@@ -10,8 +10,7 @@ Spencer 2012, case (d): floor accelerations wrong by 150 %). So the motion conti
 
 A message is valid for its own sample only. A late message is not sent, but the line or the series continues from
 its values. When the source of the motion changes, the difference between old and new motion fades out
-(:class:`Fading`) in displacement, velocity and acceleration. Otherwise a compensator with a lead of tens of
-samples would turn a jump of the target's velocity into a jump of the command.
+(:class:`Fading`) in displacement, velocity and acceleration.
 """
 
 from __future__ import annotations

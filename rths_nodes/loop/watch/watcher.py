@@ -7,10 +7,7 @@ not compared, because clocks differ. With T = ``late`` and d = ``delay``, a mess
 between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between t - T and
 t + d, the same for all axes and quantities, at which own samples agree with the message within the tolerances.
 
-The pulse to an interlock is a datagram of 20 bytes, little-endian, repeated while all values agree. The last 4
-bytes are a CRC-32 (zlib, Ethernet) of the other bytes. A receiver accepts a pulse only if the pulse is intact,
-belongs to the receiver's session, and has an increased counter. After a timeout an interlock opens, and stays open
-until a person closes it.
+``doc/watch.md`` describes the pulse to an interlock, a datagram that is repeated while all values agree.
 """
 
 from __future__ import annotations
