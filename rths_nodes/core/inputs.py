@@ -105,7 +105,9 @@ class Named:
 
 @dataclass(frozen=True)
 class Contents:
-    """Bytes of a file and files that belong to it, by path from a common folder; ``main`` is the file's path."""
+    """Contents of a file and of the files that belong to it, by path in their common folder; ``main`` is the
+    file's path.
+    """
 
     parts: Mapping[str, bytes]
     main: str

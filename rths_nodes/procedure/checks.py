@@ -158,7 +158,9 @@ CERTAINTY = 3.0
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness matrix (N/m) of axes with complete moves, by axis of force and of motion."""
+    """Return the tangent stiffness matrix (N/m) of the axes with complete moves. Rows are axes of force, columns
+    are axes of motion.
+    """
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
     if not places:

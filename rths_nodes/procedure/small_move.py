@@ -308,9 +308,10 @@ class Pressed:
 
 
 class SmallForces:
-    """Small forces on axes of ``scenario`` with a force loop in the controller, starting at ``command`` m.
+    """Small forces on the axes of ``scenario`` whose force loop the controller closes.
 
-    ``modes`` are the modes in the last command of :meth:`run`, one byte per axis; empty bytes mean displacement.
+    The axes start at the position ``command`` (m). ``modes`` are the modes in the last command of :meth:`run`, one
+    byte per axis; empty bytes mean displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:

@@ -204,8 +204,7 @@ class _Contents:
         ]
         for stream, (count, last) in self._far.items():
             notes.append(
-                f"{count} message{'s'[: count > 1]} of {stream} left out: they are numbered far beyond {last}, "
-                "the last "
+                f"{count} message{'s'[: count > 1]} of {stream} left out: numbered far beyond {last}, the last "
                 "valid number"
             )
         return notes

@@ -69,7 +69,8 @@ class InverseFit(NamedTuple):
     """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
     error: Array
-    """Rms difference from the measured inverse, relative to the diagonal of the row, ``(n_axes, n_axes)``."""
+    """Rms difference from the measured inverse, relative to the diagonal element of the row, ``(n_axes, n_axes)``.
+    """
 
     def response(self, frequency: Array) -> Complex:
         """Return displacement over command, ``(f, n_axes, n_axes)``, at ``frequency`` (Hz)."""

@@ -184,7 +184,8 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``head`` and ``text``, on a terminal wrapped between words, with numbers next to their units.
+    """Return ``head`` followed by ``text``. On a terminal, wrap lines between words, never between number and
+    unit.
 
     All lines after the first are indented by the length of ``head`` plus ``hang`` columns.
     """

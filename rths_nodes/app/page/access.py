@@ -77,7 +77,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Headers of every response. They exclude external content and frames."""
+"""Headers of every response. They forbid external content and embedding in a frame."""
 OF_REPORTS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"

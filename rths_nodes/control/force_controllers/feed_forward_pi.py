@@ -32,7 +32,7 @@ from rths_nodes.core.parameters import integer, number, params, section
 from rths_nodes.mechanics.axial_load import ColumnGeometry, lengths_of
 
 FAST = 0.3
-"""Largest k_i T without a caution: a specimen five times as stiff would still be stable."""
+"""Largest k_i T that causes no caution. The loop would still be stable with a specimen five times as stiff."""
 
 
 Constants = tuple[float, float, float, float, tuple[float, ...]]

@@ -44,7 +44,9 @@ class Transport(Protocol):
         """Send one datagram without waiting. A datagram that cannot be sent counts as lost."""
 
     def received(self) -> Iterator[tuple[bytes, str]]:
-        """Yield at most MOST_AT_ONCE received datagrams, each with the address of a foreign sender, or ""."""
+        """Yield at most MOST_AT_ONCE received datagrams, each with the address of its sender if the sender is
+        foreign, or "".
+        """
         ...
 
     def wait(self, seconds: float) -> bool:

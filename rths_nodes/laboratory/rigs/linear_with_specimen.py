@@ -50,7 +50,7 @@ class Constants(NamedTuple):
     held: tuple[float, float]
     """Change of x and v in a substep by a constant force, m/N and m/(N s)."""
     correction: tuple[float, float]
-    """Change of x and v in a substep by a force that grows from zero, m/N and m/(N s)."""
+    """Change of x and v in a substep per newton of a force that grows from zero, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
     """Effect of F and F* in earlier substeps on x and v, latest last. Lists are used for fast indexing."""
     way: Way

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Specimens: experimental substructures of one axis, with a force and the rates of inner states, in floats.
+"""Specimens: experimental substructures of one axis. Each computes its force and the rates of its internal states.
 
-The actuator integrates the inner states, so that a stiff actuator and its specimen are solved together.
+The actuator integrates these states, so that a stiff actuator and its specimen are solved together.
 """
 
 TABLE = {

@@ -358,7 +358,9 @@ def laid_out(array: Table) -> bytes:
 
 @contextmanager
 def signals_written(pipe: int) -> Iterator[None]:
-    """Make Python's C signal handler write signal numbers to ``pipe`` in the block. Other threads do nothing."""
+    """Make the C signal handler of Python write signal numbers to ``pipe`` during the ``with`` block, in the main
+    thread only.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

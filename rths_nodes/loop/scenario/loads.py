@@ -137,7 +137,7 @@ class LoadHistory:
         self._first = self.target = force
 
     def step(self, after: float) -> float:
-        """Return the target (N) at ``after`` s since the change of mode. Successive calls are for successive
+        """Return the target (N) ``after`` seconds after the change of mode. Successive calls are for successive
         samples.
         """
         away = self._wanted(after) - self.target

@@ -75,7 +75,7 @@ class LoadBridge:
 
 
 class LoadStop:
-    """Loads in a safe stop, which are the ``axes`` after the first ``n_moved``; ``dt`` in s.
+    """Loads during a safe stop. The loads are the ``axes`` after the first ``n_moved``; ``dt`` is in s.
 
     ``breach`` returns the reason to stop after a Measurement, from the sent targets (N) and their modes.
     """

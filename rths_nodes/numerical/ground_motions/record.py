@@ -54,7 +54,7 @@ LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 TYPICAL_PEAK = 3.0
 """Typical peak of records in structural tests, m/s^2; used only to guess the intended unit."""
 SAME_STEP = 0.005
-"""Largest relative difference between equal steps: headers print three digits (.0039 for 1/256)."""
+"""Largest relative difference between time steps that count as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
 """Fraction of a record's energy above the Nyquist frequency of the integration step from which ``rths check``
 warns."""

@@ -26,8 +26,8 @@ class KolayRicles(Dynamics):
         c' = [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M (l - e c) - f c
         f = alpha_f / (1 - alpha_f),  e = alpha_m - f (1 - alpha_m)
 
-    ``rho_infinity`` is the spectral radius at infinite frequency: 1 has no dissipation and is the CR algorithm, 0
-    has the largest. M and R include the part under test. As published, the velocity is late by
+    ``rho_infinity`` is the spectral radius at infinite frequency: 1 gives no dissipation (the CR algorithm),
+    0 gives the largest dissipation. M and R include the part under test. As published, the velocity is late by
     gamma = 1/2 - alpha_m + alpha_f steps; in the middle of the step it is (x' - x) / dt = v + dt (1/2 + gamma) c.
     """
 

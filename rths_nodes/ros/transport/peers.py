@@ -69,8 +69,9 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a text if one of ``nodes`` has another type of ``topic``, else an empty string. Compares type hashes
-    if the middleware has them.
+    """Return a warning if one of ``nodes`` uses a different type for ``topic``, otherwise an empty string.
+
+    Type hashes are compared if the middleware provides them.
     """
     there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
     hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}

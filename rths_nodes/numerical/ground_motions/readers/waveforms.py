@@ -105,7 +105,7 @@ def in_text(lines: Sequence[str]) -> str | None:
 
 
 LARGEST_OFFSET = 0.1
-"""Largest mean of a series, relative to its peak. Raw values can have an offset."""
+"""Largest permitted mean of a series, relative to its peak. A larger mean indicates raw values with an offset."""
 SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
 """Largest difference from the peak in the header: relative, and in m/s^2 because the header has three decimals."""
 

@@ -13,7 +13,7 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.numerical.structures.laws import OfComponent, elastic_stiffness
 
 Constants = tuple[float, float, float]
-"""Stiffness of the spring (N/m), stiffness (N/m) and yield force (N) of the yielding spring."""
+"""Stiffness of the elastic spring (N/m); stiffness (N/m) and yield force (N) of the yielding spring."""
 State = tuple[float, float]
 """Displacement x (m) and force s (N) of the yielding spring."""
 
