@@ -53,8 +53,8 @@ class _HandedOn:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, port: object, owner: type) -> Any:
-        return getattr(port._port, self._name) if isinstance(port, NamedPort) else self
+    def __get__(self, port: Any, owner: type) -> Any:
+        return self if port is None else getattr(port._port, self._name)
 
 
 class _Tried(_HandedOn):

@@ -264,8 +264,7 @@ def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list
     ]
     return still + [
         f"{name}: the delay exceeds {1e3 * longest:g} ms (monitor.longest_delay), or the test is shorter than "
-        "twice "
-        "this time"
+        "twice this time"
         for name, row in axes.items()
         if math.isnan(row["delay_s"]) and not math.isnan(row["max_error_percent"])
     ]

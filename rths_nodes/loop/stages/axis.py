@@ -47,8 +47,7 @@ def check_layout(scenario: Scenario) -> None:
         if axis.sensors.second is not None:
             raise ConfigError(
                 f"axes.{name}.sensors.second: needs a rig with one actuator node; a node per axis has no "
-                "auxiliary "
-                "channels"
+                "auxiliary channels"
             )
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
