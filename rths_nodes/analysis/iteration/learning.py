@@ -56,7 +56,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return the spectra of a history. The history must fade before its end; otherwise late parts would alias."""
+        """Return the spectra of a history, which must fade before its end; otherwise late parts would alias."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
