@@ -116,8 +116,9 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
     outside = bool(getattr(built, "external", False))  # an external component has no results before it is opened
     if protocol is not None:
         wanted = sorted(_members(protocol) - _defaults(protocol).keys())
-        missing = [name for name in wanted if not hasattr(built, name)]
-        if names := ", ".join(name for name in missing if not outside or callable(getattr(protocol, name, None))):
+        # a property of an external component may use the rig, which is not open yet
+        wanted = [name for name in wanted if not outside or callable(getattr(protocol, name, None))]
+        if names := ", ".join(name for name in wanted if not hasattr(built, name)):
             raise ConfigError(f"{label}: {located(cls)} lacks {names} of the family {family}: add them")
         if not outside:
             for name in SHOWN.get(family, ()):

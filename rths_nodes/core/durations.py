@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import statistics as statistics_of
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -63,7 +62,12 @@ def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
 
 
 def median_count(counts: Counter[int]) -> int:
-    return statistics_of.median_high(counts.elements())
+    left = counts.total() // 2
+    for value in sorted(counts):
+        left -= counts[value]
+        if left < 0:
+            break
+    return value
 
 
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:

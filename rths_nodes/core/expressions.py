@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import accumulate
 from keyword import iskeyword
 from typing import Any
 
@@ -99,20 +100,21 @@ def named(text: str) -> set[tuple[str, str]]:
 
 def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
     """Replace the owners of ``nouns`` in ``text`` by their ``names``. Leave an invalid expression unchanged."""
-    source = text.strip().replace("\n", " ").encode()  # positions of nodes are byte offsets in a line
     changes: list[tuple[int, int, str]] = []
     try:
+        source = text.strip().encode()
         nodes: Any = ast.walk(_parsed(source.decode()))
     except ValueError:
         return text
+    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]  # positions of nodes are bytes in a line
     for node in nodes:
         noun, owner = _owned(node)
         new = names.get(owner, owner) if noun in nouns and isinstance(owner, str) else owner
         if new != owner:
             plain = new.isidentifier() and not iskeyword(new)
-            changes.append(
-                (node.col_offset, node.end_col_offset, f"{noun}.{new}" if plain else f"{noun}[{new!r}]")
-            )
+            begin = starts[node.lineno - 1] + node.col_offset
+            end = starts[node.end_lineno - 1] + node.end_col_offset
+            changes.append((begin, end, f"{noun}.{new}" if plain else f"{noun}[{new!r}]"))
     for begin, end, new in sorted(changes, reverse=True):
         source = source[:begin] + new.encode() + source[end:]
     return source.decode() if changes else text

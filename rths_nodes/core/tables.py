@@ -12,13 +12,15 @@ from typing import Protocol
 
 import numpy as np
 
-from rths_nodes.core import mat_files, parameters
-from rths_nodes.core.dimensions import FORCES, LENGTHS, VELOCITIES
+from rths_nodes.core import dimensions, mat_files, parameters
+from rths_nodes.core.dimensions import FORCES
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.mat_files import Contents
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import LARGEST, TooLarge, encoding_of, number_of, read_bytes, read_head, reason
 
+LENGTHS = {unit: dimensions.LENGTHS[unit] for unit in ("m", "cm", "mm", "um", "in")}
+VELOCITIES = {f"{unit}/s": factor for unit, factor in LENGTHS.items()}
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "d": 86400.0}
 ACCELERATIONS = {f"{unit}/s^2": factor for unit, factor in LENGTHS.items()} | {"g": 9.80665}
 UNITS = LENGTHS | FORCES | TIMES | VELOCITIES | ACCELERATIONS

@@ -176,3 +176,16 @@ def test_names_are_exchanged_and_the_value_stays() -> None:
     twin = {"force": {"south_2": NAMES["force"]["north"], "north": NAMES["force"]["south 2"]}}
     made = Expression(renamed(text, names, ("force",)), NAMES)
     assert made.value(VALUES) == Expression(text, twin).value(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("abs(force.a  # north\n - 3 * force.b)", "abs(force.b  # north\n - 3 * force.a)"),
+        ("abs(force.a\r\n - 3 * force.b)", "abs(force.b\r\n - 3 * force.a)"),
+        ("force.a - \\\n 2 * force['b']", "force.b - \\\n 2 * force.a"),
+    ],
+    ids=["comment", "carriage return", "continued line"],
+)
+def test_owners_are_renamed_on_every_line(text: str, expected: str) -> None:
+    assert renamed(text, {"a": "b", "b": "a"}, {"force"}) == expected

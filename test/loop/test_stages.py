@@ -28,7 +28,7 @@ from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.states import State, StopRequest
 
 PAPER = files.load("chen_ricles_2010", ["duration=1"])
 SINE = files.load("predefined_sine", ["duration=1", "axes.axis_1.limits.deceleration=10"])
@@ -320,3 +320,12 @@ def test_the_monitor_pairs_by_numbers_however_messages_arrive(overrides: list[st
             stage.work()
         assert stage.sample == outcome.samples
         assert stage.metrics() == outcome.metrics
+
+
+@pytest.mark.parametrize(("request_late", "state"), [("hold", State.FINISHED), ("trip", State.TRIPPED)])
+def test_only_a_trip_changes_the_end_of_a_finished_test(request_late: str, state: State) -> None:
+    stage = RigStage(SINE, Assembly(SINE).port)
+    stage.machine.state = State.FINISHED
+    stage.stop_request = StopRequest("late", end=State.HELD) if request_late == "hold" else StopRequest("late")
+    stage.settle()
+    assert stage.machine.state is state

@@ -169,6 +169,8 @@ def run(options: argparse.Namespace) -> int:
     figure = arguments.figure(options)
     loaded = files.load(options.scenario)
     cases = [name for names in options.cases for name in names]
+    if options.cases and not cases:
+        raise ConfigError("--cases: must name at least one case")
     chosen = variants(loaded, options.variant, cases, options.set)
     processes = at_once(chosen)
     scenarios = [variant.scenario for variant in chosen]

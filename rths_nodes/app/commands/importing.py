@@ -18,12 +18,12 @@ import numpy as np
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.core import yaml_text
-from rths_nodes.core.dimensions import FORCES, LENGTHS, VELOCITIES
+from rths_nodes.core.dimensions import FORCES
 from rths_nodes.core.errors import ConfigError, Problems, unknown
 from rths_nodes.core.limits import WIDEST, Limits
 from rths_nodes.core.parameters import integer, number, params, section, sections, text
 from rths_nodes.core.samples import Array, Command, Measurement, Target
-from rths_nodes.core.tables import ACCELERATIONS, TIMES, Placed, Table, column
+from rths_nodes.core.tables import ACCELERATIONS, LENGTHS, TIMES, VELOCITIES, Placed, Table, column
 from rths_nodes.core.text_files import LARGEST, read_text, reason
 from rths_nodes.core.validation import from_data, to_data
 from rths_nodes.loop.options import COMMAND, LOCKSTEP

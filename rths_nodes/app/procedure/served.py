@@ -125,7 +125,8 @@ class Served:
             result, done = self._do(request, peer) if request.act else "", True
         except (ConfigError, PortError) as error:
             reason = str(error)
-            self._armed.clear()  # a stored hash would make every further attempt to arm fail
+            if request.act == "arm":
+                self._armed.clear()  # a stored hash would make every further attempt to arm fail
         except Exception as error:
             reason = f"failed: {type(error).__name__}: {error}"
             self._say(f"act {request.act!r} has failed: {type(error).__name__}: {error}")
@@ -175,13 +176,14 @@ class Served:
     def _armed_by(self, rung: str) -> tuple[str, str]:
         ladder = self._runner.ladder
         key = rung, ladder.level, ladder.ratio
-        if rung and key not in self._armed:
+        armed = self._armed.get(key)  # another thread may clear the stored hashes
+        if rung and armed is None:
             try:
                 step = ladder.step(rung)
-                self._armed[key] = step.hash, step.engine
+                armed = self._armed[key] = step.hash, step.engine
             except ConfigError:  # arming reports the error
                 return "", ""
-        return self._armed.get(key, ("", ""))
+        return armed or ("", "")
 
     def _do(self, request: Request, peer: Credentials) -> str:
         name, by = request.act, printable(request.by or peer.name)

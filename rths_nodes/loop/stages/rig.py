@@ -157,8 +157,9 @@ class RigStage:
 
     def settle(self) -> None:
         """Trip a finished test if the monitor requested a stop only after the last sample."""
-        if self.machine.state is State.FINISHED and self.stop_request is not None:
-            self.machine.to(State.TRIPPED, f"sample {self.sample}: {self.stop_request.reason}")
+        request = self.stop_request
+        if self.machine.state is State.FINISHED and request is not None and request.end is not State.HELD:
+            self.machine.to(State.TRIPPED, f"sample {self.sample}: {request.reason}")
 
     def late_command(self, command: Command) -> None:
         """Count a late Command. It is not sent, but the bridge continues from its values."""

@@ -16,13 +16,12 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.declarations import OfParams
-from rths_nodes.core.dimensions import LENGTHS
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import component, flag, number, params, path, sections, type_of
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import ROUNDING, Array
-from rths_nodes.core.tables import TIMES, Placed, Table, column, column_class
+from rths_nodes.core.tables import LENGTHS, TIMES, Placed, Table, column, column_class
 from rths_nodes.core.text_files import read_head, version_of
 from rths_nodes.mechanics import history
 from rths_nodes.numerical.ground_motions.readers.columns import even_step

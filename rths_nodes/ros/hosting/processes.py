@@ -95,6 +95,6 @@ def exit_codes(
     # after a death, this runner ends the other nodes: their exit codes do not count
     counted = [process for process in processes.counted(console.reported) if not (died and process.ended_by_us)]
     failed = [process for process in counted if process.popen.returncode not in IN_ORDER]
-    for process in died[:1] or failed:
+    for process in died[:1] or reversed(failed):  # the reason begins with the first failure
         result.blame(processes.why(process))
     return [process.popen.returncode for process in counted]

@@ -20,7 +20,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.states import State, StopRequest
 
 
 class Feed:
@@ -136,24 +136,24 @@ class FollowedRig(RigStage):
 
     def begin(self) -> None:
         super().begin()
-        self._forward_stop()
+        if (request := self.stop_request) is not None:  # requested while armed
+            self._forward(request)
 
     def trip(self, reason: str, sample: int = 0) -> None:
         super().trip(reason, sample)
-        self._forward_stop()
+        if self.machine.state is State.RUNNING:
+            self._forward(StopRequest(reason, sample))
 
     def hold(self, reason: str) -> None:
         super().hold(reason)
-        self._forward_stop()
+        if self.machine.state is State.RUNNING:
+            self._forward(StopRequest(reason, end=State.HELD))
 
-    def _forward_stop(self) -> None:
-        request, loop = self.stop_request, self.port.loop
-        if request is None or self.machine.state is not State.RUNNING:
-            return
+    def _forward(self, request: StopRequest) -> None:
         if request.end is State.HELD:
-            loop.hold(request.reason)
+            self.port.loop.hold(request.reason)
         else:
-            loop.trip(request.reason, request.sample)
+            self.port.loop.trip(request.reason, request.sample)
 
 
 class FollowedTargets(RecordedTargets):

@@ -128,6 +128,7 @@ class OptionalWriter:
 
     def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
         self._writer, self._on_lost, self._lost = writer, on_lost, False
+        self.fileno = writer.fileno
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         act = getattr(self._writer, name)

@@ -23,16 +23,20 @@ class ThreadedNode:
 
     def __init__(self, name: str, namespace: str, threads: int) -> None:
         self._context = middleware.started()
-        with middleware.in_words():
-            self._node: Node = Node(
-                name,
-                namespace=namespace,
-                context=self._context,
-                use_global_arguments=False,
-                enable_rosout=False,
-                start_parameter_services=False,
-                parameter_overrides=[Parameter("start_type_description_service", value=False)],
-            )
+        try:
+            with middleware.in_words():
+                self._node: Node = Node(
+                    name,
+                    namespace=namespace,
+                    context=self._context,
+                    use_global_arguments=False,
+                    enable_rosout=False,
+                    start_parameter_services=False,
+                    parameter_overrides=[Parameter("start_type_description_service", value=False)],
+                )
+        except BaseException:
+            rclpy.shutdown(context=self._context)
+            raise
         self._executor: Executor = (  # with one thread, a multi-threaded executor warns
             SingleThreadedExecutor(context=self._context)
             if threads == 1

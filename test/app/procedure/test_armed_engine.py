@@ -147,12 +147,12 @@ def test_rung_b_rehearses_the_program_behind_nodes(tmp_path: Path) -> None:
     assert last.differences["displacement of story_1"] == 0.0
 
 
-def test_a_failed_act_renews_the_hash_to_arm(tmp_path: Path) -> None:
+def test_a_failed_arm_renews_its_hash(tmp_path: Path) -> None:
     test = runner(tmp_path, "ac")
     step, served = test.ladder.step("a"), Served(test, print)
     served._armed["a", 0.3, 2] = "stale", ""
     assert served.situation().scenario_hash == "stale"
-    answer = served.answer(Request("take_offsets"), Credentials(os.getpid(), os.getuid()))
+    answer = served.answer(Request("arm"), Credentials(os.getpid(), os.getuid()))
     assert not answer.done
     assert answer.scenario_hash == step.hash
 
