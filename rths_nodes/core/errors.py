@@ -118,7 +118,8 @@ def located(source: Any, name: str = "") -> str:
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):
         return name
-    if code := getattr(source, "__code__", None):
+    if inspect.isfunction(source):
+        code = source.__code__
         return f"{name} ({code.co_filename}:{code.co_firstlineno})"
     try:
         file, (_, line) = inspect.getsourcefile(source), inspect.getsourcelines(source)
