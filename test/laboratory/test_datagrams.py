@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from messages import mentions
 
 from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, MODE_NOT_TOLD
 from rths_nodes.laboratory.ports import datagrams
@@ -71,7 +72,7 @@ def test_the_page_has_the_same_rows() -> None:
     assert [int(place) for place in re.findall(r"(\d+) \w+, uint", behind)] == [0, 4, 8, 12]
     loads = [int(place) for place in re.findall(r"(\d+) [^;:|]*real, ", told["answer, after that"])]
     assert loads == list(range(0, datagrams.LOAD_ROW.size, 8))
-    assert f"version {datagrams.VERSION} of the layout. Numbers are little-endian" in " ".join(page.split())
+    assert mentions(page, f"version {datagrams.VERSION} of the layout", "little-endian")
 
 
 def test_every_answer_fits_into_a_datagram() -> None:
