@@ -4,7 +4,8 @@
 Runs a simulated test and, alternately, the same program without the loop, with the same priority, spin and ring
 buffer, while a Python thread is busy. Prints medians over the pairs of the time from tick to finished row, for
 each rate. Then runs the test at 4096 Hz with histories in memory, with a recording, and with nodes, topics and a
-recording, alternately. Prints the median of the loop and the share of a processor that Python takes.
+recording, alternately. Prints the median of the loop and the share of a processor that Python takes during the
+loop.
 The quantiles of each run go to benchmarks/results/executive.json with facts about the machine.
 
 In runs of less than 5 s, the 99.9th percentile at 1024 Hz depends on five samples.
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import threading
 import time
@@ -87,15 +87,22 @@ KINDS = {
 
 
 def cost_of_readers(scenario: str, rate: float, seconds: float, kind: str) -> dict[str, float]:
-    """Return the median of the loop (us) and the share of a processor that Python takes."""
+    """Return the median of the loop (us) and the share of a processor that Python takes during the loop.
+
+    The share is that between the first and the last call of ``progress``: neither starting the nodes nor reading
+    the recording back is part of the loop.
+    """
+    calls: list[tuple[float, float]] = []
+
+    def progress(_sample: int, _samples: int) -> None:
+        calls.append((time.process_time(), time.monotonic()))
+
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         options = KINDS[kind] | ({} if kind == "in memory" else {"record": Path(folder) / "run"})
         test = at_rate(named(scenario), rate, seconds)
-        before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-        result = hosts.run(test, engine="executive", pace="realtime", **options)
-        after, wall = resource.getrusage(resource.RUSAGE_SELF), time.monotonic() - began
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"processor": used / wall, "p50": 1e6 * result.timing["loop"]["median_s"]}
+        result = hosts.run(test, engine="executive", pace="realtime", progress=progress, **options)
+    used, wall = np.subtract(calls[-1], calls[0])
+    return {"processor": float(used / wall), "seconds": float(wall), "p50": 1e6 * result.timing["loop"]["median_s"]}
 
 
 def main() -> None:

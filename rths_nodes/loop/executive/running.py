@@ -45,6 +45,7 @@ SOURCE = Path(__file__).with_name("executive.c")
 OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
 """Stop words (causes of a stop), as in executive.c."""
 READY, ENDED = 1, 3  # states of the program
+UNTIMED = REFUSED, LAST  # kinds of rows that do not end a tick
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
@@ -275,17 +276,20 @@ class ExecutiveLoop:
     def take(self) -> int:
         """Convert at most BATCH rows of the ring and return their number. ``over`` is true after the last row."""
         control, slots = self._control, self._control.slots
-        ended = control.state == ENDED or self._process.poll() is not None
+        ended = control.state == ENDED
         control.alive += 1
         tail = control.tail
+        if control.head == tail and not ended:
+            ended = self._process.poll() is not None  # it may have added rows before its exit
         first = tail % slots
         count = min(control.head - tail, BATCH, slots - first)
         if count:
             rows = self._memory.table(control.ring, slots, self._layout.words)[first : first + count].copy()
             integers = rows.view(np.int64)
-            timed = ~np.isin(integers[:, 1], (REFUSED, LAST))
-            self.late += integers[timed, 3].tolist()
-            self.taken += integers[timed, 4].tolist()
+            for _, kind, _, late, taken in integers[:, :5].tolist():
+                if kind not in UNTIMED:
+                    self.late.append(late)
+                    self.taken.append(taken)
             for pair in () if self._bare else zip(rows, integers, strict=True):
                 self._messages.take(*pair)
                 self._heed_monitor()

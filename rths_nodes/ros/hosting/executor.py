@@ -195,6 +195,8 @@ OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Sleep of a process whose nodes pass messages directly, so that no message wakes the process, s."""
+FOLLOWING_SLEEP_S = 0.002
+"""Sleep of nodes that follow the executive in real time, s. They then read several rows of the ring at once."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
@@ -438,7 +440,9 @@ class LoopExecutor:
         elif self._awaits_streams:
             self._wait_for_message(longest)
         elif self._ring:
-            self._sleep(min(SHORT_SLEEP_S, longest))
+            settings = self._ring[0].settings
+            follows = settings.lockstep and settings.clocked
+            self._sleep(min(FOLLOWING_SLEEP_S if follows else SHORT_SLEEP_S, longest))
         else:
             self._sleep(OBSERVER_SLEEP_S if self.nodes[0].settings.lockstep else IDLE_S)
         ended = self._now()
