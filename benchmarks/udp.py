@@ -7,7 +7,9 @@ Measurement to its Command) for each, and their ratios: the median of the pairs.
 Beside it the transport that the test needed, and what was bridged.
 
 With --executive: the executive at 1024 and 4096 Hz, from the state received to the command sent, against `rths
-emulate` or the C program linux_loop of examples/udp_target on the other processor.
+emulate` or the C program linux_loop of examples/udp_target on the other processor. After each run, a computation
+with the same median runs alone in a paced loop. Its 99.9th percentile is the floor: the machine itself interrupts
+computations for that long.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import floor
 
 from rths_nodes.app import hosts
 from rths_nodes.core.data import flatten
@@ -82,12 +86,12 @@ def far_side(which: str, sets: list[str], port: int, rate: float) -> Iterator[No
 LINUX_LOOP = 0.25, 0.76, 10, 1.7e6, 7.6e6
 """Stroke (m), velocity (m/s), deceleration (m/s^2), force (N) and stiffness (N/m) of the rig of linux_loop."""
 GOALS = 5.0, 15.0, 40.0, 0.5
-"""us, us, us, %: median, 99th and 99.9th percentile; bridged samples."""
+"""us, us, us, %: median, 99th and 99.9th percentile; bridged samples. A larger floor replaces the third."""
 
 
 def executive(which: str, rounds: int, seconds: float, port: int) -> int:
     """Print the time from state to command for each round and rate; return 1 if a median misses its goal."""
-    print(f"far side {which}; rate Hz, round: p50, p99, p99.9, max us; % bridged, longest transport")
+    print(f"far side {which}; rate Hz, round: p50, p99, p99.9, max us; % bridged, longest transport; floor, us")
     missed = 0
     for rate in (1024.0, 4096.0):
         rows = []
@@ -100,14 +104,18 @@ def executive(which: str, rounds: int, seconds: float, port: int) -> int:
                 sys.exit(f"{done.outcome}: {done.reason}")
             loop, counts = done.timing["loop"], done.timing["port"]
             times = [1e6 * loop[f"{key}_s"] for key in ("median", "p99", "p999", "max")]
-            rows.append((*times[:3], 100.0 * counts["bridged"] / done.samples))
+            bridged = 100.0 * counts["bridged"] / done.samples
+            least = 1e6 * floor.computing(rate, seconds / 2.0, loop["median_s"])["p999_s"]
+            rows.append((*times[:3], bridged, least))
             shown = ", ".join(f"{time:.1f}" for time in times)
-            print(f"{rate:g}, {number}: {shown}; {rows[-1][3]:.2f}, {counts['transport_largest']}", flush=True)
-        medians = [statistics.median(column) for column in zip(*rows, strict=True)]
-        met = all(found <= goal for found, goal in zip(medians, GOALS, strict=True))
+            transport = counts["transport_largest"]
+            print(f"{rate:g}, {number}: {shown}; {bridged:.2f}, {transport}; {least:.1f}", flush=True)
+        *medians, least = (statistics.median(column) for column in zip(*rows, strict=True))
+        goals = GOALS[:2] + (max(GOALS[2], least),) + GOALS[3:]
+        met = all(median <= goal for median, goal in zip(medians, goals, strict=True))
         missed += not met
-        shown = ", ".join(f"{median:.2f}" for median in medians)
-        print(f"{rate:g}, medians: {shown}: {'met' if met else 'NOT MET'}: <= {GOALS}", flush=True)
+        shown, bounds = (", ".join(f"{value:.2f}" for value in values) for values in (medians, goals))
+        print(f"{rate:g}, medians: {shown}: {'met' if met else 'NOT MET'}: <= {bounds}", flush=True)
     return int(missed > 0)
 
 

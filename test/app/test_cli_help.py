@@ -208,6 +208,7 @@ def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str
     assert set(COMMANDS) <= set(completed("rths "))
     assert completed("rths run chen") == [PAPER]
     assert set(completed(f"rths run {PAPER} --case ")) == set(scenario.cases)
+    assert set(completed(f"rths scoreboard {PAPER} --cases ")) == set(scenario.cases)
     assert set(completed(f"rths run {PAPER} --rig ")) >= set(files.shipped(files.RIG))
     assert set(completed(f"rths run {PAPER} --fault ")) == {f"{kind}@" for kind in KINDS}
     assert set(completed("rths list ")) >= set(FAMILIES)

@@ -61,7 +61,8 @@ def _shipped(kind: str) -> Completer:
 
 
 def _cases(prefix: str, options: argparse.Namespace) -> list[str]:
-    return list(files.load(options.scenario).cases)
+    source = options.benchmark if "benchmark" in options else options.scenario
+    return list(files.load(source).cases)
 
 
 COMPLETERS: dict[str, Completer] = {

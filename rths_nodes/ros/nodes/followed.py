@@ -20,7 +20,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.recorded import RecordedPort, RecordedTargets
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.states import State, StopRequest
+from rths_nodes.loop.supervision.states import State
 
 
 class Feed:
@@ -136,24 +136,24 @@ class FollowedRig(RigStage):
 
     def begin(self) -> None:
         super().begin()
-        if (request := self.stop_request) is not None:  # requested while armed
-            self._forward(request)
+        self._forward()  # a stop requested while armed
 
     def trip(self, reason: str, sample: int = 0) -> None:
         super().trip(reason, sample)
-        if self.machine.state is State.RUNNING:
-            self._forward(StopRequest(reason, sample))
+        self._forward()
 
     def hold(self, reason: str) -> None:
         super().hold(reason)
-        if self.machine.state is State.RUNNING:
-            self._forward(StopRequest(reason, end=State.HELD))
+        self._forward()
 
-    def _forward(self, request: StopRequest) -> None:
+    def _forward(self) -> None:
+        request, loop = self.stop_request, self.port.loop
+        if request is None or self.machine.state is not State.RUNNING:
+            return
         if request.end is State.HELD:
-            self.port.loop.hold(request.reason)
+            loop.hold(request.reason)
         else:
-            self.port.loop.trip(request.reason, request.sample)
+            loop.trip(request.reason, request.sample)
 
 
 class FollowedTargets(RecordedTargets):
