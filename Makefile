@@ -6,7 +6,7 @@
 # What `make demo` runs: arguments of `rths`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
 # What `make test` leaves out: tests that are recorded as longer, s (test/durations.json); inf: nothing.
-LONGEST ?= 1
+LONGEST ?= 0.5
 # Collects test/installed as well, which plain pytest leaves out.
 INSTALLED := -o norecursedirs=lint
 # Which tests `make oldest` and `make newest` run.
