@@ -102,7 +102,11 @@ def cost_of_readers(scenario: str, rate: float, seconds: float, kind: str) -> di
         test = at_rate(named(scenario), rate, seconds)
         result = hosts.run(test, engine="executive", pace="realtime", progress=progress, **options)
     used, wall = np.subtract(calls[-1], calls[0])
-    return {"processor": float(used / wall), "seconds": float(wall), "p50": 1e6 * result.timing["loop"]["median_s"]}
+    return {
+        "processor": float(used / wall),
+        "seconds": float(wall),
+        "p50": 1e6 * result.timing["loop"]["median_s"],
+    }
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ from rths_nodes.app.procedure.operator_socket import Answer, SocketOperator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.watcher import PulseEar
+from rths_nodes.loop.watch.watcher import PulseListener
 
 SCENARIO, RIG = "chen_ricles_2010", "bench_watched"
 STATED_S = 0.05
@@ -67,7 +67,7 @@ class Bench:
         self.interlock = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self.interlock.bind(("127.0.0.1", pulse))
         self.interlock.setblocking(False)
-        self.ear = PulseEar(math.inf)
+        self.listener = PulseListener(math.inf)
         self.last = 0.0
         """When the last pulse came, s."""
         self.longest = 0.0
@@ -105,13 +105,13 @@ class Bench:
 
     # -- the interlock ------------------------------------------------------------------------------------
 
-    def hear(self) -> bool:
+    def receive(self) -> bool:
         """Take the pulses that are here; whether one was."""
         found = False
         with suppress(BlockingIOError):
             while True:
                 now = time.monotonic()
-                if self.ear.hear(self.interlock.recv(64), now):
+                if self.listener.receive(self.interlock.recv(64), now):
                     self.longest = max(self.longest, now - self.last) if self.last else 0.0
                     self.last, found = now, True
         return found
@@ -121,7 +121,7 @@ class Bench:
         end, begun = time.monotonic() + PATIENCE_S, 0.0
         while time.monotonic() < end:
             select.select([self.interlock], [], [], 0.05)
-            if self.hear():
+            if self.receive():
                 begun = begun or time.monotonic()
             if begun and time.monotonic() - begun > seconds:
                 return
@@ -134,7 +134,7 @@ class Bench:
             if self.watcher.poll() is not None or time.monotonic() > end:
                 return False
             select.select([self.interlock], [], [], 0.002)
-            self.hear()
+            self.receive()
         return True
 
     def told(self) -> str:
@@ -217,20 +217,20 @@ def run(cause: str, number: int, draw: np.random.Generator, duration: float) -> 
         over = leading(bench)
         if cause == "none":
             whole = bench.until(over)
-            bench.until(lambda: not bench.hear())
+            bench.until(lambda: not bench.receive())
             return Found(cause, bench.longest if whole else math.nan, "" if whole else bench.words())
         if not bench.until(lambda: State.RUNNING.name in bench.told()):
             return None
         due = time.monotonic() + draw.uniform(EARLIEST_S, LATEST_S)
         if not bench.until(lambda: time.monotonic() >= due or over()) or over():
             return None
-        bench.hear()
+        bench.receive()
         at = time.monotonic()
         bench.test.send_signal(CAUSES[cause])
         end = at + 1.0
         while time.monotonic() < end:
             select.select([bench.interlock], [], [], 0.002)
-            bench.hear()
+            bench.receive()
         bench.watcher.wait(10.0)
         return Found(cause, bench.last - at, bench.words())
 

@@ -88,7 +88,7 @@ def silent(behind: int = 0) -> list[tuple[str, str]]:
     heartbeat.begin(0)
     for now in range(0, 300_000_001, 4_000_000):
         if behind:
-            heartbeat.heard("monitor", now, behind=now)
+            heartbeat.received("monitor", now, behind=now)
         if lost := heartbeat.lost(now):
             return lost
     return []

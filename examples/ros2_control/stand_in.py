@@ -48,12 +48,12 @@ class StandIn:
         if not options.unmarked:
             self.controller.declare_parameter("rths_stand_in", True)
         self.every = self.controller.get_parameter("joints").value
-        self.controller.create_subscription(Float64MultiArray, "~/commands", self.hear, SYSTEM_DEFAULTS)
+        self.controller.create_subscription(Float64MultiArray, "~/commands", self.receive, SYSTEM_DEFAULTS)
         self.broadcaster = Node("joint_state_broadcaster")
         self.publisher = self.broadcaster.create_publisher(JointState, "joint_states", SYSTEM_DEFAULTS)
         self.began_ns, self.cycles = time.time_ns(), 0
 
-    def hear(self, command: Float64MultiArray) -> None:
+    def receive(self, command: Float64MultiArray) -> None:
         """Take a command. Like the real controller, drop a command of another length or with values that are not
         finite.
         """

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from rths_nodes.app.streams import show_log, unfailing_output
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import exit_at_once
-from rths_nodes.loop.outcomes import ExitCode, LastWords, tell_launch
+from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
 from rths_nodes.ros import environment
 from rths_nodes.ros.hosting.exit_guard import leave
 
@@ -24,7 +24,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the node ``role`` with ROS ``arguments``, then exit. The role ``rig`` runs several nodes."""
     held = LastWords(ExitCode.HELD, "interrupted before the test began")
     with unfailing_output():
-        with exit_at_once(ExitCode.HELD, lambda: tell_launch(held)):
+        with exit_at_once(ExitCode.HELD, lambda: report_to_launch(held)):
             find_ros()
             try:
                 environment.check()

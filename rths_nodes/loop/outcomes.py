@@ -104,7 +104,7 @@ class LastWords:
     late: str = ""
 
 
-def tell_launch(report: LastWords) -> bool:
+def report_to_launch(report: LastWords) -> bool:
     path = os.environ.get(REPORT_FILE)
     if not path:
         return False

@@ -183,7 +183,7 @@ class RigDrive:
         on_measurement: Callable[[Measurement], None] = lambda measured: None,
     ) -> None:
         self.port, self.realtime = port, realtime
-        self._scenario, self._clock, self.heard, self._braking = scenario, clock, on_measurement, braking
+        self._scenario, self._clock, self.on_measurement, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
         """Aborted motion of the current act. It bars further motions until :meth:`ready`."""
         self._dt = scenario.dt
@@ -230,7 +230,7 @@ class RigDrive:
             self.measured = self._awaited()
             self._first_command()
             self.loss.begin(self.measured.hydraulics, self.measured.control_mode)
-            self.loss.hear(port, self.measured, self.command)
+            self.loss.receive(port, self.measured, self.command)
             if self.realtime:
                 port.arm_watchdog()
                 self._own_pace.start()
@@ -273,7 +273,7 @@ class RigDrive:
         self._motion = self._stop = None
         self._outcome = DriveOutcome(self.broken, True, self._samples)
         self._over.set()
-        self.heard(self.measured)
+        self.on_measurement(self.measured)
 
     def refer(self, displacement: Array, command: Array) -> None:
         """Use ``displacement`` and ``command`` ``(n_axes,)`` m at rest as the reference of tracking errors."""
@@ -350,15 +350,15 @@ class RigDrive:
         self._samples += 1
         if self._motion is not None:
             self.curves.add(self.measured, command)
-        self.loss.hear(self.port, self.measured, command)
+        self.loss.receive(self.port, self.measured, command)
         self._judge(command)
-        self.heard(self.measured)
+        self.on_measurement(self.measured)
 
-    def hear(self, measured: Measurement, sent: Array) -> None:
+    def receive(self, measured: Measurement, sent: Array) -> None:
         """Process a Measurement of a run, received after the command ``sent`` ``(n_axes,)`` m."""
         self.measured = measured
-        self.loss.hear(self.port, measured, sent)
-        self.heard(measured)
+        self.loss.receive(self.port, measured, sent)
+        self.on_measurement(measured)
 
     def _awaited(self) -> Measurement:
         port = self.port

@@ -140,7 +140,7 @@ class LossWatch:
     def accept(self, pressure: int) -> None:
         self._pressure, self._dropped = pressure, False
 
-    def hear(self, port: Port, measured: Measurement, sent: Array) -> None:
+    def receive(self, port: Port, measured: Measurement, sent: Array) -> None:
         """Process a Measurement of the rig at ``port``, received after the command ``sent`` ``(n_axes,)`` m."""
         same = self._sent is not None and equal(sent, self._sent)
         self._still, self._sent = self._still + 1 if same else 0, sent

@@ -423,7 +423,7 @@ class RungPort(PortBefore):
         if self._ticked:
             self._mine()
             self._measured = self._port.read()
-            self._drive.hear(self._measured, self._last)
+            self._drive.receive(self._measured, self._last)
         return replace(self._measured, sample=self._measured.sample - self._zero)
 
     def _presented(self, shown: Measurement) -> Measurement:

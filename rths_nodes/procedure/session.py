@@ -708,7 +708,7 @@ def rung_held(rig: GuardedRig, act: str) -> str:
     return "" if rig.suspended else "no held rung can be resumed: the rung has ended"
 
 
-def rung_goes_on(rig: GuardedRig, act: str) -> str:
+def rung_continues(rig: GuardedRig, act: str) -> str:
     return f"the rung is being stopped: {rig.rung.stopped}" if rig.rung is not None and rig.rung.stopped else ""
 
 
@@ -835,7 +835,7 @@ ACTS = {
         "bring the rig to rest; in slow time the test may be resumed",
         (State.RUNNING,),
         RigSession.hold,
-        (rung_goes_on,),
+        (rung_continues,),
         ("reason",),
         at_once=True,
         anybody=True,
@@ -845,7 +845,7 @@ ACTS = {
         "continue the held rung",
         (State.HELD,),
         RigSession.resume,
-        (rung_held, rung_goes_on, allowed),
+        (rung_held, rung_continues, allowed),
         ("clear",),
         at_once=True,
         held=True,

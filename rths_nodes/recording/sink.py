@@ -61,7 +61,7 @@ class RecordingSink:
         if names.updating:
             node_status = {"node": "integrator", "parameters": "", "state_names": names.updating}
             self._tell("node_status", "NodeStatus", status | node_status)
-        self._tell_state(State.RUNNING, "")
+        self._publish_state(State.RUNNING, "")
 
     def _stamp(self, sample: int) -> int:
         return self._start + round(sample * self._scenario.dt * 1e9)
@@ -73,7 +73,7 @@ class RecordingSink:
         stamp = self._stamp(self._sample)
         self._write(name, encode(message, {"stamp": stamp, "run": self._run.mark} | values), stamp)
 
-    def _tell_state(self, state: State, reason: str) -> None:
+    def _publish_state(self, state: State, reason: str) -> None:
         values = {
             "state": int(state),
             "sample": self._sample,
@@ -109,7 +109,7 @@ class RecordingSink:
         self._write(TOPIC, self._codec.pack_updating(values, sample, 0, stamp), stamp)
 
     def close(self, outcome: Outcome) -> None:
-        self._tell_state(outcome.state, outcome.reason)
+        self._publish_state(outcome.state, outcome.reason)
         for node, section, data in (
             ("monitor", "metrics", outcome.metrics),
             ("actuator", "timing", outcome.timing),

@@ -200,7 +200,7 @@ def published_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
     return [topic for topic in table.values() if node in topic.publishers]
 
 
-def heard_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
+def subscribed_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
     return [topic for topic in table.values() if node in topic.subscribers]
 
 

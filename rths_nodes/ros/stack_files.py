@@ -128,32 +128,32 @@ def sros2_policy(namespace: str, axes: Sequence[str] = ()) -> str:
 def _profile(rig: str, peer: str, axes: Sequence[str]) -> ElementTree.Element:
     role, axis = names.role_of(peer), names.axis_of(peer)
     speaks = [_under(rig, row.name) for row in (*names.published_by(role), DIAGNOSTICS)]
-    hears = [_under(rig, row.name) for row in names.heard_by(role)]
-    hears += names.ALSO_RECORDED if role == RECORDER else ()
+    subscriptions = [_under(rig, row.name) for row in names.subscribed_by(role)]
+    subscriptions += names.ALSO_RECORDED if role == RECORDER else ()
     for below in [axis] if axis else axes if role == ACTUATOR else ():
         speaks += [f"{rig}/{below}/{row.name}" for row in names.published_by(role, AXIS_TOPICS)]
-        hears += [f"{rig}/{below}/{row.name}" for row in names.heard_by(role, AXIS_TOPICS)]
+        subscriptions += [f"{rig}/{below}/{row.name}" for row in names.subscribed_by(role, AXIS_TOPICS)]
     if role == CONSOLE:
-        return _rules(rig, role, {"publish": speaks[:-1], "subscribe": hears})
+        return _rules(rig, role, {"publish": speaks[:-1], "subscribe": subscriptions})
     speaks += ["/rosout", "/parameter_events", "~/transition_event", *([CLOCK.name] if role == ACTUATOR else ())]
-    hears += [CLOCK.name, "/parameter_events"]
+    subscriptions += [CLOCK.name, "/parameter_events"]
     stops = (*STOPS, FORMER_TRIP) if role == ACTUATOR else ()
     serves = [f"~/{name}" for name in (*PARAMETERS, TYPES, *LIFECYCLE, *stops)]
     ns = f"{rig}/{axis}" if axis else rig
-    return _rules(ns, role, {"publish": speaks, "subscribe": hears}, {"reply": serves})
+    return _rules(ns, role, {"publish": speaks, "subscribe": subscriptions}, {"reply": serves})
 
 
 def _operator(rig: str) -> ElementTree.Element:
     speaks = [*(_under(rig, name) for name in OPERATOR_TOPICS), DIAGNOSTICS.name, "/parameter_events"]
-    hears = [_under(rig, TRIP), _under(rig, FORMER_TRIP), CLOCK.name, "/parameter_events"]
+    subscriptions = [_under(rig, TRIP), _under(rig, FORMER_TRIP), CLOCK.name, "/parameter_events"]
     services = {"reply": [f"~/{name}" for name in OPERATOR_SERVICES]}
-    return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": hears}, services)
+    return _rules(rig, OPERATOR, {"publish": speaks, "subscribe": subscriptions}, services)
 
 
 def _page(rig: str) -> ElementTree.Element:
-    hears = [_under(rig, name) for name in LOOKED_AT]
+    subscriptions = [_under(rig, name) for name in LOOKED_AT]
     asks = [*(f"{rig}/{ACTUATOR}/{name}" for name in STOPS), f"{rig}/{OPERATOR}/{PAGE_STOP}"]
-    topics = {"publish": ["/parameter_events"], "subscribe": [*hears, CLOCK.name, "/parameter_events"]}
+    topics = {"publish": ["/parameter_events"], "subscribe": [*subscriptions, CLOCK.name, "/parameter_events"]}
     return _rules(rig, PAGE, topics, {"request": asks})
 
 

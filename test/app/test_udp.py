@@ -63,9 +63,9 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def adopted(ear: Any) -> Any:
+def adopted(listener: Any) -> Any:
     """The listener as another process gets it, with a duplicate of its socket."""
-    return pickle.loads(ForkingPickler.dumps(ear))
+    return pickle.loads(ForkingPickler.dumps(listener))
 
 
 def udp(port: int, transport: int = 0, **more: Any) -> str:
@@ -579,15 +579,15 @@ def test_a_rig_may_answer_from_another_port_than_it_listens_on(rig: Any) -> None
         port.open()
         try:
             port.begin()
-            ear = adopted(port.ear)
-            transport = ear._link.transport
+            listener = adopted(port.ear)
+            transport = listener._link.transport
             assert (transport._far, transport._peer) == (listens.getsockname(), sends.getsockname())
             forged = datagrams.Head(datagrams.STATE, 1, 4711, 7)
             row = datagrams.STATE_ROW.pack(0.01, 5e5, 0.01, 0, 0)
             listens.sendto(datagrams.packed(forged, row), callers[0])
-            states = ear.states(5.0)
+            states = listener.states(5.0)
             assert [each.measured.sample for each in states] == [0]
-            ear.close()
+            listener.close()
         finally:
             port.close()
             ended.set()

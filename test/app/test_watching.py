@@ -29,7 +29,7 @@ from rths_nodes.laboratory.ports.watcher_sensors import OwnSensors, shown
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.rig_file import RigFile
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.watch.watcher import MAGIC, SIZE, VERSION, PulseEar, Pulses, Watch
+from rths_nodes.loop.watch.watcher import MAGIC, SIZE, VERSION, PulseListener, Pulses, Watch
 
 RIG = files.load_rig("bench_watched")
 
@@ -111,24 +111,24 @@ def test_layout_of_the_pulse() -> None:
 
 
 def test_an_interlock_opens_for_good() -> None:
-    pulses, ear = Pulses(0.005), PulseEar(0.02)
-    assert not ear.closed(0.0)
-    assert ear.hear(pulses.next(), 1.0)
-    assert ear.closed(1.019)
-    assert not ear.closed(1.021)
-    assert not ear.hear(pulses.next(), 1.022)
-    assert not ear.closed(1.022)
+    pulses, listener = Pulses(0.005), PulseListener(0.02)
+    assert not listener.closed(0.0)
+    assert listener.receive(pulses.next(), 1.0)
+    assert listener.closed(1.019)
+    assert not listener.closed(1.021)
+    assert not listener.receive(pulses.next(), 1.022)
+    assert not listener.closed(1.022)
 
 
 def test_an_interlock_takes_no_pulse_twice_or_of_another_session() -> None:
-    pulses, ear = Pulses(0.005), PulseEar(0.02)
+    pulses, listener = Pulses(0.005), PulseListener(0.02)
     first, second = pulses.next(), pulses.next()
-    assert ear.hear(second, 1.0)
-    assert not ear.hear(first, 1.001)
-    assert not ear.hear(second, 1.002)
-    assert not ear.hear(Pulses(0.005).next(), 1.003)
-    assert not ear.hear(second[:-1] + b"\0", 1.004)
-    assert not ear.closed(1.021)
+    assert listener.receive(second, 1.0)
+    assert not listener.receive(first, 1.001)
+    assert not listener.receive(second, 1.002)
+    assert not listener.receive(Pulses(0.005).next(), 1.003)
+    assert not listener.receive(second[:-1] + b"\0", 1.004)
+    assert not listener.closed(1.021)
 
 
 # -- its sensors ------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_the_force_of_the_load_cell_is_compared_not_the_corrected_one() -> None:
     assert RIG.watch is not None
     watch = Watch(RIG.watch, 1024.0)
     hearing, heard = Hearing(RIG, watch), []
-    watch.hear = heard.append  # type: ignore[method-assign]
+    watch.receive = heard.append  # type: ignore[method-assign]
     state = told()
     state.auxiliary_names = ("oil [Pa]", "uncorrected_force_story_1 [N]")
     hearing.state(state)
@@ -227,7 +227,7 @@ def test_the_pulse_goes_on_and_ends_with_its_sensors(tmp_path: Path) -> None:
         loop = WatchLoop(given, sensors, heard, record.tell)
         found: list[str] = []
         thread = threading.Thread(target=lambda: found.append(loop.run(lambda: False)), daemon=True)
-        ear, got = PulseEar(10.0), 0
+        listener, got = PulseListener(10.0), 0
         thread.start()
         counter, end = 0, time.monotonic() + 20.0
         heard.append((time.monotonic(), "procedure_state", told(State.IDLE)))
@@ -237,7 +237,7 @@ def test_the_pulse_goes_on_and_ends_with_its_sensors(tmp_path: Path) -> None:
             time.sleep(0.002)
             interlock.setblocking(False)
             try:
-                got += ear.hear(interlock.recv(64), time.monotonic())
+                got += listener.receive(interlock.recv(64), time.monotonic())
             except BlockingIOError:
                 continue
         if got >= 20:  # else this machine has kept the loop, or its sensors, too long, which ends it, too

@@ -67,7 +67,7 @@ class Bench:
         self.position, self.force, self.command = Eight(), Eight(), Eight()
         self.interlock = 0
         self.history: list[list[float]] = []
-        self._heard: list[bytes] = []
+        self._received: list[bytes] = []
         self.settings(**given)
         self.line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.line.bind(("127.0.0.1", 0))
@@ -117,7 +117,7 @@ class Bench:
         self.position[:] = self.command[:]
         self.force[:] = [self.stiffness * each for each in self.position]
         self.history.append(list(self.command[: self.axes]))
-        self._heard += self._waiting()
+        self._received += self._waiting()
 
     def head(self, kind: int, counter: int = 0) -> Head:
         flags = datagrams.EMULATOR
@@ -139,7 +139,7 @@ class Bench:
 
     def heard(self) -> list[bytes]:
         """All that came since the last look."""
-        found, self._heard = [*self._heard, *self._waiting()], []
+        found, self._received = [*self._received, *self._waiting()], []
         return found
 
     def state(self) -> datagrams.RigState:

@@ -109,9 +109,9 @@ class Opened:
     def __init__(self, allowed: Sequence[Path]) -> None:
         self._allowed = tuple(str(path.resolve()) for path in allowed)
         self.paths: list[str] = []
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._receive)
 
-    def _hear(self, event: str, arguments: tuple[object, ...]) -> None:
+    def _receive(self, event: str, arguments: tuple[object, ...]) -> None:
         if event == "open" and isinstance(arguments[0], str | bytes):
             path = os.path.realpath(os.fsdecode(arguments[0]))
             if not path.startswith(self._allowed):

@@ -237,7 +237,7 @@ class World:
             elif kind == "hear":
                 if at >= self.begins and self.visible_at == math.inf and self.untrue(what):
                     self.visible_at = at
-                watch.hear(replace_at(what, at))
+                watch.receive(replace_at(what, at))
             elif watch.judge(at):
                 return at
         return math.inf

@@ -59,9 +59,9 @@ class Bystander:
         }
 
     def __getattr__(self, topic: str) -> list[Any]:
-        ear = self._ears[topic]
-        ear.listen()
-        return ear.heard
+        listener = self._ears[topic]
+        listener.listen()
+        return listener.heard
 
     @property
     def states(self) -> list[State]:

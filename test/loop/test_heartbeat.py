@@ -24,7 +24,7 @@ def listen(heartbeat: Heartbeat, begin: int, end: int, heard: str = "") -> list[
     """Who is lost from ``begin`` to ``end``, ns, with a look every 4 ms: when (ns), name and words."""
     found = []
     for now in range(begin, end + 1, LOOK):
-        heartbeat.heard(heard, now)
+        heartbeat.received(heard, now)
         found += [(now, *lost) for lost in heartbeat.lost(now)]
     return found
 
@@ -53,7 +53,7 @@ def test_who_speaks_in_time_is_never_lost() -> None:
     heartbeat.begin(0)
     for now in range(0, 10 * SECOND, round(params().period * SECOND)):
         assert heartbeat.lost(now) == []
-        heartbeat.heard("monitor", now)
+        heartbeat.received("monitor", now)
 
 
 def blind(heartbeat: Heartbeat, end: int) -> list[tuple[float, str, str]]:
@@ -61,7 +61,7 @@ def blind(heartbeat: Heartbeat, end: int) -> list[tuple[float, str, str]]:
     heartbeat.begin(0)
     found = []
     for now in range(0, end, LOOK):
-        heartbeat.heard("monitor", now, behind=now)
+        heartbeat.received("monitor", now, behind=now)
         found += [(now, *lost) for lost in heartbeat.lost(now)]
     return found
 
@@ -81,7 +81,7 @@ def test_who_is_behind_but_comes_on_is_not_lost() -> None:
     heartbeat = Heartbeat(params(monitor=0.2), ["monitor"])
     heartbeat.begin(0)
     for now in range(0, SECOND, LOOK):
-        heartbeat.heard("monitor", now, behind=min(now, 3 * SECOND // 20))
+        heartbeat.received("monitor", now, behind=min(now, 3 * SECOND // 20))
         assert heartbeat.lost(now) == []
 
 

@@ -18,15 +18,15 @@ from rths_nodes.loop.outcomes import LastWords
 def test_what_is_left_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = LastWords(0, "", 3, "the test was tripped after 7 samples: too far", {"metrics.hsem_percent": 0.1})
     monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "monitor"))
-    assert outcomes.tell_launch(words)
+    assert outcomes.report_to_launch(words)
     assert outcomes.read_report(tmp_path / "monitor") == words
 
 
 def test_where_nothing_can_be_left_the_exit_code_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(outcomes.REPORT_FILE, raising=False)
-    assert not outcomes.tell_launch(LastWords(3)), "no launch has started the process"
+    assert not outcomes.report_to_launch(LastWords(3)), "no launch has started the process"
     monkeypatch.setenv(outcomes.REPORT_FILE, str(tmp_path / "gone" / "monitor"))
-    assert not outcomes.tell_launch(LastWords(3)), "as on a full disk"
+    assert not outcomes.report_to_launch(LastWords(3)), "as on a full disk"
 
 
 @pytest.mark.parametrize("text", ["", '{"exit_code": 3, "prob', "[3]", '{"of": 1}'])
@@ -50,8 +50,8 @@ def test_who_has_died_is_known_to_those_of_the_same_launch(
 INTERRUPTED = """
 import signal
 from rths_nodes.loop.interrupts import exit_at_once
-from rths_nodes.loop.outcomes import LastWords, tell_launch
-with exit_at_once(130, lambda: tell_launch(LastWords(130, "interrupted"))):
+from rths_nodes.loop.outcomes import LastWords, report_to_launch
+with exit_at_once(130, lambda: report_to_launch(LastWords(130, "interrupted"))):
     signal.raise_signal(signal.{name})
 """
 

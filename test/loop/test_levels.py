@@ -130,8 +130,8 @@ def test_what_is_told_is_counted_and_told_once() -> None:
     levels = watch(force={"warn_maximum": 10.0, "maximum": 20.0})
     for k, f in enumerate([5.0, 11.0, 12.0, 4.0, 15.0], 1):
         assert levels.judge(*sample(k, f=f)) is None
-    assert each_mentions(levels.take_told(), ("sample 2", "axes.b.limits.levels.force", "11 N", "<= 10 N"))
-    assert levels.take_told() == []
+    assert each_mentions(levels.take_warnings(), ("sample 2", "axes.b.limits.levels.force", "11 N", "<= 10 N"))
+    assert levels.take_warnings() == []
     assert levels.numbers() == {"b": {"force": {"lowest": 4.0, "highest": 15.0, "samples": 3.0, "first": 2.0}}}
 
 

@@ -208,7 +208,7 @@ def test_beyond_the_bridge_the_samples_stand_still() -> None:
     assert (rig.sample, rig.ticks, rig.bridged) == (50, 50, 10)
     for _ in range(30):
         assert rig.tick(None, late=True) is None
-    assert (rig.sample, rig.ticks, rig.pause.goes_on, rig.pause.coming) == (50, 80, True, None)
+    assert (rig.sample, rig.ticks, rig.pause.continues, rig.pause.coming) == (50, 80, True, None)
     assert rig.tick(command(51, wave(51 * DT)), late=False) is None
     assert rig.pause.coming is not None
     flags = []
@@ -234,7 +234,7 @@ def test_bridged_targets_count_with_bridged_commands() -> None:
     for k in range(5, 15):
         assert rig.tick(command(k, wave(k * DT), FLAG_BRIDGED)) is not None
     assert rig.tick(command(15, wave(15 * DT), FLAG_BRIDGED)) is None
-    assert rig.pause.goes_on
+    assert rig.pause.continues
 
 
 @pytest.mark.parametrize("bridge", [0.0, 0.004])
@@ -279,7 +279,7 @@ def test_a_stop_ends_a_pause(ask: str, ticks: int) -> None:
     rig = rig_of()
     for k in range(1, 41):
         rig.tick(command(k, wave(k * DT)))
-    while not rig.pause.goes_on:
+    while not rig.pause.continues:
         rig.tick(None, late=True)
     for _ in range(ticks):
         rig.tick(None, late=True)

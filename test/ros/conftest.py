@@ -125,7 +125,7 @@ def put(node: Any, topic: str, /, **values: Any) -> None:
 def put_state(node: Any, state: State, sample: int, reason: str = "") -> None:
     """A TestState, heard at once."""
     put(node, "test_state", state=int(state), sample=sample, reason=reason)
-    node.handshake.hear_state()
+    node.handshake.receive_state()
 
 
 def put_summary(node: Any, speaker: str, /, **sent: int) -> None:

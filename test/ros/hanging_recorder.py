@@ -30,7 +30,7 @@ ENDS = {
     "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "work": compute,
 }
-METHOD = {"tell": "_tell_done", "close": "close"}[WHERE]
+METHOD = {"tell": "_publish_done", "close": "close"}[WHERE]
 real = getattr(RecorderNode, METHOD)
 
 

@@ -67,7 +67,7 @@ class Bench:
         context = RigContext(rig, self.times, parts, shutdown, self.phase, clock)
         self.end = Completion(context, parts, parts, observers, clocks)
 
-    def hear_trips(self) -> None:
+    def receive_trips(self) -> None:
         self.rig.tripped = bool(self.trips)
 
     def pass_on(self) -> bool:

@@ -28,13 +28,13 @@ def console() -> Iterator[Console]:
 def tell(console: Console, run_id: str, state: State, reason: str = "") -> None:
     values: dict[str, Any] = {"state": int(state), "reason": reason, "sample": 7, "run_id": run_id}
     values |= {"run": mark_of(run_id), "stamp": time.time_ns(), "scenario_hash": "abc"}
-    console._hear("test_state", values)
+    console._receive("test_state", values)
 
 
 def test_the_state_of_another_run_is_not_that_of_this_one(console: Console) -> None:
     """Before the test another node may be there under the name of the actuator."""
     tell(console, "other", State.TRIPPED, "a limit of somebody else")
-    assert (console.result.state, console.result.reason, console.heard_state) == (State.IDLE, "", False)
+    assert (console.result.state, console.result.reason, console.state_received) == (State.IDLE, "", False)
     tell(console, "mine", State.ARMED)
     tell(console, "mine", State.FINISHED)
     tell(console, "other", State.HELD, "interrupted before the test began")
@@ -43,8 +43,8 @@ def test_the_state_of_another_run_is_not_that_of_this_one(console: Console) -> N
 
 def test_numbers_that_were_told_before_the_test_are_not_of_it(console: Console) -> None:
     before = {"node": "actuator", "names": ["timing.missed"], "values": [99.0]}
-    console._hear("summary", before)
+    console._receive("summary", before)
     tell(console, "mine", State.ARMED)
     assert (console.result.numbers, console.reported) == ({}, set())
-    console._hear("summary", before | {"values": [1.0]})
+    console._receive("summary", before | {"values": [1.0]})
     assert (console.result.numbers, console.reported) == ({"timing.missed": 1.0}, {"actuator"})

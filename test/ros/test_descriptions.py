@@ -166,10 +166,10 @@ def test_every_message_type_is_on_some_topic():
 
 
 def test_the_recorder_hears_all_that_is_recorded_and_the_loop_is_closed():
-    heard = {topic.name for topic in names.heard_by(RECORDER) if not topic.apart}
+    heard = {topic.name for topic in names.subscribed_by(RECORDER) if not topic.apart}
     assert {topic.name for topic in names.TOPICS.values() if topic.recorded} == heard
     for node, before in zip(LOOP, (ACTUATOR, INTEGRATOR, COMPENSATOR), strict=True):
-        assert any(topic.stream and before in topic.publishers for topic in names.heard_by(node))
+        assert any(topic.stream and before in topic.publishers for topic in names.subscribed_by(node))
 
 
 @pytest.mark.parametrize("record", ["", "runs/a"])

@@ -42,10 +42,10 @@ def told(status: DiagnosticStatus) -> dict[str, str]:
 def test_once_a_second_of_the_clock(by_hand, clock):
     with by_hand.node("compensator", clock=clock, namespace="shaker_2") as node:
         listener = Listener(node)
-        published = [node.diagnostics.tell_if_due()]
+        published = [node.diagnostics.publish_if_due()]
         for _ in range(30):
             clock.now += 100_000_000
-            published.append(node.diagnostics.tell_if_due())
+            published.append(node.diagnostics.publish_if_due())
         assert [n for n, yes in enumerate(published) if yes] == [0, 10, 20, 30]
         heard = listener.take()
     assert len(heard) == 4
@@ -60,12 +60,12 @@ def test_what_happened_in_the_last_second_warns_and_a_trip_is_an_error(by_hand, 
     with by_hand.node("integrator", clock=clock) as node:
         listener = Listener(node)
         node.topics.malformed += 2
-        node.diagnostics.tell_if_due()
+        node.diagnostics.publish_if_due()
         clock.now += 1_000_000_000
-        node.diagnostics.tell_if_due()
+        node.diagnostics.publish_if_due()
         by_hand.put_state(node, State.TRIPPED, 7, "too far")
         clock.now += 1_000_000_000
-        node.diagnostics.tell_if_due()
+        node.diagnostics.publish_if_due()
         warned, fine, tripped = listener.take()
     assert (warned.level, warned.message, told(warned)["malformed"]) == (DiagnosticStatus.WARN, "2 malformed", "2")
     assert (fine.level, told(fine)["malformed"]) == (DiagnosticStatus.OK, "2")

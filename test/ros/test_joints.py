@@ -35,12 +35,12 @@ class Ears:
         self._ears = [Ear(node, JointState, f"/rths/{topic}") for topic in JOINTS]
 
     def listen(self, *_: int) -> None:
-        for ear in self._ears:
-            ear.listen()
+        for listener in self._ears:
+            listener.listen()
 
     @property
     def heard(self) -> list[list[JointState]]:
-        return [ear.heard for ear in self._ears]
+        return [listener.heard for listener in self._ears]
 
 
 def times(messages: Iterable[JointState]) -> list[int]:

@@ -109,10 +109,10 @@ def test_what_a_peer_sends_of_another_run_is_dropped_and_counted(pair: Any) -> N
 
 def test_who_is_closed_is_no_neighbour_any_more(pair: Any) -> None:
     pair.outlet.hand_to([pair.inbox], holds=False)
-    assert not pair.outlet.heard_elsewhere
+    assert not pair.outlet.has_topic_subscribers
     pair.inbox.by_hand = False  # as when its node closes it
     pair.outlet.look()
-    assert pair.outlet.heard_elsewhere
+    assert pair.outlet.has_topic_subscribers
     pair.outlet.send(message(1))
     assert taken(pair.inbox) == [message(1)]
 

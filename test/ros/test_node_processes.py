@@ -32,7 +32,7 @@ def started(role, program):
     return node_processes._started(role, [sys.executable, "-c", program], os.environ)
 
 
-TELLS = "from rths_nodes.ros.hosting.node_processes import tell_runner; tell_runner('the disk is full')"
+TELLS = "from rths_nodes.ros.hosting.node_processes import report_to_runner; report_to_runner('the disk is full')"
 SLEEPS = "import time; time.sleep(60)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
 
@@ -145,15 +145,15 @@ def test_after_the_test_a_stopped_process_is_given_up_and_one_that_goes_on_is_wa
     with node_processes.Processes(()) as processes:
         leaves = "import time; time.sleep(3)"
         processes.running += [started("monitor", SLEEPS), started("recorder", leaves)]
-        stopped, goes_on = processes.running
+        stopped, continues = processes.running
         for each in processes.running:
             each.popen.send_signal(signal.SIGSTOP)
         looks = iter(range(10**6))
 
         def idle():
             if next(looks) == 5:
-                goes_on.popen.send_signal(signal.SIGCONT)
+                continues.popen.send_signal(signal.SIGCONT)
             time.sleep(0.01)
 
         assert each_mentions(processes.see_out(idle), ("monitor", "node", "hangs"))
-        assert (stopped.popen.returncode, goes_on.popen.returncode) == (-signal.SIGKILL, 0)
+        assert (stopped.popen.returncode, continues.popen.returncode) == (-signal.SIGKILL, 0)

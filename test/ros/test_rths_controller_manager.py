@@ -174,15 +174,15 @@ class Line:
         head = Head(kind, self.axes, 77, counter, period=PERIOD, flags=flags, transport=1)
         self.line.send(datagrams.packed(head, rows))
 
-    def hear(self) -> tuple[Head, bytes]:
+    def receive(self) -> tuple[Head, bytes]:
         data = self.line.recv(1024)
         return datagrams.head_of(data), data
 
     def open(self) -> Held:
         self.send(datagrams.OPEN)
-        head, data = self.hear()
+        head, data = self.receive()
         while head.kind != datagrams.ANSWER:
-            head, data = self.hear()
+            head, data = self.receive()
         command, velocity, *_ = datagrams.ANSWER_ROW.unpack_from(data, datagrams.HEAD.size)
         return Held(head.reason, command, velocity, datagrams.answer_of(data, head))
 
@@ -194,7 +194,7 @@ class Line:
         """Move along straight lines of ``speeds``, m/s, for some samples; then wait in silence for a state."""
         found = []
         while not found or found[-1].head.state != until:
-            head, data = self.hear()
+            head, data = self.receive()
             if head.kind == datagrams.STATE:
                 found.append(datagrams.state_of(data, head))
                 k = head.counter + 1

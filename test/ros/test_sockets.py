@@ -49,7 +49,7 @@ def pair(stream: Any) -> Iterator[Any]:
     """The ``stream`` on a line."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     stream.outlet.speak_to("/rths/listener", SocketWriter(ends[0], KEPT), holds=False)
-    stream.inbox.hear_by(SocketReader(ends[1]))
+    stream.inbox.receive_by(SocketReader(ends[1]))
     yield stream
     stream.outlet.hang_up()
     stream.inbox.hang_up()
@@ -64,7 +64,7 @@ def send(outlet: StreamPublisher, *numbers: int) -> None:
 
 
 def test_the_middleware_gets_nothing_where_all_hear_by_socket(pair: Any) -> None:
-    assert not pair.outlet.heard_elsewhere
+    assert not pair.outlet.has_topic_subscribers
     send(pair.outlet, 0, 1, 2)
     assert taken(pair.inbox) == [0, 1, 2]
     assert pair.inbox.waited() > 0
@@ -91,7 +91,7 @@ def test_a_line_that_is_given_back_loses_nothing_and_doubles_nothing(pair: Any, 
     assert pair.inbox.take() is not None
     pair.inbox.give_back()
     send(pair.outlet, 2, 3)
-    assert pair.outlet.heard_elsewhere
+    assert pair.outlet.has_topic_subscribers
     pair.outlet.look()
     assert pair.outlet.lines == {}
     send(pair.outlet, 4)
@@ -105,7 +105,7 @@ def test_a_line_that_is_given_back_loses_nothing_and_doubles_nothing(pair: Any, 
 def test_a_line_that_ends_before_its_first_message_is_none(pair: Any) -> None:
     """As where the speaker was configured anew, or has given up waiting for its welcome."""
     pair.outlet.hang_up()
-    assert pair.outlet.heard_elsewhere
+    assert pair.outlet.has_topic_subscribers
     send(pair.outlet, 0)
     found: list[int] = []
     pair.until(lambda: found.extend(taken(pair.inbox)) or found)
@@ -188,7 +188,7 @@ def test_a_node_is_ready_once_its_partners_hear_it_by_socket(loop: list[RthsNode
     listeners = [node.get_fully_qualified_name() for node in loop[:2]]
     assert list(loop[2].topics.outlets["measurement"].lines) == listeners, "the first has to answer first"
     assert not any(
-        node.topics.outlets[topic].heard_elsewhere
+        node.topics.outlets[topic].has_topic_subscribers
         for node, topic in zip(loop, ("target", "command"), strict=False)
     )
 

@@ -165,14 +165,14 @@ def test_diagnostics_are_sorted_by_what_the_nodes_call_themselves(tmp_path: Path
     tree = yaml.safe_load(stack_files.diagnostics(RIG))["/**"]["ros__parameters"]
     branches = {name: each for name, each in tree.items() if isinstance(each, dict)}
     with rig(tmp_path) as nodes:
-        ear = Ear(nodes["actuator"], DiagnosticArray, "/diagnostics")
+        listener = Ear(nodes["actuator"], DiagnosticArray, "/diagnostics")
         found: dict[str, list[str]] = {name: [] for name in branches}
         for node in nodes.values():
             node.diagnostics.tell()
         for _ in range(50):
             nodes["actuator"].clock.sleep(0.02)
-            ear.listen()
-        told = {status.name for message in ear.heard for status in message.status}
+            listener.listen()
+        told = {status.name for message in listener.heard for status in message.status}
     assert len(told) == len(nodes)
     for name in sorted(told):
         matching = [key for key, each in branches.items() if matches(each, name)]

@@ -159,7 +159,7 @@ def test_no_trip_request_of_another_process_is_lost(durability: str) -> None:
             with stranger("trip", durability, str(PUBLISHERS)):
                 end = time.monotonic() + 60.0
                 while len(reasons) < PUBLISHERS and time.monotonic() < end:
-                    requests.hear()
+                    requests.receive()
                     time.sleep(0.001)
         finally:
             requests.close()
@@ -339,7 +339,7 @@ def test_in_lockstep_observers_say_how_far_they_have_come() -> None:
     context = NodeContext(NodeLocation("monitor", "/rths"), PhaseMachine(), topics, topics, topics)
     reports = ProgressReports(context, lockstep=True, period=0.1)
     for sample in range(200):
-        reports.tell_if_due(sample)
+        reports.publish_if_due(sample)
     assert told == [{"node": "monitor", "sample": PROGRESS_SAMPLES * n - 1} for n in (1, 2, 3)]
 
 

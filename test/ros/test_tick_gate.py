@@ -36,7 +36,7 @@ class Rig:
         self.under_way, self.ahead = UnderWay(depth), 0
         self.under_way.start = Command(0, np.zeros(1), np.zeros(1))
         self.ended = self.stopping = self.stop_due = False
-        self.pause = SimpleNamespace(coming=None, active=True, goes_on=False)
+        self.pause = SimpleNamespace(coming=None, active=True, continues=False)
         self.trips: list[tuple[str, int]] = []
         self.holds: list[str] = []
         self.late: list[int] = []
@@ -76,7 +76,7 @@ class Bench:
         else:
             self.observers = LockstepWindow(context, peers, PATIENCE)
         self.calls = LoopCalls()
-        self.gate = TickGate(context, self.observers, self.calls, self.hear_stops, PATIENCE)
+        self.gate = TickGate(context, self.observers, self.calls, self.receive_stops, PATIENCE)
         if self.times.pacer:
             self.times.pacer.start()
         self.observers.begin(clock.now)
@@ -93,7 +93,7 @@ class Bench:
         heard, self.messages[topic] = self.messages[topic], []
         return heard
 
-    def hear_stops(self) -> None:
+    def receive_stops(self) -> None:
         self.looks += 1
 
     def come(self, *samples: int) -> None:
@@ -240,22 +240,22 @@ def tripped(source: str, sample: int, breach: int = 0) -> dict[str, Any]:
 
 def test_in_lockstep_a_trip_takes_effect_at_its_sample_within_the_window(lockstep: Bench) -> None:
     lockstep.messages["trip"] = [tripped("monitor", 300)]
-    lockstep.gate.hear_trips()
+    lockstep.gate.receive_trips()
     lockstep.messages["trip"] = [tripped("monitor", 4_000_000_000)]
-    lockstep.gate.hear_trips()
+    lockstep.gate.receive_trips()
     assert lockstep.rig.trips == [("monitor: broken", 300), ("monitor: broken", LOCKSTEP_WINDOW)]
 
 
 def test_in_real_time_a_trip_takes_effect_at_once(realtime: Bench) -> None:
     realtime.messages["trip"] = [tripped("monitor", 300)]
-    realtime.gate.hear_trips()
+    realtime.gate.receive_trips()
     assert realtime.rig.trips == [("monitor: broken", 0)]
 
 
 def test_after_the_end_only_the_monitor_and_a_breach_may_still_trip(lockstep: Bench) -> None:
     lockstep.rig.ended = True
     lockstep.messages["trip"] = [tripped("recorder", 0), tripped("monitor", 0), tripped("compensator", 0, 700)]
-    lockstep.gate.hear_trips()
+    lockstep.gate.receive_trips()
     assert [reason for reason, _ in lockstep.rig.trips] == ["monitor: broken", "broken"]
 
 

@@ -35,7 +35,7 @@ def test_an_axis_node_is_below_its_rig() -> None:
 
 def test_whoever_awaits_a_publisher_is_a_listener_that_it_awaits() -> None:
     """Else one of the two would wait for ever."""
-    speaks, hears = set(), set()
+    speaks, subscriptions = set(), set()
     for peer in PEERS:
         at = place(peer)
         me = at.full_names([peer])[0]
@@ -43,9 +43,9 @@ def test_whoever_awaits_a_publisher_is_a_listener_that_it_awaits() -> None:
             pairs = {
                 (full_name(at, each), *((me, other) if each.publishes else (other, me))) for other in each.partners
             }
-            (speaks if each.publishes else hears).update(pairs)
+            (speaks if each.publishes else subscriptions).update(pairs)
     assert speaks
-    assert {pair for pair in speaks ^ hears if pair[1] != pair[2]} == set()
+    assert {pair for pair in speaks ^ subscriptions if pair[1] != pair[2]} == set()
 
 
 @pytest.mark.parametrize("peer", PEERS)

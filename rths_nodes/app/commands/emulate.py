@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     emulator = Emulator(scenario, options.port, options.own_clock, plans, options.plant)
     sensors = _sensors(options, emulator)
     output = scenario.rig_file.warning.output if scenario.rig_file and scenario.rig_file.warning else ""
-    emulator.warned = lambda on: terminal.tell_now(f"{output}: {'on' if on else 'off'}")
+    emulator.warned = lambda on: terminal.print_now(f"{output}: {'on' if on else 'off'}")
     address, port = emulator.address
     _say(
         options,

@@ -450,9 +450,9 @@ def _folder(options: argparse.Namespace, scenario: Scenario) -> Iterator[Path]:
 def _tell(row: Row) -> None:
     if row.answer:
         true = f", true {row.true:.3g} %" if row.true == row.true else ""
-        terminal.tell_now(f"run {row.number}: error {row.error:.3g} % (noise {row.noise:.2g} %){true}")
+        terminal.print_now(f"run {row.number}: error {row.error:.3g} % (noise {row.noise:.2g} %){true}")
     else:
-        terminal.tell_now(f"run {row.number}: {row.outcome}: {row.reason}")
+        terminal.print_now(f"run {row.number}: {row.outcome}: {row.reason}")
 
 
 def _data(scenario: Scenario, settings: Settings, iteration: Iteration) -> dict[str, object]:

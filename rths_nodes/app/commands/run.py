@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     keep = bool(options.report) and not chosen["record"]
     shown = ["--port", str(options.page_port)]
     shown += ["--recordings", str(Path(chosen["record"]).parent)] if chosen["record"] else []
-    with page_beside(chosen["namespace"], terminal.tell_now, shown) if options.page else nullcontext():
+    with page_beside(chosen["namespace"], terminal.print_now, shown) if options.page else nullcontext():
         with orderly_stop() as interrupted, terminal.progress(loaded.name) as progress:
             done = hosts.run(
                 loaded,
@@ -98,7 +98,7 @@ def _host_of_page(host: str) -> str:
 
 
 def _await_interrupt() -> None:
-    terminal.tell_now("the page stays open until Ctrl-C")
+    terminal.print_now("the page stays open until Ctrl-C")
     with orderly_stop() as interrupted:
         while not interrupted():
             time.sleep(LOOK_S)

@@ -152,7 +152,7 @@ class _Lines:
         print(f"{self._name}: {text}", file=sys.stderr, flush=True)
 
 
-def tell_now(text: str) -> None:
+def print_now(text: str) -> None:
     print(printable(text, kept=LINES), file=sys.stderr, flush=True)
 
 

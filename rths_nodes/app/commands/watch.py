@@ -60,21 +60,21 @@ def run(options: argparse.Namespace) -> int:
             f"{options.rig}: watch: missing; the sensors and expectations of a watcher have no defaults"
         )
     environment.check()
-    from rths_nodes.ros.hosting.listener import WatchEar
+    from rths_nodes.ros.hosting.listener import WatchListener
 
     section = rig.watch
     path = Path(options.out or f"{RECORDS}/watch_{datetime.now(UTC):%Y%m%d_%H%M%S}.jsonl")
     record = WatchRecord(path, f"{rig.name} ({rig_kind(rig)})")
     channels = [(axis.displacement, axis.force) for axis in section.axes.values()]
     sensors = OwnSensors(section.sensors.address, section.sensors.port, channels)
-    ear = WatchEar(options.namespace, f"watch_{os.getpid()}")
+    listener = WatchListener(options.namespace, f"watch_{os.getpid()}")
     try:
-        loop = WatchLoop(rig, sensors, ear.heard, record.tell)
+        loop = WatchLoop(rig, sensors, listener.messages, record.tell)
         where = f"{section.pulse.address}:{section.pulse.port}"
         waits = f"waits for its own sensors; pulses go to {where}, the record is {path}"
         record.tell("waits", waits, rig_kind=rig_kind(rig))
         with orderly_stop() as interrupted:
-            ear.start()
+            listener.start()
             with real_time(True, ABOVE) as refused:
                 for problem in refused:
                     record.tell("note", problem)
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         problem = f"THE PULSE HAS ENDED: {reason or 'ended by the operator'}"
         record.tell("ended", problem, **counts)
     finally:
-        ear.close()
+        listener.close()
         sensors.close()
         record.close()
     return ExitCode.TRIPPED if reason else ExitCode.FINISHED
@@ -144,7 +144,7 @@ class Hearing:
             for index, channel in zip(places, self._shown, strict=True)
         ]
         displacements = tuple(message.displacement[index] for index in places)
-        self._watch.hear(Statement(at, message.sample, displacements, tuple(forces), tuple(commands)))
+        self._watch.receive(Statement(at, message.sample, displacements, tuple(forces), tuple(commands)))
 
 
 class Sensors(Protocol):
@@ -170,7 +170,7 @@ class WatchLoop:
         assert rig.servo_rate is not None
         self.watch = Watch(rig.watch, rig.servo_rate)
         self._hearing = Hearing(rig, self.watch)
-        self._sensors, self._heard, self._tell = sensors, messages, tell
+        self._sensors, self._received, self._tell = sensors, messages, tell
         pulse = rig.watch.pulse
         self._period = pulse.period
         self.pulses = Pulses(pulse.period)
@@ -190,7 +190,7 @@ class WatchLoop:
             while not ended():
                 self._wait()
                 self._see()
-                self._hear()
+                self._receive()
                 if reason := self.watch.judge(time.monotonic()):
                     return reason
                 self._pulse()
@@ -205,8 +205,8 @@ class WatchLoop:
         for counter, displacement, force in self._sensors.received():
             self.watch.sense(Sample(time.monotonic(), counter, displacement, force))
 
-    def _hear(self) -> None:
-        messages = self._heard
+    def _receive(self) -> None:
+        messages = self._received
         while messages:
             at, topic, message = messages.popleft()
             if topic == "rig_state":

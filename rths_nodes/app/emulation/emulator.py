@@ -353,7 +353,7 @@ class Emulator:
             self._await(LOOK_S)
         with ExitStack() as stack:
             pacer: Pacer | None = None
-            self._heard_at = self._moved_at = time.monotonic()
+            self._received_at = self._moved_at = time.monotonic()
             while not (self._over() or ended()):
                 if pacer is None and not self._receiver.in_lockstep:
                     stack.enter_context(real_time(True))
@@ -380,9 +380,9 @@ class Emulator:
             self._moved_at = time.monotonic()
         # in lockstep the test computer may take any time between samples until it closes the session
         patience = self.scenario.port.longest_wait if receiver.in_lockstep and not self._left else QUIET_S
-        quiet = time.monotonic() - max(self._heard_at, self._moved_at) > patience
+        quiet = time.monotonic() - max(self._received_at, self._moved_at) > patience
         waiting = receiver.state_number == datagrams.WAITING
-        if waiting and time.monotonic() - self._heard_at > self._connect_within + 60.0:
+        if waiting and time.monotonic() - self._received_at > self._connect_within + 60.0:
             return True  # the test never began
         if self.switches.out():
             return False
@@ -424,7 +424,7 @@ class Emulator:
         if (pressure := position.get(PRESSURE)) not in (None, before.get(PRESSURE)):
             rig.set_hydraulics(pressure)
         if self._position.get(CABLE) != before.get(CABLE):
-            self._heard_at = time.monotonic()
+            self._received_at = time.monotonic()
         shown = rig.read()
         sensors.interlock, sensors.hydraulics = shown.interlock, shown.hydraulics
         self._planted.shows(sensors)
@@ -506,7 +506,7 @@ class Emulator:
         for data, sender in came:
             result = receiver.receive(data, sender)
             if sender == receiver.sender and result not in ("garbage", "foreign"):
-                self._heard_at = time.monotonic()
+                self._received_at = time.monotonic()
                 self._left |= result == "taken" and datagrams.head_of(data).kind == datagrams.CLOSE
             if answer := receiver.reply():
                 self._to(sender, self._planted.answer(answer, self._limits, self._bridged, self._watchdog))

@@ -212,7 +212,7 @@ class PageServer:
         socket = web.WebSocketResponse(max_msg_size=LARGEST_BODY, heartbeat=20.0)
         await socket.prepare(request)
         self._watchers += 1
-        listening = asyncio.ensure_future(self._hear(socket))
+        listening = asyncio.ensure_future(self._receive(socket))
         try:
             number = -1
             while not socket.closed and not listening.done():
@@ -237,7 +237,7 @@ class PageServer:
             self._text = run, now, text
         return text
 
-    async def _hear(self, socket: web.WebSocketResponse) -> None:
+    async def _receive(self, socket: web.WebSocketResponse) -> None:
         async for message in socket:
             if message.type in (WSMsgType.CLOSE, WSMsgType.ERROR):
                 return

@@ -117,8 +117,8 @@ class Console:
         act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
-        self._heard_at, self._answered, self._warned = -SAME_KEY_S, 0, ""
-        self._done, self._hears, self._last = (0, 0), self.attended, State.IDLE
+        self._received_at, self._answered, self._warned = -SAME_KEY_S, 0, ""
+        self._done, self._listens, self._last = (0, 0), self.attended, State.IDLE
 
     def say(self, shown: object) -> None:
         """Print a table or a text. Once a test is attached, texts contain the display names of the axes."""
@@ -353,10 +353,10 @@ class Console:
             holds = first and self.attended and not self.runner.session.why_not("hold")
             reason = REQUESTS.get(self._signals[-1], "")
             self._interrupt("hold" if holds else "stop", bool(reason), reason=reason)
-        if self._hears and select.select([sys.stdin], [], [], 0.0)[0]:
+        if self._listens and select.select([sys.stdin], [], [], 0.0)[0]:
             keys = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
             if not keys:
-                self._hears = False
+                self._listens = False
                 self._interrupt("stop", ends=True, reason="the terminal is closed")
             for line in map(str.strip, keys.splitlines()):
                 act = TYPED.get(line.lower(), "note" if line else "")
@@ -398,8 +398,8 @@ class Console:
     def _signal(self, number: int) -> None:
         if self.asking:
             raise Interrupted(REQUESTS.get(number, INTERRUPTED))
-        if time.monotonic() - self._heard_at > SAME_KEY_S or not self._signals:
-            self._heard_at = time.monotonic()
+        if time.monotonic() - self._received_at > SAME_KEY_S or not self._signals:
+            self._received_at = time.monotonic()
             self._signals.append(number)
 
 

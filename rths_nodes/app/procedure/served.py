@@ -62,7 +62,7 @@ class Served:
         self._page_asked = time.monotonic()
         self._armed: dict[tuple[str, float | None, int | None], tuple[str, str]] = {}
         drive = runner.session.drive
-        self._heard, drive.heard = drive.heard, self._hear
+        self._received, drive.on_measurement = drive.on_measurement, self._receive
         self._told: Callable[[Measurement], None] = _nobody
         scenario, record = runner.ladder.scenario, runner.record
         self.constants: Data = {
@@ -92,8 +92,8 @@ class Served:
     def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
         self._told = receiver or _nobody
 
-    def _hear(self, measured: Measurement) -> None:
-        self._heard(measured)
+    def _receive(self, measured: Measurement) -> None:
+        self._received(measured)
         self._told(measured)
 
     @property
@@ -336,7 +336,7 @@ class Attendant:
         if state is State.FINISHED:  # the procedure has ended, but the test may not have finished
             code, why = self._runner.outcome(stopped=self._stopped)
             reason = f"{code.outcome}: {why}" if why else ""
-        self._node.tell_state(state, reason)
+        self._node.publish_state(state, reason)
         self._say(f"{self._runner.record.rig_kind}: {state.name.lower()}{f': {reason}' if reason else ''}")
 
     def _signal(self, number: int) -> None:

@@ -139,7 +139,7 @@ def _here(
 ) -> Iterator[tuple[int, R | Lost]]:
     shares = np.zeros(count)
 
-    def tell_of(number: int) -> Tell:
+    def progress_of(number: int) -> Tell:
         def tell(share: float) -> None:
             shares[number] = share
             if progress:
@@ -148,8 +148,8 @@ def _here(
         return tell
 
     for number, arguments in jobs:
-        result = work(*arguments, tell_of(number))
-        tell_of(number)(1.0)
+        result = work(*arguments, progress_of(number))
+        progress_of(number)(1.0)
         yield number, result
 
 

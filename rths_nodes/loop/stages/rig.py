@@ -164,7 +164,7 @@ class RigStage:
     def late_command(self, command: Command) -> None:
         """Count a late Command. It is not sent, but the bridge continues from its values."""
         self.late_commands += 1
-        self._bridge.heard(self.under_way.at_its_tick(command))
+        self._bridge.received(self.under_way.at_its_tick(command))
 
     def tick(self, command: Command | None, late: bool = False) -> Measurement | None:
         self.begin_tick(command, late)

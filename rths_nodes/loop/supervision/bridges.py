@@ -258,7 +258,7 @@ class CommandBridge:
     def start(self, position: Array) -> None:
         self._newest = self._before = Command(0, position, position, self._auxiliary)
 
-    def heard(self, command: Command) -> None:
+    def received(self, command: Command) -> None:
         """Store a late Command, unless it is older than the newest stored Command."""
         if command.sample > self._newest.sample:
             self._before, self._newest = self._newest, command

@@ -70,34 +70,34 @@ class Heartbeat:
         self._limits = {peer: round(getattr(params, peer) * SECOND) for peer in peers}
         self._suspended = max(SUSPENDED_NS, round(1.5 * period * SECOND))
         self._missing = round(missing * SECOND)
-        self._heard: dict[str, int] = {}
+        self._received: dict[str, int] = {}
         self._spoken: dict[str, int] = {}
         self._behind: dict[str, int] = {}
         self._looked = 0
 
     def begin(self, now: int) -> None:
         """Record a heartbeat of every peer now, because all are ready."""
-        self._heard = dict.fromkeys(self._limits, now)
-        self._spoken = dict(self._heard)
+        self._received = dict.fromkeys(self._limits, now)
+        self._spoken = dict(self._received)
         self._behind = dict.fromkeys(self._limits, 0)
         self._looked = now
 
-    def heard(self, peer: str, now: int, behind: int = 0) -> None:
+    def received(self, peer: str, now: int, behind: int = 0) -> None:
         """Record a heartbeat of a peer whose samples are ``behind`` ns old. Ignore lost and unknown peers."""
-        if peer in self._heard:
+        if peer in self._received:
             self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
-            self._heard[peer] = max(self._heard[peer], now - self._behind[peer])
+            self._received[peer] = max(self._received[peer], now - self._behind[peer])
 
     def lost(self, now: int) -> list[tuple[str, str]]:
         gap = now - self._looked
         self._looked = now
         if gap > self._suspended:
-            self._heard = {peer: since + gap for peer, since in self._heard.items()}
-        silent = [peer for peer, since in self._heard.items() if now - since > self._limits[peer]]
+            self._received = {peer: since + gap for peer, since in self._received.items()}
+        silent = [peer for peer, since in self._received.items() if now - since > self._limits[peer]]
         return [(peer, self._words(peer, now)) for peer in silent]
 
     def _words(self, peer: str, now: int) -> str:
-        age = (now - self._heard.pop(peer)) / SECOND
+        age = (now - self._received.pop(peer)) / SECOND
         blind = now - self._spoken[peer] < self._behind[peer]
         state = f"speaks, but does not see the rig for {age:.2g} s" if blind else f"silent for {age:.2g} s"
         return f"heartbeat.{peer}: {state}: must be <= {self._limits[peer] / SECOND:g} s"

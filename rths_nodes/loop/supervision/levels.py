@@ -298,7 +298,7 @@ class LevelWatch:
         why = f" ({failure})" if math.isnan(value) and failure else ""
         return f"{row.path}: {value:.6g} {unit}{during}: must be {sign} {bound:g} {unit}{why}"
 
-    def take_told(self) -> list[str]:
+    def take_warnings(self) -> list[str]:
         reports, self.told = self.told, []
         return reports
 

@@ -49,8 +49,8 @@ class LoadBridge:
         self._inner.start(position[: self._n])
         self._sent = self._target = position[self._n :].copy()
 
-    def heard(self, command: Command) -> None:
-        self._inner.heard(_first(command, self._n))
+    def received(self, command: Command) -> None:
+        self._inner.received(_first(command, self._n))
 
     def command(self, sample: int) -> Command:
         self._catching_up = True

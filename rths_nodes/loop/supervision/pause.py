@@ -101,7 +101,7 @@ class Pause:
         return self._phase == self._start and self.coming is None and self._ahead(self._tick + 1) > self._samples
 
     @property
-    def goes_on(self) -> bool:
+    def continues(self) -> bool:
         return self.active and not self.needs_command
 
     @property

@@ -83,7 +83,7 @@ class Watch:
         self._before: deque[Sample] = deque(maxlen=1 + max(self._over))
         self._begun_at = self._judged_at = math.nan
         self._waiting: deque[Statement] = deque()
-        self._heard: Statement | None = None
+        self._received: Statement | None = None
         self._counted: deque[tuple[float, float]] = deque()
         """Arrival of a message (s), and lead of the test's counter over the watcher's clock (s)."""
         self._lead = -math.inf
@@ -139,13 +139,13 @@ class Watch:
             self._place = self._commanded = None
             self._seen.forget()
         if state in BEGINS:
-            self._heard = None
+            self._received = None
             self._counted.clear()
             self._lead = -math.inf
             self._waiting.clear()
         self._state = state
 
-    def hear(self, statement: Statement) -> None:
+    def receive(self, statement: Statement) -> None:
         numbers = (
             *statement.displacement,
             *statement.force,
@@ -154,7 +154,7 @@ class Watch:
         if not all(map(math.isfinite, numbers)):
             self.end("the test published a value that is not finite")
             return
-        last = self._heard
+        last = self._received
         if last is not None and statement.counter == last.counter:
             if statement[2:4] != last[2:4]:
                 self.end(f"the test published different values for its sample {statement.counter}")
@@ -164,7 +164,7 @@ class Watch:
             return
         if last is not None and statement.at - last.at > self._late:
             self._counted.clear()  # the test sent nothing at rest, or the pulse has ended
-        self._heard = statement
+        self._received = statement
         self._count(statement)
         self._waiting.append(statement)
         if self._state not in MOVING:
@@ -266,7 +266,7 @@ class Watch:
     def _rests(self, now: float) -> None:
         newest = self._own[-1].displacement
         moving = self._state in MOVING
-        silent = now - self._heard.at if self._heard is not None else math.inf
+        silent = now - self._received.at if self._received is not None else math.inf
         if moving and silent <= self._late:
             self._place = None
             return
@@ -355,7 +355,7 @@ class Pulses:
         return body + CHECKSUM.pack(zlib.crc32(body))
 
 
-class PulseEar:
+class PulseListener:
     """Receiver of the pulses, ``closed`` from the first pulse on while pulses arrive within ``patience`` (s).
 
     After a timeout the receiver opens permanently.
@@ -367,7 +367,7 @@ class PulseEar:
         self._at = 0.0
         self.opened = False
 
-    def hear(self, data: bytes, now: float) -> bool:
+    def receive(self, data: bytes, now: float) -> bool:
         """Receive ``data`` at the time ``now`` (s). Return whether it is a valid pulse of the session."""
         if len(data) != SIZE or CHECKSUM.unpack_from(data, BODY.size)[0] != zlib.crc32(data[: BODY.size]):
             return False

@@ -44,7 +44,7 @@ class Console(Node):
         self._settled = False
         self._trip: Any = None
         self.result = Result()
-        self.heard_state = False
+        self.state_received = False
         self.reported: set[str] = set()
         self._run_id = run_id
         self.problems: dict[str, str] = {}
@@ -67,15 +67,15 @@ class Console(Node):
         for name in self._topics.inboxes:
             for values in self._topics.received(name):
                 with suppress(ValueError):  # ignore a foreign message on this topic
-                    self._hear(name, values)
+                    self._receive(name, values)
         for state in self._membership.cleared():
-            self._hear_state(state)
+            self._receive_state(state)
 
     def wait(self) -> None:
         self.listen()
         time.sleep(LOOK_S)
 
-    def _hear(self, name: str, values: Data) -> None:
+    def _receive(self, name: str, values: Data) -> None:
         result = self.result
         if name == "summary":
             self.reported.add(values["node"])
@@ -84,16 +84,16 @@ class Console(Node):
             if values["run_id"] != self._run_id or not self._membership.counts(values):
                 self._topics.guards[name].drop()  # before the test another node may have the name of a peer
                 return
-            self._hear_state(values)
+            self._receive_state(values)
         elif name == "node_status":
             self.problems[values["node"]] = values["problem"]  # a waiting node repeats its problem until ready
             self._ready |= {values["node"]} if values["ready"] else set()
         else:
             result.sample = max(result.sample, values["sample"])
 
-    def _hear_state(self, test_state: Data) -> None:
+    def _receive_state(self, test_state: Data) -> None:
         state, reason, result = State(test_state["state"]), test_state["reason"], self.result
-        self.heard_state = True
+        self.state_received = True
         self._settled = self._settled or state >= State.ARMED
         result.state, result.reason = state, reason
         if state == State.ARMED:  # earlier messages belong to another test

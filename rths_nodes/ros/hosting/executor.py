@@ -405,7 +405,7 @@ class LoopExecutor:
             return
         self._next_diagnosis = now + DIAGNOSE_EVERY_NS
         for node in self.nodes:
-            if not node.phase.gone and node.diagnostics and node.safely(node.diagnostics.tell_if_due):
+            if not node.phase.gone and node.diagnostics and node.safely(node.diagnostics.publish_if_due):
                 return  # at most one node, because this takes 50 us
 
     def _may_diagnose(self) -> bool:

@@ -65,9 +65,9 @@ class RigListener(ThreadedNode):
         self._kept = self._gone = 0
         self._events: deque[dict[str, object]] = deque(maxlen=MOST_EVENTS)
         self._seen = 0.0
-        self._hear()
+        self._receive()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         self._listen(TOPICS["live"], self._live)
         self._listen(TOPICS["live_curves"], self._curves)
         self._listen(OPERATOR_TOPICS["procedure_state"], partial(self._state, "procedure"))
@@ -91,17 +91,17 @@ class RigListener(ThreadedNode):
             self._node.destroy_subscription(subscription)
         self._of_run = []
 
-    def _listen(self, topic: Topic, hear: Callable[[object], None]) -> object:
+    def _listen(self, topic: Topic, receive: Callable[[object], None]) -> object:
         every = quality(topic, history=HistoryPolicy.KEEP_ALL)  # KEEP_ALL: each node latches its own message
-        return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(hear), every)
+        return self._node.create_subscription(message_class(topic.type), topic.name, self._locked(receive), every)
 
-    def _locked(self, hear: Callable[[object], None]) -> Callable[[object], None]:
-        def receive(message: object) -> None:
+    def _locked(self, receive: Callable[[object], None]) -> Callable[[object], None]:
+        def locked(message: object) -> None:
             with self._lock:
                 self._seen = time.monotonic()
-                hear(message)
+                receive(message)
 
-        return receive
+        return locked
 
     def _take_turn(self) -> None:
         before = -1.0
@@ -235,7 +235,7 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in values]
 
 
-class WatchEar(ThreadedNode):
+class WatchListener(ThreadedNode):
     """Observes the test in ``namespace`` from start to close.
 
     A separate thread stores time (s, monotonic), topic and content of each message. Raises ConfigError.
@@ -243,13 +243,13 @@ class WatchEar(ThreadedNode):
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name, namespace.strip("/"), 1)
-        self.heard: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
+        self.messages: deque[tuple[float, str, Any]] = deque(maxlen=KEPT)
         # late messages are useless: no retransmission
         for topic in (OPERATOR_TOPICS[PROCEDURE_STATE], replace(OPERATOR_TOPICS[RIG_STATE], best_effort=True)):
             self._listen(topic)
 
     def _listen(self, topic: Topic) -> None:
-        def hear(message: object) -> None:
-            self.heard.append((time.monotonic(), topic.name, message))
+        def receive(message: object) -> None:
+            self.messages.append((time.monotonic(), topic.name, message))
 
-        self._node.create_subscription(message_class(topic.type), topic.name, hear, quality(topic))
+        self._node.create_subscription(message_class(topic.type), topic.name, receive, quality(topic))

@@ -21,7 +21,7 @@ import yaml
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.outcomes import ExitCode, LastWords, tell_launch
+from rths_nodes.loop.outcomes import ExitCode, LastWords, report_to_launch
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER, logger_of
@@ -70,17 +70,17 @@ def die_with_parent() -> None:
         sys.exit(1)
 
 
-def tell_runner(message: str) -> None:
+def report_to_runner(message: str) -> None:
     if number := os.environ.get(TELLS):
         with suppress(OSError, ValueError):  # the runner may have exited
             os.write(int(number), message.encode()[:LONGEST_REPORT])
 
 
 def refused(error: ConfigError) -> int:
-    if tell_launch(LastWords(ExitCode.REFUSED, str(error))):
+    if report_to_launch(LastWords(ExitCode.REFUSED, str(error))):
         return ExitCode.FINISHED
     print(f"rths: {error}", file=sys.stderr)
-    tell_runner(str(error))
+    report_to_runner(str(error))
     return ExitCode.REFUSED
 
 

@@ -24,13 +24,13 @@ from rclpy.utilities import remove_ros_args
 
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.interrupts import handle_stop_signals
-from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, tell_launch
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, report_to_launch
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace, make_node
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
-from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, tell_runner
+from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, report_to_runner
 from rths_nodes.ros.hosting.results import Result, dropped_messages, last_words
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -79,7 +79,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
     except Exception as error:  # unexpected error; the other nodes must still be informed
         reason = f"{type(error).__name__}: {error}"
         print(f"rths: {reason}", file=sys.stderr)
-        tell_runner(reason)
+        report_to_runner(reason)
     leave(code, lambda: _close(hosted.nodes, ros))
 
 
@@ -191,7 +191,7 @@ class HostedTest:
             start_if_wanted(node)
             if node.phase.gone:
                 code, problem = node.phase.exit_code, f"{node.identity}: {node.phase.problem}"
-                left = tell_launch(last_words(code, problem, None, {}))
+                left = report_to_launch(last_words(code, problem, None, {}))
                 tell(node, left)
                 return ExitCode.FINISHED if left else code
         result = self._test.run(context)
@@ -208,7 +208,7 @@ class HostedTest:
 def _report(
     nodes: Sequence[RthsNode], code: int, problem: str, test: Result | None, numbers: Mapping[str, float]
 ) -> tuple[int, bool]:
-    left = tell_launch(last_words(code, problem, test, numbers))
+    left = report_to_launch(last_words(code, problem, test, numbers))
     code = ExitCode.FINISHED if left else code
     with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
         for node in nodes:
@@ -249,7 +249,7 @@ def tell(node: RthsNode, left: bool = False) -> None:
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:
-        tell_runner(problem)
+        report_to_runner(problem)
     failed = code in (ExitCode.FAILED, ExitCode.REFUSED)
     if problem and not left and (failed or (code == ExitCode.TRIPPED and not reported)):
         print(f"rths: {node.identity}: {problem}", file=sys.stderr)

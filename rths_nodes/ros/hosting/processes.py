@@ -51,7 +51,7 @@ def run(
             leader.check_alive()  # the rig itself detects other silent nodes
             result.interrupted = result.interrupted or bool(interrupted and interrupted())
             # a starting node does not handle signals yet
-            if result.interrupted and console.heard_state and not requested:
+            if result.interrupted and console.state_received and not requested:
                 requested = True
                 processes.send(signal.SIGINT, ACTUATOR)
         died = [process for process in processes.dead() if process.popen.returncode not in IN_ORDER]
@@ -87,7 +87,7 @@ def exit_codes(
     died: Sequence[Process] = (),
 ) -> list[int]:
     """Wait until all processes have exited; complete ``result`` and return the exit codes that count."""
-    if not (died or result.heard_by_all):
+    if not (died or result.received_by_all):
         processes.send(signal.SIGTERM)
     result.notes += processes.see_out(idle)
     console.listen()

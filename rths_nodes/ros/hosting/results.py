@@ -33,7 +33,7 @@ class Result:
     """True once all nodes have discovered each other and the rig may have moved."""
 
     @property
-    def heard_by_all(self) -> bool:
+    def received_by_all(self) -> bool:
         return self.begun and self.state in ENDED
 
     @property

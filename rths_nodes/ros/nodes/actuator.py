@@ -160,7 +160,7 @@ class ActuatorNode(RthsNode):
         self._rig_context = context = RigContext(rig, self._times, topics, self.shutdown, self.phase, clock)
         self._watch = watch_observers(context, scenario, observers, warn, self.settings.clocked)
         self._stop_calls = LoopCalls()
-        self._gate = TickGate(context, self._watch, self._stop_calls, self._hear_stops, patience)
+        self._gate = TickGate(context, self._watch, self._stop_calls, self._receive_stops, patience)
         # compute the hash now, because in real time threads of a library may deadlock
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._after = AfterMeasurement(
@@ -168,7 +168,7 @@ class ActuatorNode(RthsNode):
             self.deferred,
             assembly.test_constants() | run,
             gathered=bool(axes),
-            clock_every=max(1, round(PERIOD_S / scenario.dt)) if self.settings.tells_clock else 0,
+            clock_every=max(1, round(PERIOD_S / scenario.dt)) if self.settings.publishes_clock else 0,
             log=self.get_logger().info,
         )
         self._questions = ClockQuestions(self.shared, self.settings.elsewhere)
@@ -195,9 +195,9 @@ class ActuatorNode(RthsNode):
         self.stop("the actuator node was deactivated")
         return super().on_deactivate(state)
 
-    def _hear_stops(self) -> None:
+    def _receive_stops(self) -> None:
         if self._stops is not None:
-            self._stops.hear()
+            self._stops.receive()
 
     def refuse(self, reason: str) -> None:
         self._start.refuse(reason)
@@ -251,9 +251,9 @@ class ActuatorNode(RthsNode):
         return self.pacer.slack if self._gate.may_tick(self.shutdown.interrupted) else None
 
     def look(self) -> bool:
-        self._hear_stops()
+        self._receive_stops()
         if self.rig is not None and self.rig.levels is not None:
-            for warning in self.rig.levels.take_told():
+            for warning in self.rig.levels.take_warnings():
                 self.get_logger().warning(warning)
         return super().look()
 
@@ -401,7 +401,7 @@ class Completion:
             self._phase.to(Phase.GONE)
 
     def _settle(self) -> None:
-        self._gate.hear_trips()
+        self._gate.receive_trips()
         self._rig.settle()
         self._announcer.announce_change()
         machine = self._rig.machine

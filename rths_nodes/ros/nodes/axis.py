@@ -46,7 +46,7 @@ class AxisNode(RthsNode):
         self._patience = round(scenario.port.longest_wait * 1e9) + LATER_NS
         self._last_command = 0
         self._stops_alone = False
-        self._trip_told = False
+        self._trip_sent = False
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False
@@ -67,8 +67,8 @@ class AxisNode(RthsNode):
         return busy
 
     def _answer(self, measured: Measurement, stamp: int) -> None:
-        if self.stage.trip and not self._trip_told:  # the Measurement does not contain the reason
-            self._trip_told = True
+        if self.stage.trip and not self._trip_sent:  # the Measurement does not contain the reason
+            self._trip_sent = True
             self.go_safe(self.stage.trip)
         self._stamp = stamp
         self.topics.senders["measurement"](self.topics.codec.pack_measurement(measured, stamp))
@@ -132,7 +132,7 @@ class AxisNode(RthsNode):
 
     def stop(self, reason: str) -> None:
         if self.stage is not None:
-            self._trip_told = True
+            self._trip_sent = True
             self.stage.stop(reason)
         super().go_safe(reason)
 
@@ -150,7 +150,7 @@ class AxisNode(RthsNode):
                 phase.to(Phase.GONE)
         if phase.ended and not shutdown.reported and self.stage.sample >= phase.test.sample:
             shutdown.report()
-        shutdown.leave(self.handshake.hear_state)
+        shutdown.leave(self.handshake.receive_state)
 
     @property
     def last_sample(self) -> int:

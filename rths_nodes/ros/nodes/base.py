@@ -201,7 +201,7 @@ class RthsNode(FewRequests, LifecycleNode):
         host: Host,
         context: Context | None = None,
         values: Mapping[str, object] | None = None,
-        on_heard: OnHeard | None = None,
+        on_received: OnHeard | None = None,
         **kwargs: object,
     ) -> None:
         self.outside = ExitStack()
@@ -217,18 +217,18 @@ class RthsNode(FewRequests, LifecycleNode):
         self.settings = NodeSettings(
             self, self.location, lambda: self.phase.now is not Phase.UNCONFIGURED, host.scenario
         )
-        self.topics = NodeTopics(self, self.clock, on_heard)
+        self.topics = NodeTopics(self, self.clock, on_received)
         self.deferred = DeferredSends(self.topics)
         self.shared = NodeContext(
             self.location, self.phase, self.topics, self.deferred, self.get_logger(), self.clock
         )
         self.diagnostics: Diagnostics | None = None
 
-        def tell_health() -> None:
+        def publish_health() -> None:
             if self.diagnostics:
                 self.diagnostics.tell()
 
-        self.shutdown = Shutdown(self.shared, self.final_numbers, tell_health)
+        self.shutdown = Shutdown(self.shared, self.final_numbers, publish_health)
         self.measurements = MeasurementSequence(self.topics, self.shutdown, self.trip)
         self.warm_up = WarmUp(self.shared, self.measurements)
         self.clocks: dict[str, Durations] = {}
@@ -273,7 +273,7 @@ class RthsNode(FewRequests, LifecycleNode):
         def has(row: names.Topic) -> bool:
             return row.wanted(self.scenario)
 
-        wanted = endpoints(location, settings.peers, settings.tells_clock, settings.here, has)
+        wanted = endpoints(location, settings.peers, settings.publishes_clock, settings.here, has)
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(self)
@@ -450,7 +450,7 @@ class Diagnostics:
         facts = {"scenario": node.scenario.name, "run_id": node.settings.value("run_id")}
         self._values = {"role": location.role, **facts, "rig": rig_kind(node.scenario)}
 
-    def tell_if_due(self) -> bool:
+    def publish_if_due(self) -> bool:
         """Publish if the last message is 1 s old; return True if published. Call only within the slack."""
         now = self._clock.monotonic_ns()
         if now < self._due:

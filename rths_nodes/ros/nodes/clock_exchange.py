@@ -59,7 +59,7 @@ class ClockQuestions:
     def _ask(self, exchanges: dict[str, list[Exchange]], last: int) -> bool:
         if not self._peers:
             return True
-        self._hear(exchanges)
+        self._receive(exchanges)
         if self._silent and self._elapsed() < self._given_up_at:
             return False
         if self._asked >= last:
@@ -71,7 +71,7 @@ class ClockQuestions:
         self._topics.tell(QUESTION, {"node": self._node, "number": self._asked, "stamp": self._asked_at})
         return False
 
-    def _hear(self, exchanges: dict[str, list[Exchange]]) -> None:
+    def _receive(self, exchanges: dict[str, list[Exchange]]) -> None:
         for answer, waited in _received_with_age(self._topics, ANSWER):
             peer = answer["node"]
             if answer["number"] == self._asked and peer in self._silent:

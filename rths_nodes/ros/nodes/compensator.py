@@ -165,7 +165,7 @@ class CompensatorNode(RthsNode):
             in_vain = bool(self._waiting) and self._now() - self._quiet_from > QUIET_NS
             if self.measurements.broken or self._answered >= self.phase.test.sample or in_vain:
                 self.shutdown.report()
-        self.shutdown.leave(self.handshake.hear_state)
+        self.shutdown.leave(self.handshake.receive_state)
 
     @property
     def last_sample(self) -> int:

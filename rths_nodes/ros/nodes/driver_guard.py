@@ -52,14 +52,14 @@ class DriverGuard:
         self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
         self._patience = round(2 * scenario.port.longest_wait * SECOND) + LATER_NS
         self._sample = -1
-        self._heard_at = 0
+        self._received_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
         """Return True if the rig may continue after ``measured``. Safe stops are not checked.
 
         ``judged`` is true if the actuator node of this package has checked ``measured``.
         """
-        self._heard_at, self._sample = self._now(), measured.sample
+        self._received_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
             self._check.start(measured)
             if self._at_once is not None:
@@ -87,9 +87,9 @@ class DriverGuard:
 
     def overdue(self) -> bool:
         """Trip if the driver has sent nothing for too long. Return True if the driver also ignores the Trip."""
-        if not self._heard_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
+        if not self._received_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
             return False
-        waited = self._now() - self._heard_at
+        waited = self._now() - self._received_at
         if waited < self._patience:
             return False
         self._passes(f"no Measurement {self._sample + 1} for {waited / SECOND:.3g} s", self._sample, 0)

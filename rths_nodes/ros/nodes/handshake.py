@@ -146,7 +146,7 @@ class Handshake:
         elif self._phase.now is Phase.READY:
             self._topics.lines.call()
             self._wait_for_the_test()
-        self.hear_state()
+        self.receive_state()
         if self._phase.now is Phase.MATCHING:
             self._topics.lines.answer()  # there are no messages of streams yet
         else:
@@ -206,7 +206,7 @@ class Handshake:
             self._on_refused(versions)
         return bool(versions)
 
-    def hear_state(self) -> None:
+    def receive_state(self) -> None:
         if TEST_STATE not in self._topics.inboxes:
             return
         for state in (*self._topics.received(TEST_STATE, self._membership.counts), *self._membership.cleared()):

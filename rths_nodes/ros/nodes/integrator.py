@@ -121,7 +121,7 @@ class IntegratorNode(RthsNode):
         ended = self.phase.ended and (self.measurements.broken or self.last_sample >= self.phase.test.sample)
         if ended and not self.shutdown.reported:
             self.shutdown.report()
-        self.shutdown.leave(self.handshake.hear_state)
+        self.shutdown.leave(self.handshake.receive_state)
 
     @property
     def last_sample(self) -> int:

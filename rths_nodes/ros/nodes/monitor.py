@@ -143,8 +143,8 @@ class MonitorNode(RthsNode):
         self._trip_if_broken()
         self._stop_if_interrupted()
         self._warn_outside()
-        self._tell_status()
-        self._progress.tell_if_due(self._allowed())
+        self._publish_status()
+        self._progress.publish_if_due(self._allowed())
         if busy:
             self._quiet_from = self._now()
         elif self.spares:
@@ -192,14 +192,14 @@ class MonitorNode(RthsNode):
         sample, position = corridor.left
         self.get_logger().warning(f"the test has left its corridor at sample {sample}: {position}")
 
-    def _tell_status(self) -> None:
+    def _publish_status(self) -> None:
         sample = self.stage.sample
         if sample // self._status_every != self._status_of // self._status_every:
             self._status_of = sample
             self.topics.tell("sync_status", self.stage.monitor.status())
-            self._tell_joints(sample)
+            self._publish_joints(sample)
             if self._now() >= self._curves_due:
-                self._tell_curves()
+                self._publish_curves()
 
     def _allowed(self) -> int:
         breach = self.stage.monitor.breach
@@ -208,14 +208,14 @@ class MonitorNode(RthsNode):
     def _publish(self, topic: str, message: JointState) -> None:
         self.topics.outlets[topic].publisher.publish(message)
 
-    def _tell_joints(self, sample: int) -> None:
+    def _publish_joints(self, sample: int) -> None:
         assert self.stage.live is not None
         target, command, measured, force, _, _ = self.stage.live.newest()
         last, stamp = self._stamped
         before = round((last - sample) * self.scenario.dt * SECOND)
         self._joints.tell(sample, stamp - before, target, command, measured, force)
 
-    def _tell_curves(self, rest: bool = False) -> None:
+    def _publish_curves(self, rest: bool = False) -> None:
         self._curves_due = self._now() + INTERVAL_NS
         columns, run = self.stage.live, self.topics.run.mark
         assert columns is not None
@@ -238,10 +238,10 @@ class MonitorNode(RthsNode):
                 self.phase.end(ExitCode.FAILED, self._guard.tripped)
                 return
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
-            self._tell_curves(rest=True)
+            self._publish_curves(rest=True)
             self.shutdown.report()
             self._progress.tell(self.stage.sample, done=True)
-        self.shutdown.leave(self.handshake.hear_state)
+        self.shutdown.leave(self.handshake.receive_state)
 
     @property
     def _unseen(self) -> int:

@@ -124,7 +124,7 @@ class ProgressReports:
         self._period = round(period * 1e9)
         self._told_of, self._due = -1, 0
 
-    def tell_if_due(self, sample: int) -> None:
+    def publish_if_due(self, sample: int) -> None:
         now = self._now()
         if sample - self._told_of < PROGRESS_SAMPLES if self._lockstep else now < self._due:
             return
@@ -200,7 +200,7 @@ class SignsOfLife:
     def look(self, now: int) -> None:
         for message in self._topics.received("progress"):
             behind = (self._rig.sample - message["sample"]) * self._dt
-            self._heartbeat.heard(message["node"], now, round(behind * SECOND))
+            self._heartbeat.received(message["node"], now, round(behind * SECOND))
             if message["done"]:
                 self.done.add(message["node"])
         for peer, warning in self._heartbeat.lost(now):

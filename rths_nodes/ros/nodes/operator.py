@@ -172,9 +172,9 @@ class OperatorNode(ThreadedNode):
             if self._node.get_node_names_and_namespaces().count(mine) > 1:
                 raise ConfigError(f"{self._node.get_fully_qualified_name()}: runs already; only one is allowed")
             time.sleep(LOOK_S)
-        self.tell_state(self._conducted.state, self._conducted.reason)
+        self.publish_state(self._conducted.state, self._conducted.reason)
         if self._every:
-            self._conducted.tell(self._tell_watcher)
+            self._conducted.tell(self._publish_to_watcher)
         for thread in self._threads:
             thread.start()
             self._owned.callback(thread.close)
@@ -184,7 +184,7 @@ class OperatorNode(ThreadedNode):
         self._conducted.tell(None)
         super().close()
 
-    def tell_state(self, state: State, reason: str) -> None:
+    def publish_state(self, state: State, reason: str) -> None:
         """Publish a state of the procedure; thread-safe."""
         message = TestState(state=int(state), reason=reason, **self._conducted.constants)
         message.header.stamp = self._node.get_clock().now().to_msg()
@@ -194,10 +194,10 @@ class OperatorNode(ThreadedNode):
         if self._ticks % RIG_STATE_HZ == 0:
             self._diagnose()
         self._ticks += 1
-        self._tell_rig()
+        self._publish_rig_state()
         self._draw()
 
-    def _tell_watcher(self, measured: Measurement) -> None:
+    def _publish_to_watcher(self, measured: Measurement) -> None:
         if measured.sample % self._every:
             return
         try:
@@ -219,7 +219,7 @@ class OperatorNode(ThreadedNode):
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._diagnostics.publish(message)
 
-    def _tell_rig(self) -> None:
+    def _publish_rig_state(self) -> None:
         measured = None if self._every else self._conducted.resting
         if measured is None:
             return

@@ -167,7 +167,7 @@ class RecorderNode(RthsNode):
 
     def __init__(self, open_writer: OpenWriter, **kwargs: Any) -> None:
         self._open_writer = open_writer
-        super().__init__(on_heard=self._record, **kwargs)
+        super().__init__(on_received=self._record, **kwargs)
         self.closed = False
 
     def build(self, assembly: Assembly) -> None:
@@ -175,7 +175,7 @@ class RecorderNode(RthsNode):
         value = self.settings.value
         if not value("record"):
             raise ConfigError("record: missing; must be the directory of the recording")
-        rows = [topic for topic in names.heard_by(self.role) if topic.recorded and topic.wanted(scenario)]
+        rows = [topic for topic in names.subscribed_by(self.role) if topic.recorded and topic.wanted(scenario)]
         self._full = {topic.name: self.resolve_topic_name(topic.name) for topic in rows}
         self.information = information(
             scenario,
@@ -199,7 +199,7 @@ class RecorderNode(RthsNode):
         self._lost = dict.fromkeys(self._streams, 0)
         self._sent: dict[str, int] = {}
         self._sections: dict[str, dict[str, object]] = {}
-        self._heard_from: set[str] = set()
+        self._received_from: set[str] = set()
         self._ended_at = 0
         self._trip = ""
         self._breach = ""
@@ -237,15 +237,15 @@ class RecorderNode(RthsNode):
             if topic != "test_state":  # the handshake records this topic
                 for values in self.topics.received(topic):
                     if topic == "summary":
-                        self._hear_summary(values)
+                        self._receive_summary(values)
                     elif topic == "trip":
                         self._trip = f"{values['source']}: {values['reason']}"
                         self._breach = self._breach or (self._trip if values["sample"] else "")
                     elif topic == "node_status" and values["scenario_hash"] == self.settings.hash:
                         self._sections[values["node"]] = parameters.reported_sections(values)
 
-    def _hear_summary(self, values: Data) -> None:
-        self._heard_from.add(values["node"])
+    def _receive_summary(self, values: Data) -> None:
+        self._received_from.add(values["node"])
         counts = unflatten(dict(zip(values["names"], values["values"], strict=False)), "sent")
         self._sent |= {name: int(count) for name, count in counts.items() if name in self._next}
 
@@ -262,7 +262,7 @@ class RecorderNode(RthsNode):
         else:
             self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
-        self._progress.tell_if_due(sample)
+        self._progress.publish_if_due(sample)
         if not busy:
             self._finish(sample)
         return busy
@@ -293,23 +293,23 @@ class RecorderNode(RthsNode):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.handshake.hear_state()  # may be outdated: the test can trip after it was reported as finished
+        self.handshake.receive_state()  # may be outdated: the test can trip after it was reported as finished
         assert self.writer is not None
         self.writer.flush()
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         numbers |= {"broken_off": self._broken_off} if self._broken_off else {}
         self.phase.remark(recording_gaps(numbers) if self.phase.begun else "")
         self.shutdown.tell(sample, flatten(numbers, "recording"))
-        self._tell_done()
+        self._publish_done()
         self.phase.to(Phase.GONE)
 
     def surprise(self, error: Exception) -> None:
         """Fail, and release the rig, because the rig must not wait for a failed recording."""
         super().surprise(error)
         with suppress(Exception):  # the node may not be configured
-            self._tell_done()
+            self._publish_done()
 
-    def _tell_done(self) -> None:
+    def _publish_done(self) -> None:
         self._progress.tell(self.last_sample, done=True)
 
     def _complete(self) -> bool:
@@ -318,10 +318,10 @@ class RecorderNode(RthsNode):
         return not self._silent() and not any(map(self._tail_missing, self._streams))
 
     def _silent(self) -> set[str]:
-        actuator_ended = self.phase.ended and ACTUATOR in self._heard_from
+        actuator_ended = self.phase.ended and ACTUATOR in self._received_from
         if actuator_ended and not self._sent.get("measurement", self.phase.test.sample):
             return set()  # the test was stopped before it began: no samples, no other Summaries
-        return set(self.settings.peers) - {self.role, CONSOLE} - self._heard_from
+        return set(self.settings.peers) - {self.role, CONSOLE} - self._received_from
 
     def _tail_missing(self, name: str) -> bool:
         if name in self._sent:

@@ -120,7 +120,7 @@ class NodeSettings:
         return bool(self.value("autostart"))
 
     @property
-    def tells_clock(self) -> bool:
+    def publishes_clock(self) -> bool:
         return self.location.role == ACTUATOR and bool(self.value("clock"))
 
     @property
@@ -183,7 +183,7 @@ class NodeSettings:
         qos_overrides.check(self._node, self.location, self._values)
         self.lockstep = self.value("pace") == LOCKSTEP
         self.clocked = not self.lockstep
-        if self.tells_clock:
+        if self.publishes_clock:
             check_clock(self.value("pace"))
         self.scenario = self._loaded(self._values)
         self.lockstep |= self.scenario.engine == EXECUTIVE  # the program of the executive sets the pace

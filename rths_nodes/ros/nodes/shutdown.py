@@ -37,11 +37,11 @@ class Shutdown:
         self,
         context: NodeContext,
         final: Callable[[], tuple[int, Mapping[str, float]]],
-        on_told: Callable[[], object] = lambda: None,
+        on_reported: Callable[[], object] = lambda: None,
     ) -> None:
         self._place, self._phase = context.location, context.phase
         self._topics, self._deferred = context.topics, context.deferred
-        self._final, self._on_told = final, on_told
+        self._final, self._on_reported = final, on_reported
         self._now = context.clock.monotonic_ns
         self._asked_at = self._patient_from = self.exit_asked_at = self._led_until = self._ended_at = 0
         self.interrupted = False
@@ -102,11 +102,11 @@ class Shutdown:
             return True
         return (self._phase.ended or self.interrupted) and self._topics.guards["test_state"].gone
 
-    def leave(self, hear_state: Callable[[], None]) -> None:
+    def leave(self, receive_state: Callable[[], None]) -> None:
         if self.abandoned or self.exit_now or (self.patience_over and not self._phase.ended):
             if not self.reported:
                 self.report()
-            hear_state()  # a finished test can still trip
+            receive_state()  # a finished test can still trip
             self._phase.to(Phase.GONE)
 
     @property
@@ -129,4 +129,4 @@ class Shutdown:
             {"node": self._place.peer, "sample": max(sample, 0), "names": list(self.summary), "values": values},
         )
         self._phase.report()
-        self._on_told()
+        self._on_reported()

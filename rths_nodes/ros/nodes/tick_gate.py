@@ -33,8 +33,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
-    ``observers`` watches monitor and recorder. ``stops`` are executed before the next tick; ``hear_stops`` polls
-    for other requests. If no Command arrives for ``patience`` ns, the rig trips.
+    ``observers`` watches monitor and recorder. ``stops`` are executed before the next tick; ``receive_stops``
+    polls for other requests. If no Command arrives for ``patience`` ns, the rig trips.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class TickGate:
         context: RigContext,
         observers: LockstepWindow | SignsOfLife,
         stops: LoopCalls,
-        hear_stops: Callable[[], None],
+        receive_stops: Callable[[], None],
         patience: int,
     ) -> None:
         self.command: Command | None = None
         self._rig, self._times, self._topics = context.rig, context.times, context.topics
         self._due = DueCommands(context.rig)
-        self.observers, self._stops, self._hear_stops = observers, stops, hear_stops
+        self.observers, self._stops, self._receive_stops = observers, stops, receive_stops
         self._patience = patience
         self._now = context.clock.monotonic_ns
         self._next_look = 0
@@ -74,7 +74,7 @@ class TickGate:
 
     def hand_over(self) -> Command | None:
         rig = self._rig
-        if self.command is None and rig.pause.goes_on and not rig.stopping:
+        if self.command is None and rig.pause.continues and not rig.stopping:
             self.take_command()
         command, self.command = self.command, None
         return command
@@ -100,7 +100,7 @@ class TickGate:
             self._look(now)
         if interrupted:
             rig.hold("interrupted")
-        if rig.stopping or (rig.stop_request and rig.stop_due) or (rig.pause.active and rig.pause.goes_on):
+        if rig.stopping or (rig.stop_request and rig.stop_due) or (rig.pause.active and rig.pause.continues):
             return True
         if self._times.pacer and self._overdue():
             return True
@@ -111,7 +111,7 @@ class TickGate:
             return False
         return self.observers.follow()
 
-    def hear_trips(self) -> None:
+    def receive_trips(self) -> None:
         self._heed(self._topics.received(TRIP))
 
     def _heed(self, trips: Sequence[Data]) -> None:
@@ -125,12 +125,12 @@ class TickGate:
                 rig.trip(trip["reason"] if ours else f"{trip['source']}: {trip['reason']}", sample)
 
     def stop_asked(self) -> bool:
-        self.hear_trips()
+        self.receive_trips()
         return self._rig.stop_request is not None
 
     def _look(self, now: int) -> None:
         self._next_look = now + LOOK_EVERY_NS
-        self._hear_stops()
+        self._receive_stops()
         self.observers.look(now)
 
     def _overdue(self) -> bool:
@@ -181,7 +181,7 @@ class StopRequests:
         self._thread = ServiceThread(node.context, self._services, calls, log, first=True)
         self._thread.start()
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         if self._calls.closed:
             return
         for inbox in self._requests:

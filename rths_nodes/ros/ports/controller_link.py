@@ -77,7 +77,7 @@ class ControllerLink(ThreadedNode):
         while time.monotonic() < self._begun + LISTENED_S[params.stand_in]:
             self._executor.spin_once(timeout_sec=LOOK_S)
         if self.intruder():
-            self._hear_names()
+            self._receive_names()
             if intruder := self.intruder():
                 raise ConfigError(intruder)
         # a subscription with stricter reliability than the publisher would not match
@@ -103,7 +103,7 @@ class ControllerLink(ThreadedNode):
         mine, publishers = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
         return [publisher for publisher in publishers if _full_name(publisher) != mine]
 
-    def _hear_names(self) -> None:
+    def _receive_names(self) -> None:
         end = min(self._end, time.monotonic() + NAMED_S)
         topics = (self._commands, self._params.states)
         while time.monotonic() < end and any(

@@ -71,7 +71,7 @@ class Inbox:
         self.subscription, self.guard, self.owner, self.stream = subscription, guard, owner, stream
         self.by_hand = False
         self.line: SocketReader | None = None
-        self._heard_to = -1
+        self._received_to = -1
         self._take = take_bytes(subscription)
         self._type = subscription.msg_type
         self._known, self._waiting = guard.known, guard.waiting
@@ -83,7 +83,7 @@ class Inbox:
         self.by_hand = by_hand
         self.hang_up()
 
-    def hear_by(self, line: SocketReader) -> None:
+    def receive_by(self, line: SocketReader) -> None:
         self.hang_up()
         self.line = line
 
@@ -102,7 +102,7 @@ class Inbox:
 
     def hang_up(self) -> None:
         if self.line is not None:
-            self._heard_to = self.line.last_number
+            self._received_to = self.line.last_number
             self.line.close()
             self.line = None
 
@@ -124,7 +124,7 @@ class Inbox:
             else:
                 return None
             if data and guard.admits(data):
-                if self._heard_to < 0 or len(data) < HEAD.size or number_of(data) > self._heard_to:
+                if self._received_to < 0 or len(data) < HEAD.size or number_of(data) > self._received_to:
                     return data
             elif data:
                 guard.reject(gid, data)
@@ -174,8 +174,8 @@ class StreamPublisher:
     """Publisher of bytes; ``sent`` counts its messages.
 
     ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` lead to other nodes
-    of this machine, by full name. The middleware receives messages only if ``heard_elsewhere``; with ``holds``,
-    only on request.
+    of this machine, by full name. The middleware receives messages only if ``has_topic_subscribers``; with
+    ``holds``, only on request.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -184,7 +184,7 @@ class StreamPublisher:
         self.neighbours: tuple[Inbox, ...] = ()
         self.lines: dict[str, SocketWriter] = {}
         self._hands: list[Callable[[tuple[bytes, int]], None]] = []
-        self.heard_elsewhere = True
+        self.has_topic_subscribers = True
         self.holds = False
         self._gone = 0
         self._held: list[bytes] = []
@@ -200,8 +200,8 @@ class StreamPublisher:
             packed = SENT_AT.pack(time.time_ns()) + data
             for line in self.lines.values():
                 if not line.send(packed):  # the middleware sends from this message on
-                    self.heard_elsewhere = True
-        if not self.heard_elsewhere:
+                    self.has_topic_subscribers = True
+        if not self.has_topic_subscribers:
             return
         if self.holds:
             self._held.append(data)
@@ -259,13 +259,13 @@ class StreamPublisher:
             line.close()
             self._gone += line.lost
         self.lines.clear()
-        self.heard_elsewhere = True
+        self.has_topic_subscribers = True
 
     def look(self) -> None:
         for partner in [partner for partner, line in self.lines.items() if not line.look()]:
             self._gone += self.lines.pop(partner).lost
         here = sum(inbox.by_hand for inbox in self.neighbours) + len(self.lines)
-        self.heard_elsewhere = not here or self.publisher.get_subscription_count() > here
+        self.has_topic_subscribers = not here or self.publisher.get_subscription_count() > here
 
 
 def open_inbox(

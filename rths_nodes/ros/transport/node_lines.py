@@ -105,7 +105,7 @@ class NodeLines:
         if self._listener is None:
             return
         for hello, sock in self._listener.look(self._judge):
-            self._by_topic[hello.topic].hear_by(SocketReader(sock))
+            self._by_topic[hello.topic].receive_by(SocketReader(sock))
 
     def _judge(self, hello: Greeting) -> str | None:
         inbox = self._by_topic.get(hello.topic)

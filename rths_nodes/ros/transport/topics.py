@@ -77,13 +77,13 @@ class NodeTopics:
 
     ``run`` marks messages of the node; ``codec`` packs and unpacks messages of streams. ``opened`` are the
     ``inboxes`` without an interposer. ``senders`` publish through ``outlets`` and count messages for the recorder.
-    ``on_heard`` receives each message on a low-rate topic.
+    ``on_received`` receives each message on a low-rate topic.
     """
 
     codec: Codec
 
-    def __init__(self, node: Node, clock: Clock = SYSTEM_CLOCK, on_heard: OnHeard | None = None) -> None:
-        self._node, self._clock, self._on_heard = node, clock, on_heard
+    def __init__(self, node: Node, clock: Clock = SYSTEM_CLOCK, on_received: OnHeard | None = None) -> None:
+        self._node, self._clock, self._on_received = node, clock, on_received
         self.run = RunMark()
         self.group = ByHand()
         self.lines = NodeLines(node, lambda: self.run.mark, node.get_logger().warning, clock)
@@ -95,7 +95,7 @@ class NodeTopics:
         self.malformed = 0
         self._counts: dict[str, StreamPublisher | _Counted] = {}
         self._published: dict[str, Endpoint] = {}
-        self._heard: dict[str, Endpoint] = {}
+        self._received: dict[str, Endpoint] = {}
         self._awaited: set[str] = set()
         self._streams: list[StreamPublisher] = []
 
@@ -141,7 +141,7 @@ class NodeTopics:
         self.inboxes[endpoint.key] = interposer.inbox(endpoint.key, inbox)
         self.guards[endpoint.key] = inbox.guard
         self.opened[endpoint.key] = inbox
-        self._heard[endpoint.key] = endpoint
+        self._received[endpoint.key] = endpoint
         if endpoint.awaited:
             self._awaited.add(endpoint.key)
 
@@ -160,7 +160,7 @@ class NodeTopics:
         for inbox in self.opened.values():
             inbox.fill_by_hand(False)
             self._node.destroy_subscription(inbox.subscription)
-        for collection in (self.outlets, self.inboxes, self.guards, self._published, self._heard, self.senders):
+        for collection in (self.outlets, self.inboxes, self.guards, self._published, self._received, self.senders):
             collection.clear()
         self._awaited.clear()
         self.opened.clear()
@@ -208,8 +208,8 @@ class NodeTopics:
             if not counts(values):
                 self.guards[topic].drop()
                 continue
-            if self._on_heard is not None:
-                self._on_heard(topic, data, values)
+            if self._on_received is not None:
+                self._on_received(topic, data, values)
             messages.append(values)
         return messages
 
@@ -287,7 +287,7 @@ class NodeTopics:
         return peers.duplicate_names(self._node, self.outlets["node_status"].publisher.topic_name, full_names)
 
     def other_versions(self) -> str:
-        for endpoint in [*self._published.values(), *self._heard.values()]:
+        for endpoint in [*self._published.values(), *self._received.values()]:
             version = peers.other_version(
                 self._node, self._node.resolve_topic_name(endpoint.name), endpoint.partners
             )

@@ -62,7 +62,10 @@ def endpoints(
     ``wanted`` selects the topics of a test. ``here`` lists the peers on this machine; empty for all peers.
     """
     result = []
-    for publishes, rows in ((True, names.published_by(location.role)), (False, names.heard_by(location.role))):
+    for publishes, rows in (
+        (True, names.published_by(location.role)),
+        (False, names.subscribed_by(location.role)),
+    ):
         for row in filter(wanted, rows):
             partners = names.partners(row, location.role, tuple(peers), publishes)
             if row.apart:  # only for nodes on other machines
@@ -83,7 +86,7 @@ def endpoints(
 def _below_an_axis(location: NodeLocation, prefix: str, other: str) -> list[Endpoint]:
     partner, published = location.full_names([other]), names.published_by(location.role, names.AXIS_TOPICS)
     result = []
-    for row in (*published, *names.heard_by(location.role, names.AXIS_TOPICS)):
+    for row in (*published, *names.subscribed_by(location.role, names.AXIS_TOPICS)):
         name, publishes = f"{prefix}{row.name}", row in published
         # a real axis has no true state
         awaited = publishes or location.role == names.AXIS or row.name != "true_state"

@@ -113,7 +113,7 @@ class Clients:
         act = leads.get(state, "note")
         return act, {"text": "over"} if act == "note" else CLEARED if act in MOTIONS else {}
 
-    def goes_on(self, others: list[tuple[int, str, str]]) -> None:
+    def continues(self, others: list[tuple[int, str, str]]) -> None:
         """The first client does what leads on, and the other one acts meanwhile."""
         act, given = self.next()
         state = self.test.state
@@ -181,7 +181,7 @@ def _many(examples: int) -> None:
             clients = Clients(Path(folder, "test"))
             for others, what in steps:
                 clients.change(what)
-                clients.goes_on(others)
+                clients.continues(others)
             clients.watch.begin("close")
             clients.test.session.close()
 
