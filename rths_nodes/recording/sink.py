@@ -57,10 +57,10 @@ class RecordingSink:
             "state_names": names.state,
             "version": information["version"],
         }
-        self._tell("node_status", "NodeStatus", status)
+        self._publish("node_status", "NodeStatus", status)
         if names.updating:
             node_status = {"node": "integrator", "parameters": "", "state_names": names.updating}
-            self._tell("node_status", "NodeStatus", status | node_status)
+            self._publish("node_status", "NodeStatus", status | node_status)
         self._publish_state(State.RUNNING, "")
 
     def _stamp(self, sample: int) -> int:
@@ -69,7 +69,7 @@ class RecordingSink:
     def _write(self, name: str, data: bytes, stamp: int) -> None:
         self._writer.write(self._topic + name, data, stamp)
 
-    def _tell(self, name: str, message: str, values: dict[str, object]) -> None:
+    def _publish(self, name: str, message: str, values: dict[str, object]) -> None:
         stamp = self._stamp(self._sample)
         self._write(name, encode(message, {"stamp": stamp, "run": self._run.mark} | values), stamp)
 
@@ -81,7 +81,7 @@ class RecordingSink:
             "scenario_hash": self._information["scenario_hash"],
             "run_id": self._information["run_id"],
         }
-        self._tell("test_state", "TestState", self._constants | values)
+        self._publish("test_state", "TestState", self._constants | values)
 
     def target(self, target: Target) -> None:
         stamp = self._stamp(target.step * self._scenario.samples_per_step)
@@ -125,7 +125,7 @@ class RecordingSink:
                 "names": list(numbers),
                 "values": list(numbers.values()),
             }
-            self._tell("summary", "Summary", values)
+            self._publish("summary", "Summary", values)
         self._close(outcome.state.name.lower(), outcome.reason)
 
     def abandon(self, reason: str) -> None:

@@ -74,7 +74,7 @@ class Bench:
     def close_guards(self) -> None:
         self.guards_closed = True
 
-    def tell(self, topic: str, values: dict[str, Any]) -> None:
+    def publish(self, topic: str, values: dict[str, Any]) -> None:
         assert (topic, values["run_id"]) == ("test_state", "one")
         self.told.append((values["state"], values["reason"]))
 

@@ -50,7 +50,7 @@ class Cable:
     def time_ns(self) -> int:
         return self.time
 
-    def tell(self, topic: str, values: dict[str, Any]) -> None:
+    def publish(self, topic: str, values: dict[str, Any]) -> None:
         if self.lost:
             return
         self.time += THERE if topic == QUESTION else BACK

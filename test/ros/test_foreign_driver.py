@@ -309,7 +309,7 @@ def test_a_trip_waits_for_a_sample_in_lockstep_only(lockstep: bool, effective: i
     """In real time nobody waits: a driver of somebody else does at the effective sample what it is told."""
     told: list[dict[str, Any]] = []
     node: Any = SimpleNamespace(
-        topics=SimpleNamespace(outlets=("trip",), tell=lambda topic, values: told.append(values)),
+        topics=SimpleNamespace(outlets=("trip",), publish=lambda topic, values: told.append(values)),
         settings=SimpleNamespace(lockstep=lockstep),
         identity=names.COMPENSATOR,
     )

@@ -81,8 +81,8 @@ def test_they_are_samples_of_the_test(tested: tuple[Path, Run, Any]) -> None:
 def test_an_axis_that_is_controlled_by_force_has_its_aims_as_efforts() -> None:
     told: dict[str, JointState] = {}
     joints = Joints({"moved": False, "loaded": True}, 0.001, "rig", told.__setitem__)
-    joints.tell(0, 0, [0.01, 2e3], [0.02, 2.1e3], [0.0, 0.1], [5.0, 1.9e3])
-    joints.tell(50, 1_500_000_000, [0.02, 2e3], [0.03, 2.1e3], [0.01, 0.1], [5.0, 1.9e3])
+    joints.publish(0, 0, [0.01, 2e3], [0.02, 2.1e3], [0.0, 0.1], [5.0, 1.9e3])
+    joints.publish(50, 1_500_000_000, [0.02, 2e3], [0.03, 2.1e3], [0.01, 0.1], [5.0, 1.9e3])
     states, targets, commands = (told[topic] for topic in JOINTS)
     np.testing.assert_allclose(states.velocity, [0.2, 0.0])
     np.testing.assert_array_equal(targets.position, [0.02, np.nan])

@@ -254,7 +254,7 @@ def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypa
         monkeypatch.setenv(node_processes.TELLS, str(write))
     else:
         monkeypatch.delenv(node_processes.TELLS, raising=False)
-    own_process.tell(node)
+    own_process.print_problems(node)
     os.close(write)
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == words
     assert os.read(read, 100) == (b"story_1: too far" if told_by_runner and code != 3 else b"")

@@ -53,7 +53,7 @@ class Topics:
         self.guarded = False
         self.stream_counts = {"command": 4}
 
-    def tell(self, topic: str, values: dict[str, Any]) -> None:
+    def publish(self, topic: str, values: dict[str, Any]) -> None:
         self.told.append((topic, values))
 
     def receive(self, topic: str, unpack: Any) -> tuple[Any, int] | None:

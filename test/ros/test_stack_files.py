@@ -144,7 +144,7 @@ def test_the_operator_and_the_page_do_what_their_policy_allows() -> None:
     conducted: Any = SimpleNamespace(
         constants={"axis_names": ["story_1"], "auxiliary_names": [], "servo_rate": 1024.0},
         told_hz=0.0,
-        tell=lambda told: None,
+        stream_to=lambda receiver: None,
         stop=print,
         hold=print,
     )
@@ -168,7 +168,7 @@ def test_diagnostics_are_sorted_by_what_the_nodes_call_themselves(tmp_path: Path
         listener = Ear(nodes["actuator"], DiagnosticArray, "/diagnostics")
         found: dict[str, list[str]] = {name: [] for name in branches}
         for node in nodes.values():
-            node.diagnostics.tell()
+            node.diagnostics.publish()
         for _ in range(50):
             nodes["actuator"].clock.sleep(0.02)
             listener.listen()

@@ -335,7 +335,7 @@ def test_observers_say_that_they_live(by_hand: Any, clock: Any, role: str) -> No
 
 def test_in_lockstep_observers_say_how_far_they_have_come() -> None:
     told: list[dict[str, Any]] = []
-    topics: Any = SimpleNamespace(tell=lambda topic, values: told.append(values))
+    topics: Any = SimpleNamespace(publish=lambda topic, values: told.append(values))
     context = NodeContext(NodeLocation("monitor", "/rths"), PhaseMachine(), topics, topics, topics)
     reports = ProgressReports(context, lockstep=True, period=0.1)
     for sample in range(200):

@@ -63,7 +63,7 @@ class Served:
         self._armed: dict[tuple[str, float | None, int | None], tuple[str, str]] = {}
         drive = runner.session.drive
         self._received, drive.on_measurement = drive.on_measurement, self._receive
-        self._told: Callable[[Measurement], None] = _nobody
+        self._receiver: Callable[[Measurement], None] = _nobody
         scenario, record = runner.ladder.scenario, runner.record
         self.constants: Data = {
             "scenario": record.scenario,
@@ -89,12 +89,12 @@ class Served:
     def resting(self) -> Measurement | None:
         return None if self.state in SILENT else self._runner.session.measured
 
-    def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
-        self._told = receiver or _nobody
+    def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
+        self._receiver = receiver or _nobody
 
     def _receive(self, measured: Measurement) -> None:
         self._received(measured)
-        self._told(measured)
+        self._receiver(measured)
 
     @property
     def scenario(self) -> Scenario:

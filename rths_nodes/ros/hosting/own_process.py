@@ -136,7 +136,7 @@ class HostedNode:
         speaks = test is not None and (isinstance(node, ActuatorNode) or node.settings.speaks_here)
         code = test.exit_code if test is not None and speaks else code
         code, left = _report(self.nodes, code, node.phase.problem, test, node.shutdown.summary)
-        tell(node, left)
+        print_problems(node, left)
         if test is not None and speaks and not left and TELLS not in os.environ:
             print(f"rths: {test.ending}", flush=True)
         return code
@@ -192,7 +192,7 @@ class HostedTest:
             if node.phase.gone:
                 code, problem = node.phase.exit_code, f"{node.identity}: {node.phase.problem}"
                 left = report_to_launch(last_words(code, problem, None, {}))
-                tell(node, left)
+                print_problems(node, left)
                 return ExitCode.FINISHED if left else code
         result = self._test.run(context)
         result.interrupted = self._test.rig.shutdown.interrupted
@@ -244,7 +244,7 @@ def start_if_wanted(node: RthsNode) -> None:
             node.phase.to(Phase.GONE)
 
 
-def tell(node: RthsNode, left: bool = False) -> None:
+def print_problems(node: RthsNode, left: bool = False) -> None:
     """Print problems of a node, and send errors to the runner. If ``left``, launch prints the problems."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem

@@ -54,7 +54,7 @@ class AfterMeasurement:
         if machine.state in LOGGED:  # states during motion are not logged, because logging takes time
             self._log(f"{machine.state.name.lower()} at sample {max(sample, 0)}")
         state = {"state": int(machine.state), "sample": sample, "reason": machine.reason}
-        self._topics.tell("test_state", self._constants | state)
+        self._topics.publish("test_state", self._constants | state)
 
     def announce_change(self) -> None:
         if self._rig.machine.state != self.announced:

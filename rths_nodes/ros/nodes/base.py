@@ -226,7 +226,7 @@ class RthsNode(FewRequests, LifecycleNode):
 
         def publish_health() -> None:
             if self.diagnostics:
-                self.diagnostics.tell()
+                self.diagnostics.publish()
 
         self.shutdown = Shutdown(self.shared, self.final_numbers, publish_health)
         self.measurements = MeasurementSequence(self.topics, self.shutdown, self.trip)
@@ -277,13 +277,13 @@ class RthsNode(FewRequests, LifecycleNode):
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(self)
-        self.diagnostics.tell()  # the first calls are slow and must not happen while the rig moves
+        self.diagnostics.publish()  # the first calls are slow and must not happen while the rig moves
         self.handshake = Handshake(
             self.shared, settings, self.state_names, self._host.prepare, self.refuse, self.missing
         )
         self.phase.to(Phase.CONFIGURED)
         self.get_logger().info(f"configured: {self.scenario.name}, run {settings.value('run_id') or 'without id'}")
-        self.handshake.tell()
+        self.handshake.publish()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Begin to participate. Activation is refused while the rig of a deactivated node may still move."""
@@ -392,15 +392,15 @@ class RthsNode(FewRequests, LifecycleNode):
         self.go_safe(self.phase.problem)
         if "summary" in self.topics.outlets and not self.shutdown.reported:
             with suppress(Exception):  # the stage may be faulty
-                self.shutdown.tell(0, {})
+                self.shutdown.publish(0, {})
         if self.diagnostics is not None:
             with suppress(Exception):  # the stage may be faulty
-                self.diagnostics.tell()
+                self.diagnostics.publish()
         self.phase.to(Phase.GONE)
 
     def refuse(self, reason: str) -> None:
         self.phase.blame(ExitCode.REFUSED, reason)
-        self.handshake.tell()
+        self.handshake.publish()
         self.phase.to(Phase.GONE)
 
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
@@ -411,7 +411,7 @@ class RthsNode(FewRequests, LifecycleNode):
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
             request = {"sample": sample, "effective_sample": effective}
-            self.topics.tell("trip", request | {"source": self.identity, "reason": reason})
+            self.topics.publish("trip", request | {"source": self.identity, "reason": reason})
 
     def stop(self, reason: str) -> None:
         self.go_safe(reason)
@@ -456,10 +456,10 @@ class Diagnostics:
         if now < self._due:
             return False
         self._due = now + PERIOD_NS
-        self.tell()
+        self.publish()
         return True
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         node, phase = self._node, self._node.phase
         self._put("state", phase.test.state.name)
         self._put("sample", node.last_sample)

@@ -36,7 +36,7 @@ def answer_questions(context: NodeContext) -> None:
         ahead = (came - question["stamp"]) / SECOND
         now = now_ns()
         answer = {"node": context.location.peer, "number": question["number"], "ahead": ahead}
-        topics.tell(ANSWER, answer | {"stamp": now, "held": (now - came) / SECOND})
+        topics.publish(ANSWER, answer | {"stamp": now, "held": (now - came) / SECOND})
 
 
 class ClockQuestions:
@@ -68,7 +68,7 @@ class ClockQuestions:
         self._silent = set(self._peers)
         self._given_up_at = self._elapsed() + UNANSWERED_NS
         self._asked_at = self._now()
-        self._topics.tell(QUESTION, {"node": self._node, "number": self._asked, "stamp": self._asked_at})
+        self._topics.publish(QUESTION, {"node": self._node, "number": self._asked, "stamp": self._asked_at})
         return False
 
     def _receive(self, exchanges: dict[str, list[Exchange]]) -> None:

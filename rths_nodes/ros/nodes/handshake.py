@@ -166,7 +166,7 @@ class Handshake:
             if now > self._complain_at:
                 self._complain_at = now + COMPLAINT_NS
                 self._logger.info(f"waits for {missing}")
-                self.tell(f"waits for {missing}")
+                self.publish(f"waits for {missing}")
                 self._check_versions()
             self._give_up_after(self._patience, missing)
             return
@@ -178,7 +178,7 @@ class Handshake:
         self._prepare()
         self._logger.debug(f"ready: discovered {', '.join(self._peers)}")
         self._phase.to(Phase.READY)
-        self.tell()
+        self.publish()
 
     def _wait_for_the_test(self) -> None:
         if self._patience is None:
@@ -190,7 +190,7 @@ class Handshake:
     def _give_up_after(self, seconds: float | None, missing: str) -> None:
         if seconds is not None and self._now() - self._seen_at > seconds * SECOND:
             self._phase.blame(ExitCode.FAILED, f"not ready within {seconds:g} s: waits for {missing}")
-            self.tell()
+            self.publish()
             self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
@@ -222,8 +222,10 @@ class Handshake:
     def _join(self, mark: str) -> None:
         self._topics.join(mark)
         self._logger.debug(f"joined the run {mark}")
-        self.tell()
+        self.publish()
 
-    def tell(self, problem: str = "") -> None:
+    def publish(self, problem: str = "") -> None:
         ready = Phase.READY <= self._phase.now < Phase.GONE
-        self._topics.tell("node_status", self._facts | {"ready": ready, "problem": problem or self._phase.problem})
+        self._topics.publish(
+            "node_status", self._facts | {"ready": ready, "problem": problem or self._phase.problem}
+        )

@@ -82,7 +82,7 @@ class Joints:
         self._publish = publish
         self._before: tuple[int, dict[str, Values]] | None = None
 
-    def tell(
+    def publish(
         self, sample: int, stamp: int, target: Values, command: Values, measured: Values, force: Values
     ) -> None:
         positions = {STATES: measured, TARGETS: self._moved(target), COMMANDS: self._moved(command)}
@@ -169,7 +169,7 @@ class MonitorNode(RthsNode):
         self._tripped = True
         sample, reason = breach
         effective = sample + LOCKSTEP_WINDOW if self.settings.lockstep else 0
-        self.topics.tell(
+        self.topics.publish(
             "trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason}
         )
 
@@ -196,7 +196,7 @@ class MonitorNode(RthsNode):
         sample = self.stage.sample
         if sample // self._status_every != self._status_of // self._status_every:
             self._status_of = sample
-            self.topics.tell("sync_status", self.stage.monitor.status())
+            self.topics.publish("sync_status", self.stage.monitor.status())
             self._publish_joints(sample)
             if self._now() >= self._curves_due:
                 self._publish_curves()
@@ -213,7 +213,7 @@ class MonitorNode(RthsNode):
         target, command, measured, force, _, _ = self.stage.live.newest()
         last, stamp = self._stamped
         before = round((last - sample) * self.scenario.dt * SECOND)
-        self._joints.tell(sample, stamp - before, target, command, measured, force)
+        self._joints.publish(sample, stamp - before, target, command, measured, force)
 
     def _publish_curves(self, rest: bool = False) -> None:
         self._curves_due = self._now() + INTERVAL_NS
@@ -240,7 +240,7 @@ class MonitorNode(RthsNode):
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
             self._publish_curves(rest=True)
             self.shutdown.report()
-            self._progress.tell(self.stage.sample, done=True)
+            self._progress.publish(self.stage.sample, done=True)
         self.shutdown.leave(self.handshake.receive_state)
 
     @property

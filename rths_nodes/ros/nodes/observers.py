@@ -129,11 +129,11 @@ class ProgressReports:
         if sample - self._told_of < PROGRESS_SAMPLES if self._lockstep else now < self._due:
             return
         self._told_of, self._due = sample, now + self._period
-        self.tell(sample)
+        self.publish(sample)
 
-    def tell(self, sample: int, done: bool = False) -> None:
+    def publish(self, sample: int, done: bool = False) -> None:
         values = {"node": self._node, "sample": max(sample, 0)}
-        self._topics.tell("progress", values | ({"done": True} if done else {}))
+        self._topics.publish("progress", values | ({"done": True} if done else {}))
 
 
 class LockstepWindow:

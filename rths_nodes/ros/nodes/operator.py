@@ -83,7 +83,7 @@ class Conducted(Protocol):
     @property
     def scenario(self) -> Scenario: ...
 
-    def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
+    def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
         """Pass every Measurement to ``receiver``, in the thread that drives the rig. None stops this."""
         ...
 
@@ -174,14 +174,14 @@ class OperatorNode(ThreadedNode):
             time.sleep(LOOK_S)
         self.publish_state(self._conducted.state, self._conducted.reason)
         if self._every:
-            self._conducted.tell(self._publish_to_watcher)
+            self._conducted.stream_to(self._publish_to_watcher)
         for thread in self._threads:
             thread.start()
             self._owned.callback(thread.close)
         super().start()
 
     def close(self) -> None:
-        self._conducted.tell(None)
+        self._conducted.stream_to(None)
         super().close()
 
     def publish_state(self, state: State, reason: str) -> None:
@@ -203,7 +203,7 @@ class OperatorNode(ThreadedNode):
         try:
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
-            self._conducted.tell(None)  # no reason to stop the rig: the watcher ends its pulse
+            self._conducted.stream_to(None)  # no reason to stop the rig: the watcher ends its pulse
             self._node.get_logger().error(f"the watcher receives no more data: {type(error).__name__}: {error}")
 
     def _diagnose(self) -> None:

@@ -299,7 +299,7 @@ class RecorderNode(RthsNode):
         numbers = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         numbers |= {"broken_off": self._broken_off} if self._broken_off else {}
         self.phase.remark(recording_gaps(numbers) if self.phase.begun else "")
-        self.shutdown.tell(sample, flatten(numbers, "recording"))
+        self.shutdown.publish(sample, flatten(numbers, "recording"))
         self._publish_done()
         self.phase.to(Phase.GONE)
 
@@ -310,7 +310,7 @@ class RecorderNode(RthsNode):
             self._publish_done()
 
     def _publish_done(self) -> None:
-        self._progress.tell(self.last_sample, done=True)
+        self._progress.publish(self.last_sample, done=True)
 
     def _complete(self) -> bool:
         if not self.phase.ended:

@@ -114,9 +114,9 @@ class Shutdown:
         return self._counted is not None and self._counted == self._topics.stream_counts
 
     def report(self) -> None:
-        self.tell(*self._final())
+        self.publish(*self._final())
 
-    def tell(self, sample: int, numbers: Mapping[str, float]) -> None:
+    def publish(self, sample: int, numbers: Mapping[str, float]) -> None:
         self._deferred.send()
         self._counted = self._topics.stream_counts
         # stream names of an axis node are relative to the rig
@@ -124,7 +124,7 @@ class Shutdown:
         sent = {f"{below}{stream}": count for stream, count in self._counted.items()}
         self.summary = dict(numbers) | flatten(sent, "sent") | self._topics.dropped(self._place.peer)
         values = [float(value) for value in self.summary.values()]
-        self._topics.tell(
+        self._topics.publish(
             "summary",
             {"node": self._place.peer, "sample": max(sample, 0), "names": list(self.summary), "values": values},
         )

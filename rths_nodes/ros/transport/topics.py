@@ -176,7 +176,7 @@ class NodeTopics:
             left = max(0, end - self._clock.monotonic_ns())
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
 
-    def tell(self, topic: str, values: Data) -> None:
+    def publish(self, topic: str, values: Data) -> None:
         """Publish on a low-rate topic. Before the run is known, publish only on handshake topics."""
         row = names.TOPICS[topic]
         if self.run.mark or row.handshake:
