@@ -54,7 +54,7 @@ def both_settled(first: Callable[..., object], second: Callable[..., object]) ->
 class Butterworth:
     """Filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` (s). ``delay`` (s) is the delay at 0 Hz.
 
-    Raises ValueError if ``order`` or ``cutoff`` is out of range.
+    Raises ValueError if a value is out of range.
     """
 
     def __init__(self, order: int, cutoff: float, dt: float) -> None:

@@ -69,11 +69,8 @@ class Constants(NamedTuple):
     transposed: Rows
 
 
-# The pose of two actuators has no y, because a guide holds y at zero.
-
-
 def guided(values: Numbers) -> tuple[float, float, float]:
-    """Return the pose of two actuators as x, y, theta, with y = 0."""
+    """Return the pose of two actuators as x, y, theta. A guide holds y at 0."""
     return values[0], 0.0, values[1]
 
 
@@ -421,9 +418,9 @@ class Coupler:
         determinant = shape.determinant(tuple([shape.row(leg, scale) for leg in links]))
         if not abs(determinant) > SINGULAR:
             raise ConfigError(
-                f"{path}.attachments: the actuators jam, because no actuator drives one motion of the coupler. "
-                "The lines of action of two actuators must not cut the y axis through the reference point at one "
-                "height; those of three actuators must not be parallel or meet in one point"
+                f"{path}.attachments: the actuators jam, because they do not drive every motion of the coupler. "
+                "Two lines of action must not cut the y axis through the reference point at one height; three "
+                "lines of action must not be parallel or meet in one point"
             )
         rows = np.array([shape.row(leg, 1.0) for leg in links])
         self.constants = Constants(

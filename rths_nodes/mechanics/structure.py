@@ -37,7 +37,9 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
     with np.errstate(all="ignore"):  # overflow is checked below
         rows = expm(matrix)[:n] if np.isfinite(matrix).all() else matrix[:n] * np.nan
     if not np.isfinite(rows).all():
-        raise ConfigError(f"the dynamics of a linear system overflow over a step of {dt:g} s")
+        raise ConfigError(
+            f"the dynamics of a linear system cannot be solved over a step of {dt:g} s, because values overflow"
+        )
     held, sloped = rows[:, n : n + m], rows[:, n + m :]
     return rows[:, :n].copy(), held - sloped, sloped.copy()
 

@@ -43,7 +43,7 @@ FREQUENCIES = 10
 class Kept:
     modes: int = integer("number of lowest modes to keep", at_least=1, at_most=2000)
     band: float = number(
-        "highest frequency at which rths check compares the reduced with the full model",
+        "highest frequency at which rths check compares the reduced model with the full model",
         "Hz",
         20.0,
         more_than=0.0,

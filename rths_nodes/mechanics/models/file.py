@@ -79,8 +79,8 @@ class Content:
 class LoadingModel:
     """A model of the loading system; ``feedforward`` is ``(4, n_axes, n_axes)``.
 
-    ``axes`` is empty if the axes have no names. ``lead`` (s) is the delay of commands in addition to the declared
-    delay of the port. ``origin`` is the file or section of the model.
+    ``axes`` is empty if the axes have no names. ``lead`` (s) is the delay of commands beyond the declared delay of
+    the port. ``origin`` is the file or section of the model.
     """
 
     axes: tuple[str, ...]

@@ -86,11 +86,11 @@ class Settings(NamedTuple):
     fastest: float
     """Velocity limit of the axis, m/s."""
     rate: float = 0.05
-    """Largest change of the copies per second, as a fraction of the initial values."""
+    """Largest change per second, relative to the initial values."""
     leaves: float = math.inf
     """Number of prior deviations beyond which an estimate has left its prior."""
     freezes: bool = False
-    """True if the copies freeze once an estimate has left its prior."""
+    """True if copies freeze once an estimate has left its prior."""
 
 
 class Sample(NamedTuple):
@@ -111,8 +111,8 @@ class Still(NamedTuple):
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after ``force``. The load cell counts as dead if ``expected`` has changed by more than
-        ``moved`` while ``force`` stayed within ``band``.
+        """Return the state after ``force``. The load cell counts as dead if ``expected`` has ``moved`` but
+        ``force`` is still in ``band``.
         """
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
@@ -140,8 +140,8 @@ class State(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Result of a step: use of the sample, expected force (N), and standard deviation (N) of measured minus
-    expected force.
+    """Result of a step: use of the sample, expected force (N), standard deviation (N) of measured minus expected
+    force.
     """
 
     use: int

@@ -44,8 +44,8 @@ class Answer(NamedTuple):
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of measured minus expected force; ``noise`` (N) is the rms noise of
-        the measured force.
+        """Return the standard deviation (N) of measured minus expected force; ``noise`` (N rms) is of the
+        measurement.
         """
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 

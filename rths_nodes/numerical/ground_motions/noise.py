@@ -25,7 +25,7 @@ from rths_nodes.numerical.ground_motions.waves import (
 MOST_LINES = 20_000
 """Largest number of spectral lines, to limit the computing time."""
 STREAM = zlib.crc32(b"band_limited_noise")
-"""Number of the random stream of the phases, separate from the other streams of a scenario."""
+"""Random stream of the phases."""
 
 
 class BandLimitedNoise:
@@ -58,7 +58,7 @@ class BandLimitedNoise:
                 raise ConfigError(
                     f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
                     f"{self.upper_frequency:g} Hz contains {last - first + 1:.6g} multiples of "
-                    f"1 / {_repeated(self)}; their number must be <= {MOST_LINES}"
+                    f"1 / {_repeated(self)}, which must be <= {MOST_LINES}; use a narrower band"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:

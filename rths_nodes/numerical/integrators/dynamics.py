@@ -54,7 +54,6 @@ class Stepped(Integrator):
     """True if the kernel uses tuples or lists instead of arrays."""
 
     def _follow(self, kernel: Kernel, constants: object, excitation: Loads, first: Array, in_floats: bool) -> None:
-        """Start at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2."""
         self.kernel, self.constants, self.excitation = kernel, constants, excitation
         self._step, self._first, self.in_floats = kernel.step, first, in_floats
         self.reset()
@@ -292,7 +291,7 @@ class Dynamics(Stepped):
         Raises ValueError if the external force covers less than two periods or is not zero.
         """
         if len(self._external) <= 2 * self.period or self._external.any():
-            raise ValueError(f"external force: must be zero and have more than {2 * self.period} steps")
+            raise ValueError(f"external force: must be zero for more than {2 * self.period} steps")
         return tuple(self._step_matrices(self.period + phase) for phase in range(self.period))
 
     def _step_matrices(self, index: int) -> StepMatrices:

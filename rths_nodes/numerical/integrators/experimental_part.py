@@ -113,9 +113,7 @@ def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> Non
 
 
 def _longest(stable: Callable[[float], bool], dt: float) -> float:
-    """Return the longest step (s) below the unstable ``dt`` that is ``stable``, or the shortest candidate if none
-    is.
-    """
+    """Return the longest ``stable`` step (s) below the unstable ``dt``, or the shortest candidate."""
     good, bad = 0.5 * dt, dt
     for _ in range(HALVINGS):
         if stable(good):

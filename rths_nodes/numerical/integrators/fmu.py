@@ -45,9 +45,12 @@ class Seen:
     """Variables of the FMU for the motion of an observed degree of freedom."""
 
     displacement: str = text("output of the FMU for the displacement")
-    velocity: str | None = text("output of the FMU for the velocity; default: from the displacements", None)
+    velocity: str | None = text(
+        "output of the FMU for the velocity; default: derived from the displacements",
+        None,
+    )
     acceleration: str | None = text(
-        "output of the FMU for the acceleration; default: from the displacements", None
+        "output of the FMU for the acceleration; default: derived from the displacements", None
     )
 
 
@@ -85,7 +88,8 @@ class Fmu(Integrator):
             Ground, "ground motion as an input of the FMU; required if the scenario has a ground_motion", None
         )
         force_age: float = number(
-            "mean delay of the force in the FMU, in steps: 0.5 if held over the step, 0 if used only at the start",
+            "mean delay of the force in the FMU, in steps; 0.5: held over the step, 0: used only at the start "
+            "of the step",
             "1",
             0.5,
             at_least=0.0,
@@ -207,7 +211,7 @@ class Fmu(Integrator):
         if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
             worst = max(values, key=abs)
             raise RuntimeError(
-                f"an output is {worst:g} (m, s), but must be between -{FARTHEST:g} and {FARTHEST:g}"
+                f"an output is {worst:g} in m and s, but must be between -{FARTHEST:g} and {FARTHEST:g}"
             )
         dt, x = self._dt, outputs[self._columns[0]]
         curvature = (x - 2.0 * self.displacement + self._before) * (1.0 / dt**2)

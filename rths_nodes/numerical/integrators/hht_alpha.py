@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """HHT-alpha method with a fixed number of sub-step iterations (Hilber, Hughes & Taylor 1977).
 
-Jung & Shing 2006 and Mercan & Ricles 2007 use and analyse the method in real-time tests. Chen & Ricles (2010)
-compare the CR algorithm with this method.
+The method is used and analysed in real-time tests by Jung & Shing 2006 and Mercan & Ricles 2007, and compared with
+the CR algorithm by Chen & Ricles (2010).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class HilberHughesTaylor(Dynamics):
     @params
     class Params(Equivalent):
         alpha: float = number(
-            "parameter of the numerical damping; 0: no damping (trapezoidal rule)",
+            "parameter alpha of the numerical damping; 0: no damping (trapezoidal rule)",
             default=-0.05,
             at_least=-1.0 / 3.0,
             at_most=0.0,

@@ -135,7 +135,7 @@ class Large(NamedTuple):
 def large(
     k: Large, state: tuple[Array, Array, Array], measured: Array, external: Array, index: int
 ) -> tuple[object, Moved]:
-    """Step of a sparse structure, with sparse products and one solve. It is not a kernel."""
+    """Step of a sparse structure, with sparse products and one solve."""
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
     r = stiffness.dot(x)
@@ -152,10 +152,9 @@ class Newmark(Dynamics):
     """Constant average acceleration, solved directly for a linear structure; masses can be zero.
 
     The numerical substructure has no stability limit, but the delay of the measured force by one step causes a
-    limit. The rates of massless degrees of freedom would be undamped. Their acceleration is therefore the
-    difference of the velocity over the step and, without damping, their velocity is the difference of the
-    displacement. Raises ConfigError if the restoring force is nonlinear or the motion with the part under test
-    grows.
+    limit. The rates of massless degrees of freedom would be undamped. Their acceleration is therefore the change
+    of the velocity per step and, without damping, their velocity is the change of the displacement per step.
+    Raises ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
     """
 
     SOURCES = ("newmark_1959",)
@@ -238,9 +237,7 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Check the growth of a model with the lowest modes and the static shapes due to forces at the part under
-    test.
-    """
+    """Check the growth with the lowest modes and the static shapes due to forces on the part under test."""
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "

@@ -112,7 +112,7 @@ def _check_limits(test: TestContext, path: str, targets: Array) -> None:
         row = int(np.abs(v).argmax())
         if not abs(v[row]) <= velocity * (1.0 + ROUNDING):
             raise ConfigError(
-                f"{path}: axes.{name} would move with {v[row]:.4g} m/s at {row * test.step:.4g} s, but must not "
+                f"{path}: axes.{name} would reach {v[row]:.4g} m/s at {row * test.step:.4g} s, but must not "
                 f"exceed axes.{name}.limits.velocity = {velocity:g} m/s. Reduce the motion, or set low_pass if a "
                 "measured motion is noisy"
             )
@@ -356,7 +356,7 @@ class _Measured:
     def __str__(self) -> str:
         peaks = ", ".join(f"{1e3 * peak:.4g}" for peak in np.abs(self.displacement).max(axis=0))
         count = len(self.displacement)
-        return f"{count} samples at {self.rate:.6g} Hz, {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
+        return f"{count} samples at {self.rate:.6g} Hz, duration {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
 
     def targets(self, servo_rate: float, samples: int) -> Array:
         """Return x, v, a at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``, by a spline of fifth order."""
@@ -366,8 +366,8 @@ class _Measured:
         same = abs(rate - servo_rate) <= SAME_RATE * servo_rate
         if not (same or p.resample):
             raise ConfigError(
-                f"history: the rate is {rate:.6g} Hz, but must be servo_rate = {servo_rate:g} Hz; set resample = "
-                "true to change the rate"
+                f"history: the sampling rate is {rate:.6g} Hz, but must be servo_rate = {servo_rate:g} Hz; set "
+                "resample = true to change the rate"
             )
         rate = servo_rate if same else rate
         length, needed = (len(x) - 1) / rate, (samples - 1) / servo_rate

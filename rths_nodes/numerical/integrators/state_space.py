@@ -156,7 +156,6 @@ class ByMatrix(Dynamics):
 
     @classmethod
     def growth(cls, params: object, structure: Structure, dt: float) -> float:
-        """Return the growth factor per step ``dt`` (s) if a perfect actuator moves the part under test."""
         return spectral_radius(structure, *cls.matrices(params, structure, dt))
 
     @classmethod

@@ -83,7 +83,7 @@ def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
         return lowest_modes(mass, stiffness, count)
     except NotDefinite:
         raise ConfigError(
-            "structure: its stiffness must be positive definite, but parts of the structure can move freely"
+            "structure: the stiffness must be positive definite, but parts of the structure can move freely"
         ) from None
 
 
@@ -161,8 +161,8 @@ class Modal:
     def matrix(self, mass: Kept, stiffness: Kept) -> Array:
         if is_sparse(mass):
             raise ConfigError(
-                f"structure.damping.type = 'modal': would fill the sparse damping matrix with {mass.shape[0]} "
-                "rows; use rayleigh or matrix"
+                "structure.damping.type = 'modal': must be rayleigh or matrix for a sparse structure, because "
+                f"the modal damping matrix of {mass.shape[0]} rows is full"
             )
         omega, shapes = modes(mass, stiffness)
         if len(self._ratios) not in (1, len(omega)):

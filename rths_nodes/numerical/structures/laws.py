@@ -86,7 +86,7 @@ class OfComponent(Lawful):
             )
         if params.stiffness is None:
             raise ConfigError(
-                f"restoring_force {type_of(params)}: stiffness, the elastic stiffness k in N/m, is missing"
+                f"restoring_force {type_of(params)}: the elastic stiffness k (N/m) is missing; set stiffness"
             )
         self.initial_stiffness = float(params.stiffness)
         if self.yields:

@@ -56,7 +56,7 @@ class Matrices(Partition):
             at_least=1.0,
         )
         node: tuple[str, ...] = texts(
-            "degrees of freedom of each node, e.g. [x, z, ry]; they define names, rotations and influence",
+            "degrees of freedom of each node, e.g. [x, z, ry]; node defines names, rotations and influence",
             ("x", "y", "z", "rx", "ry", "rz"),
         )
         ground: str = text("direction of the ground motion, if node is set", "x", ("x", "y", "z"))

@@ -68,7 +68,9 @@ class Partition:
 def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
     one = diagonal(np.ones(rest.shape[0]))
     if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
-        raise ConfigError(f"structure: the {name} under test has a negative eigenvalue, but all must be >= 0")
+        raise ConfigError(
+            f"structure: the {name} under test has a negative eigenvalue, but all eigenvalues must be >= 0"
+        )
     if zero(rest) and not positive:
         return
     if positive:

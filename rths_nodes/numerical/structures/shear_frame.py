@@ -141,7 +141,7 @@ class ShearFrame(Partition):
             at_least=0.0,
         )
         experimental_dampings: tuple[float, ...] | None = vector(
-            "part of the damping of each story that dashpots in the laboratory provide",
+            "damping of the dashpots in the laboratory in each story, included in damping",
             "N s/m",
             None,
             at_least=0.0,
@@ -244,7 +244,8 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
         critical = params.stiffnesses[index] * params.story_heights[index]
         if load >= critical:
             raise ConfigError(
-                f"{location}: must be < {show(critical, 'N')}, stiffness times height, or the story topples"
+                f"{location}: must be < {show(critical, 'N')}, stiffness times height, because otherwise the "
+                "story topples"
             )
 
 

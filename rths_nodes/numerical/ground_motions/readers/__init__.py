@@ -86,8 +86,8 @@ def _unit(header: str) -> str | None:
 __all__ = ["UNITS", "FormatError", "Series", "canonical_unit", "read"]
 
 READ = (
-    "supported formats are PEER AT2, COSMOS, CSMIP V2 and columns of text, and with obspy K-NET, SAC, miniSEED, "
-    "SLIST and TSPAIR"
+    "Supported formats are PEER AT2, COSMOS, CSMIP V2 and columns of text; K-NET, SAC, miniSEED, SLIST and TSPAIR "
+    "require obspy"
 )
 
 
@@ -124,11 +124,11 @@ def _text(data: bytes) -> str:
         end = data.index(b"\0")
         raise FormatError(
             f"the file is not plain text, because it contains zero bytes ({data.count(0)}, the first in line "
-            f"{data.count(10, 0, end) + 1}); {READ}"
+            f"{data.count(10, 0, end) + 1}). {READ}"
         )
     text = data.decode(encoding, errors="replace")  # station names in headers can have any encoding
     return text.rstrip().removesuffix("\x1a")
 
 
 def _unread(name: str) -> FormatError:
-    return FormatError(f"the file is {name}, which is not supported; {READ}")
+    return FormatError(f"the file is {name}, which is not supported. {READ}")

@@ -156,7 +156,7 @@ def _check_header_end(header: Sequence[str]) -> None:
     if 2 <= len(cells) <= 4 and _is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
         raise FormatError(
             f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers. Remove the "
-            "units if this line is a row of numbers, or write # before a header"
+            "units if this line is a row of numbers, or write # before a header line"
         )
 
 
@@ -338,7 +338,7 @@ def _printed_resolution(times: Array) -> float:
     for digits in range(8):
         scaled = times * 10.0**digits
         if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
-            return 0.51 / 10.0**digits  # half a unit of the last decimal, and the error of the fit
+            return 0.51 / 10.0**digits  # half a unit of the last decimal, plus the error of the fit
     return 0.0
 
 
@@ -466,7 +466,8 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
     quantities = [(line_number, match[0]) for line_number, line in lines if (match := _ANOTHER.search(line))]
     if quantities and not any(_ONE.search(line) for _, line in lines):
         raise FormatError(
-            f"line {quantities[0][0]}: states {quantities[0][1]!r}, but the series must be an acceleration"
+            f"line {quantities[0][0]}: the header states {quantities[0][1]!r}, but the series must be an "
+            "acceleration"
         )
 
 

@@ -34,7 +34,7 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 RECORDER_STEP = 34
 """Entry of the COSMOS real header (counted from 1) with the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry of the real header with the sampling interval of the series, ms; processing can change the interval."""
+"""Entry with the sampling interval of this series, ms, which processing can change."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """Smallest number of marks in a start line, directly above a row of numbers and elsewhere."""

@@ -150,8 +150,7 @@ def _trace(data: bytes, waveform_format: Format) -> Trace:
         import obspy
     except ImportError:
         raise FormatError(
-            f"the file is {waveform_format.name}, which requires obspy; obspy is not installed, run pip install "
-            "obspy"
+            f"the file is {waveform_format.name}, which requires obspy; install obspy with pip install obspy"
         ) from None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

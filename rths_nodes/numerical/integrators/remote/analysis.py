@@ -71,4 +71,4 @@ def analyse(ops: ModuleType, task: Data, model: Model) -> None:
     more = commands["integrator"][0] in ASKS_FIRST
     for step in range(task["steps"] + more):
         if ops.analyze(1, task["step"]):
-            raise SystemExit(f"the analysis failed in step {step + 1} of {task['steps']}")
+            raise SystemExit(f"the analysis has failed in step {step + 1} of {task['steps']}")

@@ -217,8 +217,8 @@ def request(vector: bytes, columns: Indices) -> Request:
     if not (np.abs(numbers) <= FARTHEST).all():  # also refuses nan
         worst = numbers[np.argmin(np.abs(numbers) <= FARTHEST)]
         raise IntegratorError(
-            f"the client sent the trial response {worst:g} (m, s), but must send numbers between -{FARTHEST:g} "
-            f"and {FARTHEST:g}"
+            f"the client sent the trial response {worst:g} in m and s, but must send numbers between "
+            f"-{FARTHEST:g} and {FARTHEST:g}"
         )
     return Request(TRIAL, numbers[columns], numbers[n + columns], float(numbers[3 * n]))
 
@@ -375,7 +375,7 @@ class Conversation:
             )
         if self._index and self._iteration != plan.iterations:
             raise IntegratorError(
-                f"the client made a step with {self._iteration} iterations {self.where}, but their number must be "
+                f"the number of iterations of the client is {self._iteration} {self.where}, but must be "
                 f"{plan.iterations}"
             )
         self._index, self._iteration, self._time = index, 1, time
@@ -404,8 +404,6 @@ class Served(Integrator):
     acceleration at the last step is the curvature of this parabola. External and restoring forces are unknown and
     remain zero. The element has the degrees of freedom of the axes, then observed degrees of freedom without
     force.
-
-    ``open`` starts the server. The client counts as ``missing`` until its first displacement.
     """
 
     external = True

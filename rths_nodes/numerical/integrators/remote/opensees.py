@@ -79,7 +79,7 @@ class OpenSees(Served):
             "node and degree of freedom of each axis, as numbered in OpenSees", "1"
         )
         observed: tuple[tuple[float, ...], ...] | None = matrix(
-            "node and degree of freedom of each name that the scenario observes", "1", None
+            "node and degree of freedom of each observed motion of the scenario", "1", None
         )
         analysis: Analysis = section(Analysis, "commands of the OpenSees analysis")
 
