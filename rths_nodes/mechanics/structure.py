@@ -58,13 +58,13 @@ class Followers(NamedTuple):
 
     damped: bool
     velocity: Array
-    """Matrix of v_o = ``velocity`` (v_t, x), ``(m, t + n)``, with damping."""
+    """Matrix ``(m, t + n)`` of v_o = ``velocity`` (v_t, x), with damping."""
     static: Array
-    """Matrix of x_o = ``static`` x_t, ``(m, t)``, without damping; it also applies to rates."""
+    """Matrix ``(m, t)`` of x_o = ``static`` x_t, without damping; it also applies to rates."""
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return the Followers of a structure. Raises ConfigError if the motion without mass is undetermined."""
+    """Return the Followers of a structure. Raises ConfigError if their motion is undetermined."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]

@@ -45,7 +45,7 @@ class Feedforward:
 
     def coefficients(self, path: str, n_axes: int = 0) -> Array:
         """Return the array ``(4, n_axes, n_axes)``. Raises ConfigError, with ``path``, if a matrix has another
-        size; ``n_axes`` 0 stands for the rows of ``displacement``.
+        size. ``n_axes`` = 0 means the number of rows of ``displacement``.
         """
         n = n_axes or len(self.displacement)
         return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])

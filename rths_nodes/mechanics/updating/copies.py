@@ -42,7 +42,7 @@ KINDS = {
 
 
 class Open(NamedTuple):
-    """Open parameter: name, and bounds in SI units. None stands for half and twice the initial value."""
+    """Open parameter: name, and bounds in SI units. None means half and twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None

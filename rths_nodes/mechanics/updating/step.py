@@ -86,7 +86,7 @@ class Settings(NamedTuple):
     fastest: float
     """Velocity limit of the axis, m/s."""
     rate: float = 0.05
-    """Largest change per second, relative to the initial values."""
+    """Largest change of a parameter per second, relative to the initial value."""
     leaves: float = math.inf
     """Number of prior deviations beyond which an estimate has left its prior."""
     freezes: bool = False

@@ -70,7 +70,7 @@ def limit(k: Constants, e: float) -> float:
 
 
 def force(k: Constants, s: State, x: float) -> tuple[State, float]:
-    """Degrading Bouc-Wen force k_e x + k_h z; z and energy by Runge-Kutta along the move."""
+    """Degrading Bouc-Wen force k_e x + k_h z, with z and energy integrated along the move by Runge-Kutta."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
     move = x - before
