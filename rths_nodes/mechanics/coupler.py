@@ -364,7 +364,7 @@ class Geometry:
             rows = getattr(self, name)
             if len(rows[0]) != 2:
                 raise ConfigError(
-                    f"{path}.{name}: each row has {len(rows[0])} numbers, but must have 2, x and y in m"
+                    f"{path}.{name}: the rows have {len(rows[0])} numbers, but must have 2, x and y in m"
                 )
         if len(self.reference) != 2:
             raise ConfigError(f"{path}.reference = {show(self.reference)}: must be 2 numbers, x and y in m")

@@ -93,7 +93,9 @@ class Copy:
                 path = join(self._path, name)
                 raise ConfigError(f"{path} = {value}: must be > 0, because updates are relative to this value")
         if len(set(self.names)) < len(self.names):
-            raise ConfigError(f"{self._path}: the parameters {', '.join(self.names)} must be different")
+            raise ConfigError(
+                f"{self._path}: each parameter must be listed once, but the list is {', '.join(self.names)}"
+            )
 
     @property
     def linear(self) -> bool:

@@ -127,9 +127,7 @@ class Rayleigh:
             )
         pair = omega[[first, second]]
         if not 0.0 < pair[0] != pair[1] > 0.0:
-            raise ConfigError(
-                "structure.damping.modes: the frequencies of the two modes must be > 0 and different"
-            )
+            raise ConfigError("structure.damping.modes: the frequencies of the two modes must be > 0 and differ")
         return self._with_ratios_at(pair)
 
     def _with_ratios_at(self, pair: Array) -> tuple[float, float]:
