@@ -346,7 +346,8 @@ class Geometry:
         (0.0, 0.0),
     )
     kinematics: str = text(
-        "geometry; exact, long (exact for long actuators with constant directions) or linear (for small motions)",
+        "kinematic model: exact, long (for long actuators, which keep their directions) or linear (for small "
+        "motions)",
         "exact",
         choices=("exact", "long", "linear"),
     )

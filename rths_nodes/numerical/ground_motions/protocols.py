@@ -60,7 +60,7 @@ class CyclesParams:
         if test.has_structure:
             raise ConfigError(
                 "type: a loading protocol is a displacement and not a ground acceleration; use the protocol as "
-                "displacement of the integrator predefined"
+                "the displacement of the integrator predefined"
             )
 
     def cautions(self, test: TestContext) -> list[str]:

@@ -141,7 +141,7 @@ class ShearFrame(Partition):
             at_least=0.0,
         )
         experimental_dampings: tuple[float, ...] | None = vector(
-            "damping of the dashpots in the laboratory in each story, included in damping",
+            "damping of the laboratory dashpots in each story, included in damping",
             "N s/m",
             None,
             at_least=0.0,

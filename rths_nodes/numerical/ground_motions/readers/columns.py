@@ -292,7 +292,7 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
     uniform.
     """
     if len(times) < 2:
-        return values, None  # too short: the caller refuses it
+        return values, None  # too short; the caller refuses the file
     step, tolerance, odd = even_step(times)
     if odd is not None:
         gaps = np.diff(times)
