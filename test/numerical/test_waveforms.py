@@ -84,10 +84,8 @@ def test_slist_and_tspair_state_their_unit(tmp_path: Path, kind: str) -> None:
 def test_what_is_no_single_acceleration_is_refused(tmp_path: Path) -> None:
     needs_obspy()
     unit = {"unit": "m/s^2"}
-    assert "must be acceleration, but is velocity" in refusal(tmp_path, waveform("SAC", sac={"idep": 7}), **unit)
-    assert "must be acceleration, but is displacement" in refusal(
-        tmp_path, waveform("SAC", sac={"idep": 6}), **unit
-    )
+    assert mentions(refusal(tmp_path, waveform("SAC", sac={"idep": 7}), **unit), "acceleration", "velocity")
+    assert mentions(refusal(tmp_path, waveform("SAC", sac={"idep": 6}), **unit), "acceleration", "displacement")
     assert len(make(tmp_path, waveform("SAC", sac={"idep": 8}), **unit).values) == N
     assert mentions(refusal(tmp_path, waveform("MSEED", channel="HHE"), **unit), "channel", "HHE")
     assert mentions(refusal(tmp_path, waveform("SAC", VALUES + 0.5), **unit), "of the peak")

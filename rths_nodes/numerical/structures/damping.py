@@ -25,7 +25,7 @@ TABLE = {
 
 
 SMALL = 100
-"""Largest number of modes that are computed together from full matrices, also for a sparse structure."""
+"""Largest number of modes for one computation with full matrices, also for a sparse structure."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
