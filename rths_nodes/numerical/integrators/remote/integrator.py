@@ -191,15 +191,15 @@ def vector_length(greeting: bytes, n: int) -> int:
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
     if sizes != expected:
         raise IntegratorError(
-            "the greeting of the client states the sizes [disp, vel, accel, force, time] of sent and of "
-            f"requested vectors as {sizes[:5]} and {sizes[5:]}, but a genericClient for n = {n} degrees of "
-            f"freedom must state {expected[:5]} and {expected[5:]}"
+            "the client states the sizes [disp, vel, accel, force, time] of sent and of requested vectors as "
+            f"{sizes[:5]} and {sizes[5:]}, but a genericClient for n = {n} degrees of freedom must state "
+            f"{expected[:5]} and {expected[5:]}"
         )
     least = max(3 * n + 2, n * n)
     if not least <= length <= LONGEST_VECTOR:
         raise IntegratorError(
-            f"the greeting of the client states vectors of {length} doubles (-dataSize), but their length must be "
-            f">= {least} and <= {LONGEST_VECTOR}"
+            f"the client states vectors of {length} doubles (-dataSize), but their length must be >= {least} and "
+            f"<= {LONGEST_VECTOR}"
         )
     return int(length)
 
