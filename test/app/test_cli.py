@@ -355,8 +355,8 @@ def change(data: dict[str, Any], **changes: Any) -> str:
 
 
 FILES: list[tuple[str, Callable[[dict[str, Any]], str], str]] = [
-    ("empty", lambda data: "", "must be a nonempty mapping of sections"),
-    ("text", lambda data: "hello", "mapping of sections"),
+    ("empty", lambda data: "", "must be a mapping of sections, and not empty"),
+    ("text", lambda data: "hello", "must be a mapping of sections"),
     ("not yaml", lambda data: "a: [1", "line 1: not YAML: "),
     ("binary", lambda data: "a\0b", "not YAML: "),
     ("duplicate", lambda data: yaml_text.dump(data) + "seed: 3\n", r"line \d+: the key 'seed' appears twice"),
