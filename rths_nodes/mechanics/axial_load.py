@@ -22,10 +22,10 @@ from rths_nodes.core.parameters import number, params
 @params
 class ColumnGeometry:
     column_length: float = number(
-        "length of the column, from its hinge to the actuator's", "m", more_than=0.0, at_most=100.0
+        "length of the column, from its hinge to the hinge of the actuator", "m", more_than=0.0, at_most=100.0
     )
     actuator_length: float | None = number(
-        "length of the actuator at rest, pin to pin; left out: it moves with the head and stays upright",
+        "length of the actuator at rest, pin to pin; default: the actuator moves with the head and stays upright",
         "m",
         None,
         more_than=0.0,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bouc-Wen model: slope and decay of its inner state z."""
+"""Bouc-Wen model: slope and decay of its internal state z."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.errors import ConfigError, show
 
 SHARPEST = 100.0
-"""Largest exponent. Steel plates and friction do not yield more sharply, and the number of increments grows with
-it."""
+"""Largest exponent. Steel plates and friction do not yield more sharply; larger exponents need more increments."""
 
 LEAST_GAMMA = 1e-9
-"""Smallest fraction of gamma in beta + gamma. Without gamma, z unloads along its loading curve."""
+"""Smallest ratio of gamma to beta + gamma. Without gamma, z unloads along its loading curve."""
 
 
 def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
     """Raise ConfigError if z never yields or never unloads; ``path`` locates the parameters."""
     suffix = f" {unit}" if unit else ""
     if beta + gamma <= 0.0:
-        raise ConfigError(f"{path}.beta + gamma = {beta + gamma:g}{suffix}: must be > 0, or it never yields")
+        raise ConfigError(
+            f"{path}.beta + gamma = {beta + gamma:g}{suffix}: must be > 0, because otherwise the force never "
+            "yields"
+        )
     if gamma < LEAST_GAMMA * (beta + gamma):
         least = LEAST_GAMMA * (beta + gamma)
         raise ConfigError(
-            f"{path}.gamma = {show(gamma, unit)}: must be >= {show(least, unit)}, or it never unloads"
+            f"{path}.gamma = {show(gamma, unit)}: must be >= {show(least, unit)}, because otherwise the force "
+            "never unloads"
         )
 
 
@@ -41,8 +44,8 @@ def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacemen
     """Return the decay rate of z, q / (z_max x_y) per m, which is fastest at the limit z_max = (beta +
     gamma)^(-1/q).
 
-    x_y is the yield displacement (m). From the opposite limit z takes 2 q decay times, and then as many decay
-    times as its approach takes to disappear in rounding.
+    x_y is the yield displacement (m). From the opposite limit, z takes 2 q decay times, and then further decay
+    times until its distance from the limit is lost in rounding.
     """
     shape = beta + gamma
     if shape <= 0.0:

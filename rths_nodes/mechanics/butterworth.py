@@ -4,7 +4,7 @@
     |H(omega)|^2 = 1 / (1 + (omega / omega_c)^(2 n))
 
 The bilinear transform gives sections of first and second order, with the cut-off preserved (Oppenheim, Schafer,
-Discrete-Time Signal Processing, section 7.1.2). They compute with floats in transposed direct form II.
+Discrete-Time Signal Processing, section 7.1.2). The sections use floats and the transposed direct form II.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ def both_settled(first: Callable[..., object], second: Callable[..., object]) ->
 class Butterworth:
     """Filter of ``order`` and ``cutoff`` (Hz), sampled every ``dt`` (s). ``delay`` (s) is the delay at 0 Hz.
 
-    Raises ValueError.
+    Raises ValueError if a value is out of range.
     """
 
     def __init__(self, order: int, cutoff: float, dt: float) -> None:
         if order < 1 or not 0.0 < 2.0 * cutoff * dt < 1.0:
-            raise ValueError(f"order = {order}, cutoff = {cutoff:g} Hz: must be >= 1, > 0 and < {0.5 / dt:g} Hz")
+            raise ValueError(
+                f"order = {order} must be >= 1, and cutoff = {cutoff:g} Hz must be > 0 and < {0.5 / dt:g} Hz"
+            )
         c = math.tan(math.pi * cutoff * dt)
         damping = [2.0 * math.sin((2 * k - 1) * math.pi / (2 * order)) for k in range(1, order // 2 + 1)]
         self._sections = [_second(c, d) for d in damping] + ([_first(c)] if order % 2 else [])
@@ -91,8 +93,8 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Filter ``values`` ``(n,)``, starting from the steady state at the first value. Without a filter nothing
-    changes.
+    """Filter ``values`` ``(n,)``, starting from the steady state at the first value; without a filter, return
+    them.
     """
     if low_pass is None or not len(values):
         return values

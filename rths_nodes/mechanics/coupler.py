@@ -69,11 +69,8 @@ class Constants(NamedTuple):
     transposed: Rows
 
 
-# The pose of two actuators has no y: a guide holds y at zero
-
-
 def guided(values: Numbers) -> tuple[float, float, float]:
-    """Return the pose of two actuators as x, y, theta, with y = 0."""
+    """Return the pose of two actuators as x, y, theta. A guide holds y at 0."""
     return values[0], 0.0, values[1]
 
 
@@ -187,9 +184,9 @@ class CouplerKernel(NamedTuple):
     axes: Callable[..., Motion]
     """``(k, x, v, a) -> d, d', d''`` of the axes from the motion of the coupler."""
     forces: Callable[..., Numbers]
-    """``(k, forces of the axes, pose) -> forces`` on the coupler, by equal virtual work."""
+    """``(k, forces of the axes, pose) -> forces`` on the coupler, from equal virtual work."""
     axis_forces: Callable[..., Numbers]
-    """``(k, forces, pose) -> forces of the axes`` that balance them."""
+    """``(k, forces, pose) -> forces of the axes`` that balance ``forces``."""
     pose: Callable[..., Numbers]
     """``(k, d, near) -> pose`` for axis displacements d, by Newton's method from the nearby pose ``near``."""
     motion: Callable[..., Motion]
@@ -197,7 +194,7 @@ class CouplerKernel(NamedTuple):
 
 
 def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
-    """Return whether ``theta`` and the actuators' ``lengths`` are within the reach; nan is not."""
+    """Return whether ``theta`` and the actuators' ``lengths`` are within the reach; false for nan."""
     shortest = k[3]
     if not abs(theta) <= k[2]:
         return False
@@ -337,32 +334,45 @@ def linear(shape: Shape) -> CouplerKernel:
 class Geometry:
     """Points (x, y) in the plane of the coupler, in the pose at rest."""
 
-    anchors: tuple[tuple[float, ...], ...] = matrix("pins on the reaction wall, one row x, y per axis", "m")
-    attachments: tuple[tuple[float, ...], ...] = matrix("pins on the coupler, one row x, y per axis", "m")
+    anchors: tuple[tuple[float, ...], ...] = matrix(
+        "positions of the pins on the reaction wall, one row (x, y) per axis", "m"
+    )
+    attachments: tuple[tuple[float, ...], ...] = matrix(
+        "positions of the pins on the coupler, one row (x, y) per axis", "m"
+    )
     reference: tuple[float, ...] = vector(
-        "point of the coupler whose translation is a degree of freedom", "m", (0.0, 0.0)
+        "reference point (x, y) of the coupler; the translation of this point is a degree of freedom",
+        "m",
+        (0.0, 0.0),
     )
     kinematics: str = text(
-        "exact; long: exact for long actuators, which keep their directions; linear: for small motions",
+        "kinematic model: exact, long (for long actuators, which keep their directions) or linear (for small "
+        "motions)",
         "exact",
         choices=("exact", "long", "linear"),
     )
-    largest_rotation: float = number("magnitude of the rotation", "rad", 0.2, more_than=0.0, at_most=1.5)
+    largest_rotation: float = number("largest magnitude of the rotation", "rad", 0.2, more_than=0.0, at_most=1.5)
     shortest_length: float = number(
-        "length of each actuator, pin to pin with its piston in", "m", 0.1, more_than=0.0, at_most=100.0
+        "shortest length of an actuator, pin to pin, with the piston retracted",
+        "m",
+        0.1,
+        more_than=0.0,
+        at_most=100.0,
     )
 
     def validate(self, path: str) -> None:
         for name in ("anchors", "attachments"):
             rows = getattr(self, name)
             if len(rows[0]) != 2:
-                raise ConfigError(f"{path}.{name}: rows of {len(rows[0])} numbers; must be 2, x and y in m")
+                raise ConfigError(
+                    f"{path}.{name}: the rows have {len(rows[0])} numbers, but must have 2, x and y in m"
+                )
         if len(self.reference) != 2:
             raise ConfigError(f"{path}.reference = {show(self.reference)}: must be 2 numbers, x and y in m")
         if len(self.anchors) != len(self.attachments):
             raise ConfigError(
-                f"{path}.anchors: {len(self.anchors)} rows; must be {len(self.attachments)}, "
-                f"as many as {path}.attachments"
+                f"{path}.anchors: the number of rows is {len(self.anchors)}, but must be {len(self.attachments)}, "
+                f"as in {path}.attachments"
             )
 
 
@@ -380,9 +390,14 @@ class Coupler:
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
         """Raise ConfigError if the actuators cannot move the coupler; ``path`` locates the parameters."""
         if len(params.anchors) != n_axes:
-            raise ConfigError(f"{path}.anchors: {len(params.anchors)} rows; must be {n_axes}, one for each axis")
+            raise ConfigError(
+                f"{path}.anchors: the number of rows is {len(params.anchors)}, but must be {n_axes}, one for each "
+                "axis"
+            )
         if n_axes not in (2, 3):
-            raise ConfigError(f"{path}.anchors: {n_axes} rows; must be 2 or 3, to move a coupler in a plane")
+            raise ConfigError(
+                f"{path}.anchors: the number of rows is {n_axes}, but must be 2 or 3 to move a coupler in a plane"
+            )
         shape = self._shape = shape_of(params)
         self.kernel = kernel_of(params)
         anchors, attachments = np.array(params.anchors), np.array(params.attachments)
@@ -391,11 +406,11 @@ class Coupler:
         for axis, length in enumerate(lengths.tolist()):
             if length < params.shortest_length:
                 raise ConfigError(
-                    f"{path}.anchors[{axis}]: its actuator is {length:g} m long at rest: must be >= "
+                    f"{path}.anchors[{axis}]: the length of the actuator at rest is {length:g} m, but must be >= "
                     f"{path}.shortest_length = {params.shortest_length:g} m"
                 )
         directions = (attachments - anchors) / lengths[:, None]
-        # anchor as seen from the reference point at rest
+        # anchors relative to the reference point at rest
         ends = (tuple(map(tuple, part.tolist())) for part in (anchors - params.reference, arms, directions))
         axes = tuple(zip(*ends, lengths.tolist(), strict=True))
         pose = 0.0, 0.0, 1.0, 0.0, params.kinematics == "long"
@@ -404,9 +419,9 @@ class Coupler:
         determinant = shape.determinant(tuple([shape.row(leg, scale) for leg in links]))
         if not abs(determinant) > SINGULAR:
             raise ConfigError(
-                f"{path}.attachments: the actuators jam, a motion of the coupler is left undriven: the lines of "
-                "action of two must not cut the y axis through the reference point at one height, the lines of "
-                "three must not be parallel or go through one point"
+                f"{path}.attachments: the actuators jam, because they do not drive every motion of the coupler. "
+                "Two lines of action must not cut the y axis through the reference point at one height; three "
+                "lines of action must not be parallel or meet in one point"
             )
         rows = np.array([shape.row(leg, 1.0) for leg in links])
         self.constants = Constants(
@@ -445,7 +460,7 @@ class Coupler:
             rows = [self._shape.row(leg, 1.0) for leg in held]
             size = determinant(tuple(rows))
             within = (k.shortest <= reduce(np.minimum, lengths)) & (np.abs(theta) <= k.largest_rotation)
-            within &= k.sign * size > SINGULAR * k.scale  # SINGULAR counts rotations in arcs
+            within &= k.sign * size > SINGULAR * k.scale  # SINGULAR counts a rotation as an arc
             poses[:, left[~within]] = math.nan
             errors = [d[left] - (length - axis[3]) for d, length, axis in zip(axes, lengths, k.axes, strict=True)]
             going = within & ~(reduce(np.maximum, map(np.abs, errors)) <= k.close)

@@ -46,26 +46,28 @@ class History:
             np.savez(file, told=np.array(json.dumps(head)), target=self.target, command=self.command)
 
     def check(self, axes: tuple[str, ...], servo_rate: float, path: str) -> None:
-        """Refuse a test whose axes or servo rate differ."""
+        """Refuse a test whose axes or servo rate differ from the history."""
         if self.axes != axes:
-            raise ConfigError(f"{path}: has the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
+            raise ConfigError(f"{path}: has the axes {', '.join(self.axes)}, but the test has {', '.join(axes)}")
         if abs(self.servo_rate - servo_rate) > SAME_RATE * servo_rate:
-            raise ConfigError(f"{path}: is for {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+            raise ConfigError(
+                f"{path}: has a servo rate of {self.servo_rate:g} Hz, but the test has {servo_rate:g} Hz"
+            )
 
     def check_length(self, rows: int, path: str) -> None:
         if len(self.target) < rows:
-            raise ConfigError(f"{path}: has {len(self.target)} samples; the test needs {rows}")
+            raise ConfigError(f"{path}: has {len(self.target)} samples, but the test needs {rows}")
 
 
 def load(path: str) -> History:
-    """Return the history in the file ``path``. Raises ConfigError if the file has none."""
+    """Return the history in the file ``path``. Raises ConfigError if the file has no history."""
     file = Path(path).expanduser()
     try:
         return _load(file, *version_of(file))
     except OSError as error:
         raise ConfigError(f"history = {show(path)}: cannot be read ({error.strerror or error})") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"history = {show(path)}: not a history of rths iterate ({error})") from None
+        raise ConfigError(f"history = {show(path)}: must be a history from rths iterate ({error})") from None
 
 
 @lru_cache(maxsize=2)  # integrator and compensator of a run read the same file
@@ -79,8 +81,8 @@ def _load(path: Path, *now: int) -> History:
     )
     n, n_axes = len(target), len(history.axes)
     if target.shape != (n, 3, n_axes) or command.shape not in ((n, n_axes), (0, n_axes)) or n < 2:
-        raise ValueError("its arrays have different sizes")
+        raise ValueError("the arrays have inconsistent sizes")
     if not (np.isfinite(target).all() and np.isfinite(command).all()):
-        raise ValueError("has numbers that are not finite")
+        raise ValueError("the file has numbers that are not finite")
     target.flags.writeable = command.flags.writeable = False
     return history

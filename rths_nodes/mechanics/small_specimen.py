@@ -13,14 +13,15 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 
 SMALL = 1e-7
-"""Steps of displacement (m), velocity (m/s) and inner states for the linearisation."""
+"""Steps of displacement (m), velocity (m/s) and internal states for the linearisation."""
 STEEPER = 0.01
-"""Largest relative growth of slopes from a step of ten times ``SMALL``. Friction at rest has unbounded slopes."""
+"""Largest relative growth of slopes when a step of ten times ``SMALL`` shrinks to ``SMALL``. Friction exceeds
+this."""
 
 
 @dataclass(frozen=True, eq=False)
 class SmallSpecimen:
-    """Specimen linearised at rest: F = m a + k d + c v + p z, z' = A z + b d + e v, with inner states z."""
+    """Specimen linearised at rest: F = m a + k d + c v + p z, z' = A z + b d + e v, with internal states z."""
 
     stiffness: float
     damping: float
@@ -40,7 +41,10 @@ class SmallSpecimen:
         """Linearise by differences of force and rates at rest. Raises ValueError if the slopes do not converge."""
         larger, slopes = np.abs(slopes_of(specimen, 10.0 * SMALL)), slopes_of(specimen, SMALL)
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
-            raise ValueError(f"its slopes still grow from {10.0 * SMALL:g} to {SMALL:g} m and m/s")
+            raise ValueError(
+                f"the slopes of the specimen still grow if the steps shrink from {10.0 * SMALL:g} to {SMALL:g} m "
+                "and m/s"
+            )
         force, rates = slopes[0], slopes[1:]
         return cls(
             float(force[0]), float(force[1]), rates[:, 2:], force[2:], rates[:, 0], rates[:, 1], specimen.mass
@@ -63,8 +67,8 @@ class SmallSpecimen:
 
 
 def slopes_of(specimen: Specimen, small: float) -> Array:
-    """Return the derivatives of the force and of the inner states' rates by displacement, velocity and inner
-    states.
+    """Return the derivatives of the force and of the internal states' rates with respect to displacement, velocity
+    and internal states.
     """
     rest = [0.0, 0.0, *specimen.initial_state]
 

@@ -66,7 +66,7 @@ def is_definite(matrix: Matrix) -> bool:
 
 
 class Inverse:
-    """Solves with a symmetric positive definite sparse matrix by its Cholesky factor in a band.
+    """Solves systems with a symmetric positive definite sparse matrix by a banded Cholesky factor.
 
     Rows are in their own order, or in reverse Cuthill-McKee order if that band is narrower. Raises NotDefinite.
     """
@@ -98,7 +98,7 @@ class Inverse:
         self._diagonal = 1.0 / band[0] if width == 0 else None
         self._factor, info = factorise(band, lower=1)
         if info:
-            raise NotDefinite(f"the leading {info} rows are not positive definite")
+            raise NotDefinite(f"the leading minor of order {info} is not positive")
 
     def dot(self, vector: Array) -> Array:
         if self._diagonal is not None:
@@ -128,7 +128,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
     """Return the ``count`` lowest undamped modes of a sparse structure: circular frequencies (rad/s) and shapes.
 
     Shapes ``(n, count)`` are scaled to a modal mass of 1 kg. ``stiffness`` is positive definite; ``mass`` may have
-    zero rows. The Lanczos method with the inverse of the stiffness (ARPACK) begins at a constant vector.
+    zero rows. The Lanczos method with the inverse of the stiffness (ARPACK) starts from a constant vector.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -146,7 +146,9 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
 
 
 def product(matrix: Matrix) -> Matrix | Band:
-    """Return ``matrix`` for fast products: an Array unchanged, a sparse matrix as a band if the band is narrow."""
+    """Return the fast form of ``matrix`` for products: a sparse matrix as a band if the band is narrow, others
+    unchanged.
+    """
     if not is_sparse(matrix):
         return matrix
     band = Band(matrix)

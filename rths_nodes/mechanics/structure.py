@@ -28,7 +28,7 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
     They solve z' = ``system`` z + ``inputs`` u exactly for u linear over the step ``dt`` (s), by one matrix
     exponential (Van Loan 1978). For a held input, add both Gammas. Raises ConfigError on overflow.
     """
-    from scipy.linalg import expm  # takes a tenth of a second to import
+    from scipy.linalg import expm  # the import takes a tenth of a second
 
     n, m = inputs.shape
     matrix = np.zeros((n + 2 * m, n + 2 * m))
@@ -37,7 +37,9 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
     with np.errstate(all="ignore"):  # overflow is checked below
         rows = expm(matrix)[:n] if np.isfinite(matrix).all() else matrix[:n] * np.nan
     if not np.isfinite(rows).all():
-        raise ConfigError(f"a linear system: its dynamics cannot be solved over a step of {dt:g} s")
+        raise ConfigError(
+            f"the dynamics of a linear system cannot be solved over a step of {dt:g} s, because values overflow"
+        )
     held, sloped = rows[:, n : n + m], rows[:, n + m :]
     return rows[:, :n].copy(), held - sloped, sloped.copy()
 
@@ -52,30 +54,30 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Matrices by which unloaded degrees of freedom without mass follow the others."""
+    """Matrices that yield the motion of unloaded degrees of freedom without mass from the others."""
 
     damped: bool
     velocity: Array
-    """Matrix of v_o = ``velocity`` (v_t, x), ``(m, t + n)``, with damping."""
+    """Matrix ``(m, t + n)`` of v_o = ``velocity`` (v_t, x), with damping."""
     static: Array
-    """Matrix of x_o = ``static`` x_t, ``(m, t)``, without damping; it also applies to rates."""
+    """Matrix ``(m, t)`` of x_o = ``static`` x_t, without damping; it also applies to rates."""
 
 
 def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
-    """Return the Followers of a structure. Raises ConfigError if nothing determines the motion without mass."""
+    """Return the Followers of a structure. Raises ConfigError if their motion is undetermined."""
     o = massless(mass)
     t = ~o
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]
     slow, dragged = damping[np.ix_(o, o)], damping[np.ix_(o, t)]
     if np.linalg.eigvalsh(held)[0] <= 0.0:
-        raise ConfigError(f"structure: nothing holds its degrees of freedom without mass, {numbered(o)}")
+        raise ConfigError(f"structure: no stiffness holds the degrees of freedom without mass ({numbered(o)})")
     static = np.asarray(-np.linalg.solve(held, pulled), float)
     if not (slow.any() or dragged.any()):
         return Followers(False, np.zeros((len(held), int(t.sum()) + len(mass))), static)
     if np.linalg.matrix_rank(slow) < len(slow):
         raise ConfigError(
-            f"structure: of its degrees of freedom without mass, {numbered(o)}, some have damping and some have "
-            "none: must be all or none"
+            f"structure: only some of the degrees of freedom without mass ({numbered(o)}) have damping; either "
+            "all or none of them must have damping"
         )
     flow = np.asarray(-np.linalg.solve(slow, np.hstack([dragged, stiffness[o]])), float)
     return Followers(True, flow, static)
@@ -86,13 +88,13 @@ def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
         return followers(mass, damping, stiffness).damped
     o = massless(mass)
     if not is_definite(stiffness[o][:, o]):
-        raise ConfigError("structure: nothing holds some of its degrees of freedom without mass")
+        raise ConfigError("structure: no stiffness holds some of the degrees of freedom without mass")
     if zero(damping[o]):
         return False
     if not is_definite(damping[o][:, o]):
         raise ConfigError(
-            "structure: of its degrees of freedom without mass some have damping and some have none: must be all "
-            "or none"
+            "structure: only some of the degrees of freedom without mass have damping; either all or none of them "
+            "must have damping"
         )
     return True
 

@@ -2,7 +2,7 @@
 """Observed part of the numerical substructure: the interface to the rig, and further observed motion.
 
 The interface is first, in its own order; further degrees of freedom follow. A Target contains only observed
-degrees of freedom, the integrator uses all degrees of freedom of the model.
+degrees of freedom; the integrator uses all degrees of freedom of the model.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Selection(Observation):
 
 
 class WithObserved(Selection):
-    """Observed motion of an external model: ``n_interface`` degrees of freedom, then others."""
+    """Observed motion of an external model: ``n_interface`` degrees of freedom, then the others."""
 
     complete = True
 
@@ -157,8 +157,8 @@ class Energies:
         self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Return the energies ``(4,)``, J, after a move to displacement (m, not copied) with velocity (m/s) and
-        forces (N).
+        """Return the energies ``(4,)``, J, after a move to ``displacement`` (m, not copied); ``velocity`` is in
+        m/s, forces are in N.
         """
         self._state, energies = self._step(
             self._constants, self._state, displacement, velocity, restoring, external, self._first
@@ -176,18 +176,22 @@ def refuse_tested_elsewhere(structure: Structure, interface: Sequence[int], name
         pulled = np.flatnonzero(outside & ~massless(tested))
         if len(pulled):
             raise ConfigError(
-                f"interface: the {word} under test (structure.experimental_...) belongs to {names[pulled[0]]}, "
-                "too: must be at the degrees of freedom of the interface only, where its forces are measured"
+                f"interface: the {word} under test (structure.experimental_...) acts at {names[pulled[0]]}, but "
+                "must act only at the degrees of freedom of the interface, where forces are measured"
             )
 
 
 def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
     if observed and not interface:
-        raise ConfigError("observed: needs interface; without interface all degrees of freedom are observed")
+        raise ConfigError(
+            "observed: requires interface, because without interface all degrees of freedom are observed"
+        )
     for key, names in (("interface", interface), ("observed", observed)):
         twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
             raise ConfigError(f"{key}: {twice!r} is listed twice")
     both = next((name for name in observed if name in interface), None)
     if both is not None:
-        raise ConfigError(f"observed: {both!r} is part of interface, which is always observed; remove it here")
+        raise ConfigError(
+            f"observed: {both!r} is part of interface and therefore already observed; remove it from observed"
+        )

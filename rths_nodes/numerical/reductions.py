@@ -32,7 +32,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Smallest part of a static shape outside the modes for which the shape is added, relative to the shape."""
+"""Smallest relative part of a static shape outside the modes for which the shape is added."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10
@@ -43,7 +43,7 @@ FREQUENCIES = 10
 class Kept:
     modes: int = integer("number of lowest modes to keep", at_least=1, at_most=2000)
     band: float = number(
-        "highest frequency at which rths check compares the interface with the full model",
+        "highest frequency at which rths check compares the reduced model with the full model",
         "Hz",
         20.0,
         more_than=0.0,
@@ -66,7 +66,8 @@ class Modal:
         bare = [structure.names[index] for index in places if without[index]]
         if bare:
             raise ConfigError(
-                f"reduction modal: {bare[0]} at the interface has no mass; use craig_bampton, which needs none"
+                f"reduction modal: {bare[0]} at the interface has no mass; use craig_bampton, which does not need "
+                "mass"
             )
         shapes = _modes(self._p.modes, mass, stiffness)
         statics = _solved(stiffness, units(len(structure.influence), places))
@@ -83,7 +84,7 @@ class Modal:
 
 
 class CraigBampton:
-    """Degrees of freedom of the interface, and the lowest modes of the rest with fixed interface."""
+    """Degrees of freedom of the interface, and the lowest modes of the others with the interface fixed."""
 
     SOURCES = ("craig_bampton_1968",)
 
@@ -163,7 +164,7 @@ class Reduced:
 
 def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Reduced:
     if not is_linear(full):
-        raise ConfigError("reduction: needs a structure with a linear restoring force")
+        raise ConfigError("reduction: requires a structure with a linear restoring force")
     return Reduced(full, *reduction.basis(full, places))
 
 

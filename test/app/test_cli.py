@@ -299,7 +299,10 @@ WRONG: list[tuple[str, str]] = [
     ("axes.story_1.limits={stroke: 1, stroke: 2}", "line 1: the key 'stroke' appears twice"),
     # what does not fit together
     ("integrator.type=central_difference substeps=1000", "must be < .* s .stability limit 2/omega_max"),
-    ("structure=null", "structure: missing; only the integrators 'prescribed' and 'predefined' need none"),
+    (
+        "structure=null",
+        "structure: missing; only the integrators 'prescribed' and 'predefined' do not need a structure",
+    ),
     ("compensator.alpha_min=20", "compensator.alpha_es = 15 samples: must be within alpha_min and alpha_max"),
     (
         "ground_motion.record=elcentro",
@@ -396,8 +399,8 @@ MOTIONS: list[tuple[str, str | None, list[str], str]] = [
     ("text", "0.1\n0.2\nhello\n", ["step=0.01", "unit=g"], "hello"),
     ("not a number", "0.1\nnan\n0.2\n", ["step=0.01", "unit=g"], "nan"),
     ("no unit", "0.1\n0.2\n", ["step=0.01"], "ground_motion.unit: missing"),
-    ("no step", "0.1\n0.2\n", ["unit=g"], "ground_motion.step: missing, in s"),
-    ("wrong unit", "100\n-320\n", ["step=0.01", "unit=g"], "must be 0.001 to 50 m/s.2: correct the unit"),
+    ("no step", "0.1\n0.2\n", ["unit=g"], "ground_motion.step: missing, .*in s"),
+    ("wrong unit", "100\n-320\n", ["step=0.01", "unit=g"], "must be 0.001 to 50 m/s.2.* Correct the unit"),
     (
         "unknown unit",
         "0.1\n0.2\n",

@@ -467,7 +467,7 @@ def test_three_unequal_actuators_each_follow_their_story() -> None:
         ),
         ("two_actuator_coupler", "setup.shortest_length=1.3", ("1.2 m", "1.3 m")),
         ("two_actuator_coupler", "setup.attachments=[[-2.1, 1.0], [-2.1, -1.0]]", ("jam",)),
-        ("two_actuator_coupler", "setup.attachments=[[-3.0, 2.0]]", ("2", "rows", "1", "many")),
+        ("two_actuator_coupler", "setup.attachments=[[-3.0, 2.0]]", ("2", "rows", "1", "setup.attachments")),
     ],
 )
 def test_a_scenario_whose_setup_does_not_fit_is_refused(name: str, override: str, words: tuple[str, ...]) -> None:

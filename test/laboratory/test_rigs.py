@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_refused(rig: Make) -> None:
         rig(n_axes=2)
     with pytest.raises(ConfigError, match=naming("rig.damper_location", "(1.0,)", "3")):
         rig(damper_location=[1.0])
-    with pytest.raises(ConfigError, match=r"rig\.area = \(1\.0, 2\.0\): must be 1 or 3 numbers"):
+    with pytest.raises(ConfigError, match=naming("rig.area", "(1.0, 2.0)", "1 number", "3 numbers")):
         rig(area=[1.0, 2.0])
     with pytest.raises(ConfigError, match=naming("rig.actuator_pole[0]", "200 1/s", "< 0")):
         rig(actuator_pole=[200.0])

@@ -113,7 +113,7 @@ def test_names_tell_the_three_kinds_apart() -> None:
     [
         ("interface: [floor_9]\n", ("interface", "unknown", "floor_9")),
         ("interface: [floor_1]\nobserved: [roof]\n", ("observed", "unknown", "roof", "floor_1")),
-        ("observed: [floor_2]\n", ("observed", "needs", "interface")),
+        ("observed: [floor_2]\n", ("observed", "requires", "interface")),
         ("interface: [floor_1, floor_1]\n", ("interface", "floor_1", "twice")),
         ("interface: [floor_1]\nobserved: [floor_1]\n", ("observed", "floor_1", "interface")),
         (

@@ -90,7 +90,7 @@ def with_an_unstable_plant(data: dict[str, Any]) -> None:
         ),
         (
             lambda data: data["feedforward"].update(displacement=[[1.0]]),
-            ("feedforward.displacement", "1", "rows", "2"),
+            ("feedforward.displacement", "1 x 1", "2 x 2"),
         ),
         (lambda data: data.update(axes=["b", "a"]), ("axes", "a", "story_1", "story_2")),
         (lambda data: data.pop("axes"), ("axes", "None", "list")),
@@ -106,7 +106,7 @@ def with_an_unstable_plant(data: dict[str, Any]) -> None:
         ),
         (
             lambda data: data["plant"].update(inputs=[[1.0]]),
-            ("plant.inputs", "1", "rows", "6", "2"),
+            ("plant.inputs", "1 x 1", "6 x 2"),
         ),
         (with_an_unstable_plant, ("plant", "stable", "pole")),
         (with_a_copied_state, ("plant", "minimal")),

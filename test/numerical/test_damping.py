@@ -78,7 +78,7 @@ def test_an_overdamped_mass_has_a_ratio_above_one() -> None:
         ("rayleigh", {"modes": [1, 4]}, ("structure.damping.modes", "(1.0, 4.0)", "<= 3")),
         ("modal", {"ratios": [0.02, 0.03]}, ("structure.damping.ratios", "1", "3", "numbers")),
         ("modal", {"ratios": [1.0]}, ("damping.ratios[0]", "1", ">= 0", "< 1")),
-        ("matrix", {"matrix": [[1.0]]}, ("structure.damping.matrix", "symmetric", "3", "rows")),
+        ("matrix", {"matrix": [[1.0]]}, ("structure.damping.matrix", "symmetric", "3 x 3")),
         (
             "matrix",
             {"matrix": [[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]},

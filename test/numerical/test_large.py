@@ -262,19 +262,19 @@ def refused_file(folder: Path, kind: str) -> tuple[str, str]:
             return str(file), "line 67"
         case "shape":
             np.savez(file, np.ones((3, 4)))
-            return str(file), "3 x 4 numbers: must be as many rows as columns"
+            return str(file), "the matrix is 3 x 4, but must be square"
         case "size":
             np.savez(file, np.eye(4))
-            return str(file), "4 rows: must be 70, as many as structure.mass has"
+            return str(file), "number of rows is 4, but must be 70, as in structure.mass"
         case "nan":
             np.savez(file, np.full((70, 70), np.nan))
             return str(file), "must be finite numbers in N/m"
         case "unsymmetric":
             np.savez(file, np.eye(70) + np.eye(70, k=1))
-            return str(file), "must be symmetric; row 1, column 2"
+            return str(file), "must be symmetric, but the entry in row 1, column 2"
         case "keys":
             np.savez(file, a=np.eye(2), b=np.eye(2))
-            return str(file), "holds a, b: must hold stiffness"
+            return str(file), "the file has a, b, but must have stiffness"
         case "pickle":
             np.savez(file, np.array([{"a": 1}], dtype=object))
             return str(file), "cannot be read as a matrix"

@@ -101,13 +101,13 @@ def test_low_pass_scale_and_relative() -> None:
     ("changes", "words"),
     [
         ({"history": {"t": TIME, "axis_1": 1e3 * MOVED}}, ("integrator.history", STROKE, "unit")),
-        ({"history": {"t": TIME, "axis_1": 0.2 + MOVED}}, ("history", "begin at 0.2 m", "relative = true")),
+        ({"history": {"t": TIME, "axis_1": 0.2 + MOVED}}, ("history", "would begin at 0.2 m", "relative = true")),
         ({"history": {"t": 2.0 * TIME, "axis_1": MOVED}}, ("512 Hz", "servo_rate = 1024 Hz", "resample")),
         ({"history": {"t": TIME[:600], "axis_1": MOVED[:600]}}, ("lasts 0.584961 s", "duration = 0.584961")),
         ({"history": {"t": TIME, "x": MOVED, "y": MOVED}}, ("columns: missing", "t, x, y")),
         ({"history": {"axis_1": MOVED}}, ("time: missing", "rate")),
-        ({"history": {"t": TIME, "x": MOVED}, "columns": {"a": {"column": "x"}}}, ("columns: a", "axis_1")),
-        ({"history": {"t": TIME**1.1, "x": MOVED}}, ("time", "even steps")),
+        ({"history": {"t": TIME, "x": MOVED}, "columns": {"a": {"column": "x"}}}, ("columns", "a", "axis_1")),
+        ({"history": {"t": TIME**1.1, "x": MOVED}}, ("integrator.time", "previous row", "steps")),
         ({"history": {"t": TIME, "x": MOVED}, "rate": 5.0, "time": {"column": "t"}}, ("rate = 5 Hz", "time")),
         (
             {"history": {"t": TIME, "x (mm)": MOVED}, "columns": {"axis_1": {"column": "x (mm)"}}},

@@ -143,7 +143,7 @@ MODELS = {
     "a mistake": ("def model(rig):\n    nonsense()\n", "line 2: NameError"),
     "no node": ("def model(rig):\n    rig()\n", "line 2: ValueError: rig() needs node 1 of interface"),
     "no Python": ("def model(rig:\n", "SyntaxError"),
-    "without the rig": ("def model(rig):\n    pass\n", "has called rig() 0 times; it must call rig() once"),
+    "without the rig": ("def model(rig):\n    pass\n", "called rig() 0 times, but must call rig() once"),
 }
 
 

@@ -151,37 +151,37 @@ def dropped(text: str, line: int) -> str:
 
 REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     # Blocks are found loosely, and read or refused by their line
-    "csmip, two channels": (channel(VALUES) + channel(OTHER), {}, ("holds 2 acceleration blocks",)),
+    "csmip, two channels": (channel(VALUES) + channel(OTHER), {}, ("contains 2 acceleration blocks",)),
     "csmip, first start line without columns": (
         channel(VALUES, ACC_START.replace("(8f10.3)", "")) + channel(OTHER),
         {},
-        ("holds 2 acceleration blocks",),
+        ("contains 2 acceleration blocks",),
     ),
     "csmip, first start line gone": (
         channel(VALUES, "# # #") + channel(OTHER),
         {},
-        ("ends a channel without a readable start line of its acceleration block",),
+        ("channel that ends here", "no readable start line of its acceleration block"),
     ),
     "csmip, quantity unreadable": (
         channel(VALUES, ACC_START.replace("accel", "@@@@@")) + channel(OTHER),
         {},
-        ("line 45: looks like the start of a block, but its quantity",),
+        ("line 45: ", "looks like the start of a block, but the quantity"),
     ),
     "csmip, count unreadable": (
         channel(VALUES, ACC_START.replace(f"{N}", "6O")),
         {},
-        ("line 45: '6O' is not a count",),
+        ("line 45: '6O' is not a valid number of",),
     ),
     "csmip, step unreadable": (
         channel(VALUES, ACC_START.replace(".020", ".o2o")),
         {},
-        ("line 45: the step .o2 o has an unknown unit",),
+        ("line 45: the unit of the step .o2 o must be s, ms, us or min",),
     ),
     "csmip, unit unreadable": (channel(VALUES, ACC_START.replace("in cm/sec2", "cm")), {}, ("line 45: the unit",)),
     "csmip, unit of a velocity": (
         channel(VALUES, ACC_START.replace("cm/sec2", "cm/sec")),
         {},
-        ("line 45 states the unit 'cm/sec.'", "known: g"),
+        ("line 45 states the unknown unit 'cm/sec.'", "known units are g"),
     ),
     "csmip, format unreadable": (
         channel(VALUES, ACC_START.replace("8f10.3", "8f1o.3")),
@@ -201,7 +201,10 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "csmip, too many": (
         channel(VALUES, ACC_START.replace(f"{N}", "56")),
         {},
-        ("line 53: more numbers than the 56 that line 45 states",),
+        (
+            "line 53: ",
+            "follows the last of the 56 numbers that line 45 states",
+        ),
     ),
     "csmip, a letter in a number": (
         changed(channel(VALUES), f"{VALUES[3]:.3f}", "1O2.33"),
@@ -213,12 +216,12 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "csmip, a velocity only": (
         channel(VALUES, VEL_START),
         {},
-        ("ends a channel without a readable start line of its acceleration block",),
+        ("channel that ends here", "no readable start line of its acceleration block"),
     ),
     "cosmos, real header unreadable": (
         cosmos(VALUES, real=REAL_HEADER.replace("100", "1OO")),
         {},
-        ("line 25: '1OO' is not a count",),
+        ("line 25: '1OO' is not a valid number of",),
     ),
     "cosmos, format of the real header unreadable": (
         cosmos(VALUES, real=REAL_HEADER.replace("6F13.6", "6F1E")),
@@ -228,17 +231,17 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "cosmos, quantity unreadable": (
         cosmos(VALUES, COSMOS_START.replace("acceleration", "@cceleration")),
         {},
-        ("its quantity (accel, veloc, displ) cannot be read",),
+        ("the quantity (accel, veloc, displ) cannot be read",),
     ),
     "cosmos, start line gone": (
         cosmos(VALUES, "") + cosmos(OTHER),
         {},
-        ("ends a channel without a readable start line of its block",),
+        ("channel that ends here", "no readable start line of its block"),
     ),
     "cosmos, first start line without unit": (
         cosmos(VALUES, COSMOS_START.replace("units=cm/s^2,", "")) + cosmos(OTHER),
         {},
-        ("holds 2 acceleration blocks",),
+        ("contains 2 acceleration blocks",),
     ),
     "cosmos, counts": (cosmos(VALUES, COSMOS_START.replace("cm/s^2", "counts (50)")), {}, ("'counts'",)),
     "cosmos, real header cut": (
@@ -254,14 +257,14 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "at2, count unreadable": (
         at2(rows(VALUES), f"NPTS= {N}O, DT= .0200 SEC"),
         {},
-        (f"line 4: '{N}O' is not a count",),
+        (f"line 4: '{N}O' is not a valid number of",),
     ),
     "at2, step unreadable": (at2(rows(VALUES), f"NPTS= {N}, DT= .o2 SEC"), {}, ("line 4: '.o2' is not a number",)),
     "at2, no equals sign": (at2(rows(VALUES), f"NPTS {N} DT .02"), {}, ("line 4: NPTS and DT cannot be read",)),
     "at2, step in ms": (
         at2(rows(VALUES), f"NPTS= {N}, DT= 20. SEC"),
         {},
-        ("a step of 20 s", "As ms it would be 0.02"),
+        ("the step of 20 s", "A step in ms would be 0.02 s"),
     ),
     "at2, a number torn": (
         at2(changed(rows(VALUES), ".", ". ")),
@@ -271,7 +274,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "at2, velocity without time series": (
         at2(rows(VALUES)).replace("ACCELERATION TIME SERIES IN", "VELOCITY IN"),
         {},
-        ("velocity series",),
+        ("must be acceleration, but the header states velocity",),
     ),
     # What the header of columns states
     "esm, step given wrong": (esm(), {"step": 0.01}, ("step = 0.01 s", "states 0.02 s")),
@@ -279,31 +282,35 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "esm, velocity": (
         esm(DATA_TYPE="VELOCITY", UNITS="cm/s"),
         GIVEN,
-        ("data type 'VELOCITY'; it must be acceleration",),
+        ("data type is 'VELOCITY', but must be acceleration",),
     ),
     "esm, spectrum": (esm(DATA_TYPE="ACCELERATION RESPONSE SPECTRUM"), GIVEN, ("must be acceleration",)),
-    "esm, unit of a velocity": (esm(UNITS="cm/s"), GIVEN, ("line 8 states the unit 'cm/s'",)),
+    "esm, unit of a velocity": (esm(UNITS="cm/s"), GIVEN, ("line 8 states the unknown unit 'cm/s'",)),
     "esm, cut off": (esm("\n".join(column().splitlines()[:30])), {}, (f"states {N} points, but the file has 30",)),
     "esm, too many": (esm(column(VALUES + [0.1])), {}, (f"states {N} points, but the file has {N + 1}",)),
     "esm, cut off without NDATA": (
         esm("\n".join(column().splitlines()[:30]), NDATA=""),
         {},
-        ("duration of 1.2 s, but 30 points every 0.02 s last 0.6 s",),
+        ("duration of 1.2 s, but 30 points with a step of 0.02 s last 0.6 s",),
     ),
     "esm, step changed": (esm(SAMPLING_INTERVAL_S="0.010"), {}, ("duration of 1.2 s", "0.01 s last 0.6 s")),
     "esm, step unreadable": (esm(SAMPLING_INTERVAL_S="O.02"), GIVEN, ("line 4: 'O.02' is not a number",)),
     "esm, decimal comma": (esm(SAMPLING_INTERVAL_S="0,02"), GIVEN, ("line 4: '0,02' is not a number", "comma")),
-    "esm, count unreadable": (esm(NDATA="6o"), GIVEN, ("line 5: '6o' is not a count of points",)),
+    "esm, count unreadable": (esm(NDATA="6o"), GIVEN, ("line 5: '6o' is not a valid number of points",)),
     "two steps": (
         "dt = 0.01\nsampling rate = 50 Hz\n" + column(),
         {"unit": "g"},
-        ("two steps: 0.01 s", "0.02 s"),
+        ("the step 0.01 s in line 1, but 0.02 s in line 2",),
     ),
-    "two counts": (f"npts: {N}\n{N + 5} points\n" + column(), GIVEN, (f"{N} of points", f"{N + 5} of points")),
+    "two counts": (
+        f"npts: {N}\n{N + 5} points\n" + column(),
+        GIVEN,
+        (f"the number of points {N} in line 1, but {N + 5} in line 2",),
+    ),
     "time column against the header": (
         "# dt: 0.01\n" + WORDS + table(TIMES, ", "),
         {},
-        ("header states a step of 0.01 s, but its time column has 0.02 s",),
+        ("header states a step of 0.01 s, but the time column has a step of 0.02 s",),
     ),
     "title of a station in the first column": (
         "N-S,E-W\n" + "".join(f"{v:.3f},{v:.3f}\n" for v in VALUES),
@@ -317,25 +324,37 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "sample number": (
         "sample,acc\n" + table(np.arange(N), ",", 0),
         {"unit": "gal"},
-        ("must be the time in s", "step: missing"),
+        ("is not the time in s", "step: missing"),
     ),
     "sample number without title": (table(np.arange(N), ",", 0), {"unit": "gal"}, ("counts the samples",)),
-    "sample number from 100": (table(100 + np.arange(N), " ", 0), GIVEN, ("from 100: must",)),
+    "sample number from 100": (table(100 + np.arange(N), " ", 0), GIVEN, ("from 100, but must",)),
     "title of samples above a time": ("sample acc\n" + table(TIMES), GIVEN, ("does not count samples",)),
     "time in ms without title": (table(1000 * TIMES, " ", 0), {"unit": "gal"}, ("step of 20 s", "0.02 s", "ms")),
     "time in ms and step": (table(1000 * TIMES, " ", 0), GIVEN, ("step = 0.02 s", "states 20 s")),
     "time in min": (table(TIMES / 120, " ", 6), {"unit": "gal"}, ("must be 0.0002 to 0.2 s",)),
-    "step given in ms": (column(), {"step": 20.0, "unit": "gal"}, ("step = 20 s", "As ms it would be 0.02 s")),
+    "step given in ms": (column(), {"step": 20.0, "unit": "gal"}, ("step = 20 s", "A step in ms would be 0.02 s")),
     "time is the second column": (
         "".join(f"{v:.3f} {t:.2f}\n" for t, v in zip(TIMES, VALUES, strict=True)),
         GIVEN,
-        ("not uniform", "if it is the time, make it the first column"),
+        ("not uniform", "if this is the time, make it the first column"),
     ),
     "count": (f"{N}\n" + column(), GIVEN, (f"line 1: {N} is the number of the following points",)),
-    "count and step below": (f"{N}\n0.02\n" + column(), GIVEN, (f"line 1: {N} is the number", "the step 0.02")),
-    "count and step beside": (f"{N} 0.02\n" + column(), GIVEN, (f"line 1: {N} 0.02 is above {N} lines of 1",)),
+    "count and step below": (
+        f"{N}\n0.02\n" + column(),
+        GIVEN,
+        (f"line 1: {N} is the number", f"Remove {N} and 0.02,"),
+    ),
+    "count and step beside": (
+        f"{N} 0.02\n" + column(),
+        GIVEN,
+        (f"line 1: {N} 0.02 has a different number of values from the {N} lines below (1)",),
+    ),
     "count of a file that is cut off": ("200\n" + column(), GIVEN, ("line 1: 200 has no decimal point",)),
-    "count above two columns": (f"{N}\n" + table(TIMES), GIVEN, (f"line 1: {N} is above {N} lines of 2",)),
+    "count above two columns": (
+        f"{N}\n" + table(TIMES),
+        GIVEN,
+        (f"line 1: {N} has a different number of values from the {N} lines below (2)",),
+    ),
     "count and step above two columns": (
         f"{N} 0.02\n" + table(TIMES),
         GIVEN,
@@ -347,7 +366,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "step above the values": (
         "0.02\n" + column(),
         GIVEN,
-        ("line 1: 0.02 has another number of decimals", "the step in s"),
+        ("line 1: 0.02 has a different number of decimals", "the step in s"),
     ),
     "step and count": (
         f"0.02\n{N}\n" + column(),
@@ -366,28 +385,28 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         (f"line 3: {N} is the number of the following points",),
     ),
     # Rows, commas, units in rows
-    "rows of eight": (rows(VALUES), GIVEN, ("line 1: 8 columns", "one series in rows of 8 numbers")),
+    "rows of eight": (rows(VALUES), GIVEN, ("line 1: ", "not 8", "one series in rows of 8 numbers")),
     "rows of five below a mark": (
         f"NS\n*** Begin data ***\n{rows(VALUES, 5)}",
         GIVEN,
-        ("line 3: 5 columns", "below '*** Begin data ***'", "rows of 5"),
+        ("line 3: ", "not 5", "below '*** Begin data ***'", "rows of 5"),
     ),
     "count above rows of eight": (
         f"{N} 0.02\n{rows(VALUES[:56])}",
         GIVEN,
-        ("line 1: 60 0.02 is above 7 lines of 8",),
+        ("line 1: 60 0.02 has a different number of values from the 7 lines below (8)",),
     ),
-    "three series": ("0.1 0.2 0.3\n-0.1 0.2 0.3\n" * 9, GIVEN, ("3 columns", "3 series: keep one")),
+    "three series": ("0.1 0.2 0.3\n-0.1 0.2 0.3\n" * 9, GIVEN, ("not 3", "3 series; keep one")),
     "time and three series": (
         "".join(f"{0.02 * i:.2f} 0.1 0.2 0.3\n" for i in range(N)),
         GIVEN,
-        ("line 1: 4 columns", "a time and 3 series: keep the time and one series"),
+        ("line 1: ", "not 4", "a time and 3 series; keep the time and one series"),
     ),
     "decimal commas": (column().replace(".", ","), GIVEN, ("line 1: '0,000' has decimal commas",)),
     "decimal commas, semicolons": (
         table(TIMES, ";").replace(".", ","),
         GIVEN,
-        ("line 1: '0,00;0,000' has decimal commas: write decimal points instead",),
+        ("line 1: '0,00;0,000' has decimal commas; write decimal points instead",),
     ),
     "decimal commas, tabs": (table(TIMES, "\t").replace(".", ","), GIVEN, ("has decimal commas",)),
     "decimal commas, commas": (table(TIMES, ",").replace(".", ","), GIVEN, ("has decimal commas",)),
@@ -397,7 +416,11 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         ("line 2", "decimal commas"),
     ),
     "units in the first rows": ("0.1 g\n0.2 g\n" + column(), GIVEN, ("line 2: '0.2 g' is directly above",)),
-    "unit in a row": (column() + "0.1 gal\n", GIVEN, (f"line {N + 1}: 2 columns, but line 1 has 1",)),
+    "unit in a row": (
+        column() + "0.1 gal\n",
+        GIVEN,
+        (f"line {N + 1}: the number of columns is 2, but 1 in line 1",),
+    ),
     "line doubled": (
         changed(table(TIMES), "0.10 ", "0.10 1.0\n0.10 "),
         GIVEN,
@@ -405,9 +428,13 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     ),
     "line lost": (dropped(table(TIMES), 20), GIVEN, ("not uniform",)),
     # Formats that are not read
-    "zero bytes": (column().encode() + b"\0\0\n", GIVEN, ("2 zero bytes, the first in line 61", "PEER AT2")),
-    "smc": ("2 CORRECTED ACCELEROGRAM\n*\n" + rows(VALUES), GIVEN, ("is SMC of the USGS, which is not read",)),
-    "smc, velocity": ("3 VELOCITY\n*\n" + rows(VALUES), GIVEN, ("is SMC of the USGS",)),
+    "zero bytes": (column().encode() + b"\0\0\n", GIVEN, ("zero bytes (2, the first in line 61)", "PEER AT2")),
+    "smc": (
+        "2 CORRECTED ACCELEROGRAM\n*\n" + rows(VALUES),
+        GIVEN,
+        ("is a USGS SMC file, which is not supported",),
+    ),
+    "smc, velocity": ("3 VELOCITY\n*\n" + rows(VALUES), GIVEN, ("is a USGS SMC file",)),
     "geonet": (
         f"Corrected accelerogram 2016 NBLC_20 GNS Science\nSite NBLC\nNumber of points {N}\n{rows(VALUES)}",
         GIVEN,
@@ -423,12 +450,12 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "gse": ("WID2 2002/05/12\n" + column(), GIVEN, ("is GSE",)),
     "zip": (b"PK\x03\x04\x14\0\0", GIVEN, ("is a ZIP archive or an Excel workbook",)),
     "gzip": (b"\x1f\x8b\x08\0", GIVEN, ("is compressed (gzip)",)),
-    "mat": (b"MATLAB 5.0 MAT-file, Platform\0", GIVEN, ("is a MAT-file of MATLAB",)),
+    "mat": (b"MATLAB 5.0 MAT-file, Platform\0", GIVEN, ("is a MATLAB MAT-file",)),
     "hdf5": (b"\x89HDF\r\n\x1a\n\0", GIVEN, ("is HDF5",)),
     "html": (
         "<!DOCTYPE html>\n<html><body>Log in</body></html>\n",
         GIVEN,
-        ("a page of HTML (was the download refused?)",),
+        ("an HTML page (was the download refused?)",),
     ),
     "json": ('{"acc": [1.0, 2.0]}\n', GIVEN, ("is JSON",)),
 }

@@ -347,7 +347,7 @@ def test_an_integrator_steps_a_restoring_force_or_refuses_it(
         pytest.skip("the structure is that of another program")
     alone = name in WITHOUT_A_STRUCTURE
     if alone or (name in MATRICES_MADE_BEFORE and law != "linear"):
-        words = "must be left out" if alone else f"integrator {name}: needs .* linear .* computed before"
+        words = "must be left out" if alone else f"integrator {name}: requires .* linear .* computed before"
         with pytest.raises(ConfigError, match=words) as caught:
             make("integrator", name, structure, load, DT, **OPTIONS.get(name, {}))
         assert len(caught.value.problems) == 1

@@ -38,7 +38,7 @@ class CoupledModel(NamedTuple):
     servo_gain: Array
     """Gain k_si of servo-controller and valve, m^2/s: flow per displacement error."""
     actuator_pole: Array
-    """Pole p_ai, 1/s, negative: leakage through the piston."""
+    """Pole p_ai, 1/s, negative, caused by leakage through the piston."""
     actuator_gain: Array
     """Gain k_ai, N/m^3: force per volume of oil."""
 
@@ -63,7 +63,7 @@ def coupled_model(
     for name, rows in matrices.items():
         matrices[name] = checked(rows.astype(float), n, f"{path}.{name}")
     if np.linalg.eigvalsh(matrices["mass"])[0] <= 0.0:
-        raise ConfigError(f"{path}.mass: must be positive definite, every degree of freedom needs mass")
+        raise ConfigError(f"{path}.mass: must be positive definite, because every degree of freedom needs mass")
     constants = {
         "area": area,
         "servo_gain": servo_gain,
@@ -73,19 +73,20 @@ def coupled_model(
     for name, values in constants.items():
         if len(values) not in (1, n):
             raise ConfigError(
-                f"{path}.{name} = {show(tuple(values))}: must be 1 or {n} numbers, one for each axis"
+                f"{path}.{name} = {show(tuple(values))}: must be 1 number for all axes, or {n} numbers, one for "
+                "each axis"
             )
     actuators = {name: np.broadcast_to(np.array(values, float), (n,)) for name, values in constants.items()}
     return CoupledModel(**matrices, **actuators)
 
 
 def checked(matrix: Array, n: int, path: str) -> Array:
-    """Return the ``matrix`` ``(n, n)`` of a structure. Raises ConfigError unless it is symmetric and passive."""
+    """Return the ``matrix`` ``(n, n)``. Raises ConfigError unless it is symmetric and positive semidefinite."""
     if matrix.shape != (n, n) or not np.allclose(matrix, matrix.T):
-        raise ConfigError(f"{path}: must be symmetric, {n} rows of {n} numbers, as many as mass")
+        raise ConfigError(f"{path}: must be a symmetric {n} x {n} matrix, with as many rows as mass")
     lowest = float(np.linalg.eigvalsh(matrix)[0])
     if lowest < -ROUNDING * float(np.abs(matrix).max()):
-        raise ConfigError(f"{path}: has the eigenvalue {lowest:g}: must be >= 0")
+        raise ConfigError(f"{path}: has the eigenvalue {lowest:g}, which must be >= 0")
     return matrix
 
 
@@ -141,14 +142,16 @@ class RigConstants:
     """Constants of specimen and actuators; a list of one number applies to all axes."""
 
     mass: Rows = matrix("mass matrix of the specimen, one row per axis", "kg")
-    damping: Rows = matrix("damping matrix of the specimen without a damper in it", "N s/m")
-    stiffness: Rows = matrix("stiffness matrix of the specimen without a damper in it", "N/m")
+    damping: Rows = matrix("damping matrix of the specimen, without installed dampers", "N s/m")
+    stiffness: Rows = matrix("stiffness matrix of the specimen, without installed dampers", "N/m")
     area: tuple[float, ...] = vector("effective piston area A", "m^2", (1e-3,), more_than=0.0)
     servo_gain: tuple[float, ...] = vector(
-        "k_s of servo-controller and valve, flow per displacement error", "m^2/s", (0.1,), more_than=0.0
+        "gain k_s of servo-controller and valve (flow per displacement error)", "m^2/s", (0.1,), more_than=0.0
     )
-    actuator_pole: tuple[float, ...] = vector("p_a, leakage", "1/s", (-200.0,), less_than=0.0)
-    actuator_gain: tuple[float, ...] = vector("k_a, force per volume of oil", "N/m^3", (1.26e11,), more_than=0.0)
+    actuator_pole: tuple[float, ...] = vector("pole p_a, caused by leakage", "1/s", (-200.0,), less_than=0.0)
+    actuator_gain: tuple[float, ...] = vector(
+        "gain k_a (force per volume of oil)", "N/m^3", (1.26e11,), more_than=0.0
+    )
 
     def model(self, path: str = "rig") -> CoupledModel:
         constants = (self.area, self.servo_gain, self.actuator_pole, self.actuator_gain)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model files of a rig's identified loading system; ``rths identify`` writes them, compensators read them.
 
-A file is YAML in SI units. It has the inverse model (Phillips & Spencer 2012, Eq. 2.8) by derivatives and, for
-feedback, the state space (Eq. 2.9) from commands to displacements.
+A file is YAML in SI units. It has the inverse model (Phillips & Spencer 2012, Eq. 2.8), one matrix per derivative,
+and, for feedback, the state space (Eq. 2.9) from commands to displacements.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ UNREACHED = 1e-9
 class Feedforward:
     """Coefficients of the commands, with a row for each command and a column for the motion of each axis."""
 
-    displacement: Rows = matrix("of the displacement", UNITS[0])
-    velocity: Rows = matrix("of the velocity", UNITS[1])
-    acceleration: Rows = matrix("of the acceleration", UNITS[2])
-    jerk: Rows = matrix("of the jerk", UNITS[3])
+    displacement: Rows = matrix("coefficients of the displacement", UNITS[0])
+    velocity: Rows = matrix("coefficients of the velocity", UNITS[1])
+    acceleration: Rows = matrix("coefficients of the acceleration", UNITS[2])
+    jerk: Rows = matrix("coefficients of the jerk", UNITS[3])
 
     def coefficients(self, path: str, n_axes: int = 0) -> Array:
         """Return the array ``(4, n_axes, n_axes)``. Raises ConfigError, with ``path``, if a matrix has another
-        size than ``n_axes``, by default its number of rows.
+        size. ``n_axes`` = 0 means the number of rows of ``displacement``.
         """
         n = n_axes or len(self.displacement)
         return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])
@@ -53,9 +53,9 @@ class Feedforward:
 
 @params
 class Plant:
-    system: Rows = matrix("A, one row per state", "1/s")
-    inputs: Rows = matrix("B, one row per state, one column per axis")
-    outputs: Rows = matrix("C, one row per axis, one column per state")
+    system: Rows = matrix("matrix A, one row per state", "1/s")
+    inputs: Rows = matrix("matrix B, one row per state, one column per axis")
+    outputs: Rows = matrix("matrix C, one row per axis, one column per state")
 
 
 @params
@@ -64,21 +64,23 @@ class Content:
     servo_rate: float = number("servo rate of the identification", "Hz", more_than=0.0)
     provenance: str = text("source of the model, as text", "")
     lead: float = number(
-        "delay of commands beyond the port's declaration; added to the compensator's lead", "s", 0.0
+        "delay of commands in addition to the declared delay of the port; added to the compensator's lead",
+        "s",
+        0.0,
     )
     feedforward: Feedforward = section(Feedforward, "the inverse model")
     deviation: Feedforward | None = section(
-        Feedforward, "standard deviations of its coefficients; left out if unknown", None
+        Feedforward, "standard deviations of the coefficients of the inverse model; default: unknown", None
     )
-    plant: Plant | None = section(Plant, "minimal state space; if left out, it follows from the inverse", None)
+    plant: Plant | None = section(Plant, "minimal state space; default: computed from the inverse model", None)
 
 
 @dataclass(frozen=True)
 class LoadingModel:
     """A model of the loading system; ``feedforward`` is ``(4, n_axes, n_axes)``.
 
-    ``axes`` is empty without names. ``lead`` (s) is the delay of commands in addition to the delay that the port
-    declares. ``origin`` is the file or section of the model.
+    ``axes`` is empty if the axes have no names. ``lead`` (s) is the delay of commands beyond the declared delay of
+    the port. ``origin`` is the file or section of the model.
     """
 
     axes: tuple[str, ...]
@@ -100,7 +102,7 @@ class LoadingModel:
         if self.state_space is not None:
             return inverse_model.balanced(self.state_space)
         if not self.dynamic:
-            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space; leave feedback out")
+            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space; remove feedback")
         return inverse_model.state_space(self.feedforward)
 
     @property
@@ -109,15 +111,17 @@ class LoadingModel:
         return self.state_space is not None or bool(inverse_model.degrees(self.feedforward).min() > 0)
 
     def poles(self) -> Complex:
-        """Return the poles of the loading system, rad/s, slowest first; none with a static axis."""
+        """Return the poles of the loading system, rad/s, slowest first; empty if an axis is static."""
         return self.plant().poles() if self.dynamic else np.zeros(0, np.complex128)
 
     def cautions(self, axes: Sequence[str], servo_rate: float) -> list[str]:
         cautions = []
         if self.axes and self.axes != tuple(axes):
-            cautions.append(f"model: has the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
+            cautions.append(f"model: has the axes {', '.join(self.axes)}, but the test has {', '.join(axes)}")
         if self.servo_rate and self.servo_rate != servo_rate:
-            cautions.append(f"model: identified at {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+            cautions.append(
+                f"model: was identified at {self.servo_rate:g} Hz, but the test runs at {servo_rate:g} Hz"
+            )
         return cautions
 
 
@@ -136,7 +140,7 @@ def load(
         raise ConfigError(f"{origin}: cannot be read ({error})") from None
     data = parse(source, origin)
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
+        raise ConfigError(f"{origin}: must be a nonempty mapping of sections")
     names = _names(data.get("axes"), origin)
     try:
         if named := inputs.named_files(Content, dict(data)):
@@ -147,7 +151,7 @@ def load(
     except ConfigError as error:
         raise error.within(origin) from None
     if axes is not None and names != tuple(axes):
-        raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be the rig's: {', '.join(axes)}")
+        raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be the axes of the rig, {', '.join(axes)}")
     return _checked(names, content, origin, inverse_only)
 
 
@@ -181,7 +185,7 @@ def _has_plant(model: LoadingModel) -> bool:
 def _names(names: Any, origin: str) -> tuple[str, ...]:
     fine = isinstance(names, list) and names and all(isinstance(n, str) and n.isidentifier() for n in names)
     if not fine or len(set(names)) < len(names):
-        raise ConfigError(f"{origin}: axes = {show(names)}: must be a list of the names of the axes")
+        raise ConfigError(f"{origin}: axes = {show(names)}: must be a list of unique axis names")
     return tuple(names)
 
 
@@ -201,7 +205,7 @@ def _sized(rows: Rows, height: int, width: int, path: str) -> Array:
     array = np.array(rows)
     if array.shape != (height, width):
         raise ConfigError(
-            f"{path}: {array.shape[0]} rows of {array.shape[1]} numbers; must be {height} rows of {width}"
+            f"{path}: the matrix is {array.shape[0]} x {array.shape[1]}, but must be {height} x {width}"
         )
     return array
 
@@ -228,8 +232,8 @@ def check_minimal(model: StateSpace, path: str) -> None:
     for pole in np.linalg.eigvals(system):
         shifted = system - pole * np.eye(len(system))
         for rows, phrase in (
-            (np.hstack([shifted, reached]), "reached by no command"),
-            (np.vstack([shifted, seen]).T, "seen in no displacement"),
+            (np.hstack([shifted, reached]), "no command excites"),
+            (np.vstack([shifted, seen]).T, "no displacement shows"),
         ):
             if np.linalg.svd(rows, compute_uv=False)[-1] < UNREACHED * size:
-                raise ConfigError(f"{path}: is not minimal: the pole {pole:.4g} 1/s is {phrase}")
+                raise ConfigError(f"{path}: is not minimal, because {phrase} the pole {pole:.4g} 1/s")

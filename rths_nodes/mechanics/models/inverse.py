@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models of a loading system by their inverse: command = sum of G_p times the p-th derivative of the motion.
+"""Models of a loading system, defined by the inverse: command = sum of G_p times the p-th derivative of the
+motion.
 
 The inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Phillips & Spencer 2012, Eqs. 2.7, 2.8).
 G_xu itself, which feedback control needs (Eq. 2.9), has many poles and zeros. The inverse is stored, and a minimal
@@ -86,8 +87,8 @@ def check(coefficients: Array, path: str) -> None:
     name = DERIVATIVES[int(rows.max())]
     if is_singular(leading(coefficients)):
         raise ConfigError(
-            f"{path}.{name}: is singular (with the rows of lower degree): the axes are not separable at high "
-            "frequencies, and the model has no state space"
+            f"{path}.{name}: is singular (with the rows of lower degree), so that the axes are not separable at "
+            "high frequencies and the model has no state space"
         )
     check_static(coefficients, path)
     if rows.min() > 0:
@@ -97,22 +98,23 @@ def check(coefficients: Array, path: str) -> None:
 def check_static(coefficients: Array, path: str) -> None:
     """Raise ConfigError for an inverse whose static part is singular.
 
-    An inverse that is used directly needs no further check: it can lack a system beyond its fitted frequencies.
+    An inverse that is used directly needs no further check. It need not be a physical model beyond the fitted
+    frequencies.
     """
     if is_singular(coefficients[0]):
-        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: the axes are not separable at rest")
+        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so that the axes are not separable at rest")
 
 
 def check_stable(model: StateSpace, path: str) -> None:
     worst = max(model.poles(), key=lambda pole: float(pole.real))
     if not worst.real < 0.0:
         raise ConfigError(
-            f"{path}: the model is not stable: it has the pole {worst:.4g} 1/s, must have negative real parts"
+            f"{path}: the model is not stable, because the pole {worst:.4g} 1/s does not have a negative real part"
         )
 
 
 def is_singular(matrix: Array) -> bool:
-    """Return whether ``matrix`` is singular, independent of the units of its rows."""
+    """Return whether ``matrix`` is singular, independently of the units of its rows."""
     sizes = np.abs(matrix).max(axis=1, keepdims=True)
     if not sizes.all():
         return True
@@ -130,7 +132,7 @@ def state_space(coefficients: Array) -> StateSpace:
     """
     rows = degrees(coefficients)
     n, count = len(rows), int(rows.sum())
-    last = np.cumsum(rows) - 1  # indices of L x
+    last = np.cumsum(rows) - 1  # indices of the states L x
     from_leading = np.linalg.inv(leading(coefficients))
     system, inputs, outputs = np.zeros((count, count)), np.zeros((count, n)), np.zeros((n, count))
     for axis, (degree, end) in enumerate(zip(rows, last, strict=True)):
@@ -146,7 +148,7 @@ def state_space(coefficients: Array) -> StateSpace:
 
 def balanced(model: StateSpace) -> StateSpace:
     """Return the same system with states of comparable size, scaled exactly by powers of two."""
-    from scipy.linalg import matrix_balance  # takes a tenth of a second to import
+    from scipy.linalg import matrix_balance  # the import takes a tenth of a second
 
     speed = max(1.0, float(np.abs(model.poles()).max()))
     unit = 2.0 ** round(math.log2(speed))

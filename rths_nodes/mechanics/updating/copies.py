@@ -20,7 +20,7 @@ from rths_nodes.mechanics.updating.unscented import Point
 
 
 class Kind(NamedTuple):
-    """Model of copies: family, default open parameters, memory size. Without a memory it is linear in its
+    """Model of copies: family, default open parameters, memory size. A model without a memory is linear in its
     parameters.
     """
 
@@ -42,7 +42,7 @@ KINDS = {
 
 
 class Open(NamedTuple):
-    """Open parameter: name, and bounds in SI units. None means half or twice the initial value."""
+    """Open parameter: name, and bounds in SI units. None means half and twice the initial value."""
 
     name: str
     bounds: tuple[float, float] | None = None
@@ -67,7 +67,7 @@ class Copy:
         self.model, self.kernel = model, cls.KERNEL
         self.values = {name: getattr(built, name) for name in declared(cls.Params)}
         if missing := [name for name, value in self.values.items() if value is None]:
-            raise ConfigError(f"{path}.{missing[0]}: missing for {model}")
+            raise ConfigError(f"{path}.{missing[0]}: missing, but required by {model}")
         opened = opened or [Open(name) for name in kind.parameters]
         self.names = tuple(parameter.name for parameter in opened)
         self._check_names()
@@ -76,7 +76,7 @@ class Copy:
         self.initial = np.array([self.values[name] for name in self.names])
         bounds = np.array([_bounds(parameter, self.values[parameter.name], path) for parameter in opened])
         self.lower, self.upper = (np.asarray(column) for column in (bounds / self.initial[:, None]).T)
-        for corner in itertools.product(*bounds.tolist()):  # parameters must be valid within all bounds
+        for corner in itertools.product(*bounds.tolist()):  # parameters must be valid at all bounds
             from_data(cls.Params, self.values | dict(zip(self.names, corner, strict=True)), path)
         self.memory = kind.memory(built) if kind.memory else 0.0
         """Size of the memory; 0 without a memory."""
@@ -91,9 +91,11 @@ class Copy:
             if not isinstance(self.values[name], float) or not self.values[name] > 0.0:
                 value = self.values[name]
                 path = join(self._path, name)
-                raise ConfigError(f"{path} = {value}: must be > 0, because updates are relative to it")
+                raise ConfigError(f"{path} = {value}: must be > 0, because updates are relative to this value")
         if len(set(self.names)) < len(self.names):
-            raise ConfigError(f"{self._path}: {', '.join(self.names)}: each parameter must be listed once")
+            raise ConfigError(
+                f"{self._path}: each parameter must be listed once, but the list is {', '.join(self.names)}"
+            )
 
     @property
     def linear(self) -> bool:
@@ -120,8 +122,8 @@ class Copy:
         return float(self.kernel.step(constants, (x, self.memory * point[-1]), x)[1])
 
     def row(self, x: float, v: float) -> tuple[Array, float]:
-        """Return the forces (N) of each open parameter at its initial value ``(m,)``, and the force of all fixed
-        parameters.
+        """Return the force (N) of each open parameter at its initial value, ``(m,)``, and the force (N) of all
+        fixed parameters.
         """
         rest = dict.fromkeys(self.names, 0.0)
         forces = []
@@ -132,7 +134,7 @@ class Copy:
 
 
 class Follower:
-    """Copy in the structure: a ``model`` with ``values`` (SI)."""
+    """Copy within the structure: a ``model`` with ``values`` (SI)."""
 
     def __init__(self, model: str, values: Mapping[str, object], names: Sequence[str]) -> None:
         kind = KINDS[model]
@@ -162,6 +164,6 @@ def _bounds(opened: Open, value: float, path: str) -> tuple[float, float]:
     low, high = opened.bounds or (0.5 * value, 2.0 * value)
     if not 0.0 < low <= value <= high:
         raise ConfigError(
-            f"{path}.{opened.name}: its bounds {low:g} to {high:g} must be > 0, with {value:g} between"
+            f"{path}.{opened.name}: the bounds {low:g} to {high:g} must be > 0 and enclose the value {value:g}"
         )
     return low, high

@@ -2,14 +2,15 @@
 """Step of model updating: from one sample of the specimen to parameters of the copies.
 
 The parameters of the copies follow the filter's estimate by at most ``rate`` of their initial values per second,
-so that no force jumps. They begin once the motion has determined every parameter, because the stiffness of small
-motions is wrong for large motions if the specimen is of another class. While the model does not explain the
-specimen, the parameters return to the initial values. A sample with an impossible value changes no parameter.
+so that no force jumps. The copies begin to follow once the motion has determined every parameter, because the
+stiffness of small motions is wrong for large motions if the specimen is of another class. While the model does not
+explain the specimen, the parameters return to the initial values. A sample with an impossible value changes no
+parameter.
 
 The innovation is the difference between measured and expected force, divided by its expected standard deviation.
-Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). It
-is tested over time as by Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation,
-2001, section 5.4.
+Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). The
+mean square is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and
+Navigation, 2001, section 5.4.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from rths_nodes.mechanics.updating.copies import Copy
 from rths_nodes.mechanics.updating.unscented import Answer, Belief, capped, corrected
 
 PERIOD = 0.01
-"""Approximate interval of samples, s. Over shorter times, displacement differences are noise."""
+"""Approximate interval of samples, s. Over shorter intervals, noise dominates displacement differences."""
 UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRIPPED | FLAG_FROZEN
 GATE = 5.0
 """Largest innovation of a force that is used. A larger innovation counts as this value in the mean square."""
 IDENTIFIED = 1.0 / 12.0
-"""Fraction of the initial uncertainty at which a parameter is identified: 30 % have become 2.5 %."""
+"""Fraction of the initial uncertainty at which a parameter is identified: 30 % reduced to 2.5 %."""
 DETERMINED = 0.5
-"""Fraction of its initial uncertainty below which every parameter must be before the copies begin to follow."""
+"""Largest remaining fraction of the initial uncertainty of every parameter when the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
-"""A load cell is dead if it stays within STILL times the noise while the expected force moves by MOVED times.
-"""
+"""A load cell counts as dead if the force stays within STILL times the noise, but the expected force moves by
+MOVED times the noise."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation above which the model does not explain the specimen: an rms of 1.5."""
 WINDOW = 2.0
@@ -77,13 +78,19 @@ WORDS = {
 class Settings(NamedTuple):
     """Settings of a step; ``prior`` ``(m,)`` is the relative uncertainty of the initial values."""
 
-    period: float  # interval between two samples, s
-    noise: float  # rms noise of the measured force, N
+    period: float
+    """Interval between two samples, s."""
+    noise: float
+    """Rms noise of the measured force, N."""
     prior: Array
-    fastest: float  # velocity limit of the axis, m/s
-    rate: float = 0.05  # fraction of the copies' initial values per second
-    leaves: float = math.inf  # number of prior deviations beyond which an estimate has left its prior
-    freezes: bool = False  # copies freeze once an estimate has left its prior
+    fastest: float
+    """Velocity limit of the axis, m/s."""
+    rate: float = 0.05
+    """Largest change of a parameter per second, relative to the initial value."""
+    leaves: float = math.inf
+    """Number of prior deviations beyond which an estimate has left its prior."""
+    freezes: bool = False
+    """True if copies freeze once an estimate has left its prior."""
 
 
 class Sample(NamedTuple):
@@ -96,14 +103,16 @@ class Sample(NamedTuple):
 
 
 class Still(NamedTuple):
-    """Constant measured force (N), and the expected force (N) when it began; inf once the load cell is dead."""
+    """Constant measured force (N), and the expected force (N) at its start, or inf once the load cell counts as
+    dead.
+    """
 
     shown: float
     since: float
 
     def behind(self, force: float, expected: float, band: float, moved: float) -> Still:
-        """Return the state after ``force``. The load cell is dead if ``expected`` has ``moved`` but ``force`` is
-        in ``band``.
+        """Return the state after ``force``. The load cell counts as dead if ``expected`` has ``moved`` but
+        ``force`` is still in ``band``.
         """
         if not abs(force - self.shown) <= band:
             return Still(force, expected)
@@ -120,9 +129,9 @@ class State(NamedTuple):
     """Relative parameters ``(m,)`` of the copies."""
     mean_square: float
     displacement: float
-    """Displacement of the last possible sample, m."""
+    """Displacement of the last usable sample, m."""
     lost: int
-    """Number of samples since that sample."""
+    """Number of unusable samples since then."""
     stuck: Still
     """State of the check for a load cell that repeats exactly the same value."""
     noisy: Still
@@ -131,7 +140,9 @@ class State(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Result of a step: use of the sample, expected force (N), and the standard deviation of this force (N)."""
+    """Result of a step: use of the sample, expected force (N), standard deviation (N) of measured minus expected
+    force.
+    """
 
     use: int
     expected: float
@@ -184,7 +195,7 @@ class Unscented:
 class LeastSquares:
     """Law ``rls``: recursive least squares with forgetting, for a copy that is linear in its parameters.
 
-    L. Ljung: System Identification, 2nd ed. 1999, section 11.2, in square-root form.
+    Square-root form of L. Ljung: System Identification, 2nd ed. 1999, section 11.2.
     """
 
     def __init__(self, copy: Copy, settings: Settings) -> None:

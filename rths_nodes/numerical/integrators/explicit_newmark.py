@@ -87,7 +87,6 @@ class ExplicitNewmark(Dynamics):
 
     @classmethod
     def constants_of(cls, params: AnyParams, structure: Structure, external_force: Array, dt: float) -> Corrected:
-        """Return the constants; the corrected velocity at the start is zero."""
         k = super().constants_of(params, structure, external_force, dt)
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         heavier = structure.mass + 0.5 * dt * structure.damping

@@ -28,7 +28,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.rehearsal import rehearse
 
 BRIEF_S = 50e-6
-"""Time that the integrator first waits for an answer, s: the response time of a small FMU."""
+"""Duration of the first wait for an answer, s: the response time of a small FMU."""
 
 FARTHEST = 1e6
 """Largest plausible response, m, m/s or m/s^2; differences of larger values could overflow."""
@@ -44,22 +44,27 @@ TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
 class Seen:
     """Variables of the FMU for the motion of an observed degree of freedom."""
 
-    displacement: str = text("output of the FMU: displacement")
-    velocity: str | None = text("output: velocity; from the displacements if left out", None)
-    acceleration: str | None = text("output: acceleration; from the displacements if left out", None)
+    displacement: str = text("output of the FMU for the displacement")
+    velocity: str | None = text(
+        "output of the FMU for the velocity; default: derived from the displacements",
+        None,
+    )
+    acceleration: str | None = text(
+        "output of the FMU for the acceleration; default: derived from the displacements", None
+    )
 
 
 @params
 class Driven(Seen):
     """Variables of the FMU for motion and force of a degree of freedom of the rig."""
 
-    force: str = text("input of the FMU: the measured force, as a restoring force")
+    force: str = text("input of the FMU for the measured force, which is a restoring force")
 
 
 @params
 class Ground:
-    acceleration: str = text("input of the FMU: acceleration of the ground")
-    taken_at: str = text("instant of the step whose acceleration is the FMU's input", "start", tuple(TIMES))
+    acceleration: str = text("input of the FMU for the ground acceleration")
+    taken_at: str = text("instant of the step at which the ground acceleration is taken", "start", tuple(TIMES))
 
 
 class Fmu(Integrator):
@@ -75,17 +80,16 @@ class Fmu(Integrator):
     @params
     class Params(FmuParams):
         observes: ClassVar[bool] = True
-        interface: dict[str, Driven] = sections(
-            Driven, "degrees of freedom of the setup by their names, in its order"
-        )
+        interface: dict[str, Driven] = sections(Driven, "degrees of freedom by name, in the order of the setup")
         observed: dict[str, Seen] = sections(
-            Seen, "observed degrees of freedom of the scenario, in order", optional=True
+            Seen, "observed degrees of freedom by name, in the order of the scenario", optional=True
         )
         ground: Ground | None = section(
-            Ground, "motion of the ground; left out if the FMU contains it, or without ground motion", None
+            Ground, "ground motion as an input of the FMU; required if the scenario has a ground_motion", None
         )
         force_age: float = number(
-            "mean delay of the force in the FMU, in steps: 0.5 if held over the step, 0 if used at its start only",
+            "mean delay of the force in the FMU, in steps; 0.5: held over the step, 0: used only at the start "
+            "of the step",
             "1",
             0.5,
             at_least=0.0,
@@ -104,23 +108,25 @@ class Fmu(Integrator):
 
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
-                raise ConfigError("type = 'fmu': structure must be left out, because the FMU contains it")
+                raise ConfigError(
+                    "type = 'fmu': structure must be left out, because the FMU contains the structure"
+                )
             for key, matrix, wanted in (
                 ("interface", self.interface, test.axes),
                 ("observed", self.observed, test.observed),
             ):
                 if tuple(matrix) != wanted:
                     raise ConfigError(
-                        f"{key}: of {', '.join(matrix) or 'none'}; must be, in the order of the test: "
-                        f"{', '.join(wanted) or 'none'}"
+                        f"{key}: the names are {', '.join(matrix) or 'none'}, but must be "
+                        f"{', '.join(wanted) or 'none'}, in the order of the test"
                     )
             if test.has_ground_motion and self.ground is None:
                 raise ConfigError(
-                    "ground: missing; must name the input of the FMU for the ground_motion of the scenario, or "
-                    "that must be left out"
+                    "ground: missing; name the input of the FMU for the ground acceleration, or remove "
+                    "ground_motion from the scenario"
                 )
             if self.ground is not None and not test.has_ground_motion:
-                raise ConfigError("ground: the scenario has no ground_motion; add it, or leave ground out")
+                raise ConfigError("ground: the scenario has no ground_motion; add ground_motion, or remove ground")
             self.check(test)
 
         def step_in(self, test: TestContext) -> float:
@@ -133,10 +139,9 @@ class Fmu(Integrator):
             late = 1e3 * self.force_age * test.step
             return [
                 *cautions,
-                f"force_age = {self.force_age:g}: the FMU uses the measured force {late:.3g} ms late "
-                "on average, which "
-                "reduces the damping by the stiffness under test times this delay. Compensate the delay with "
-                "force_lead: 0.0, or use a shorter step",
+                f"force_age = {self.force_age:g}: the FMU uses the measured force {late:.3g} ms late on average. "
+                "This reduces the damping by the stiffness under test times the delay; compensate the delay "
+                "with force_lead: 0.0, or use a shorter step",
             ]
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
@@ -180,17 +185,19 @@ class Fmu(Integrator):
         self._process, self._at_start = process, False
 
     def missing(self) -> str:
-        """Accept the model at its start; return the missing part. Raises ConfigError if the model fails."""
+        """Accept the initial outputs of the model. Return the missing part, or an empty string. Raises ConfigError
+        if the model fails.
+        """
         assert self._process is not None
         if self._at_start:
             return ""
         try:
             answer = self._process.answer()
             if answer is None:
-                return f"{self._process.name} to be at its start"
+                return f"the initial outputs of {self._process.name}"
             self._take(answer)
             if (x := float(np.abs(self.displacement).max())) > AT_REST:
-                raise RuntimeError(f"its displacement at the start is {x:g} m: must be 0, the position of the rig")
+                raise RuntimeError(f"the initial displacement is {x:g} m, but must be 0, the position of the rig")
         except (RuntimeError, IntegratorError) as error:
             name = self._process.name
             self.close()
@@ -203,7 +210,9 @@ class Fmu(Integrator):
         values = outputs.tolist()
         if not -FARTHEST <= min(values) <= max(values) <= FARTHEST:
             worst = max(values, key=abs)
-            raise RuntimeError(f"it returns {worst:g} (m, s): must be between -{FARTHEST:g} and {FARTHEST:g}")
+            raise RuntimeError(
+                f"an output is {worst:g} in m and s, but must be between -{FARTHEST:g} and {FARTHEST:g}"
+            )
         dt, x = self._dt, outputs[self._columns[0]]
         curvature = (x - 2.0 * self.displacement + self._before) * (1.0 / dt**2)
         otherwise = (x - self.displacement) / dt + 0.5 * dt * curvature, curvature

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """HHT-alpha method with a fixed number of sub-step iterations (Hilber, Hughes & Taylor 1977).
 
-Jung & Shing 2006 and Mercan & Ricles 2007 use and analyse it in real-time tests. Chen & Ricles (2010) compare the
-CR algorithm with it.
+The method is used and analysed in real-time tests by Jung & Shing 2006 and Mercan & Ricles 2007, and compared with
+the CR algorithm by Chen & Ricles (2010).
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ class Method(NamedTuple):
     """
 
     inverse: Operand  # [M + (1 + alpha) (gamma h C + beta h^2 K)]^-1
-    damping: Operand  # of the numerical substructure
+    damping: Operand
+    """Damping of the numerical substructure."""
     tested_damping: Operand
     total_damping: Operand
-    stiffness: Operand  # of both substructures
+    stiffness: Operand
+    """Stiffness of both substructures."""
     alpha: float
     beta: float
     gamma: float
@@ -143,16 +145,22 @@ class HilberHughesTaylor(Dynamics):
     @params
     class Params(Equivalent):
         alpha: float = number(
-            "numerical damping; 0: none, the trapezoidal rule", default=-0.05, at_least=-1.0 / 3.0, at_most=0.0
+            "parameter alpha of the numerical damping; 0: no damping (trapezoidal rule)",
+            default=-0.05,
+            at_least=-1.0 / 3.0,
+            at_most=0.0,
         )
         iterations: int = integer(
-            "iterations in one time step, each a step here", default=10, at_least=1, at_most=1000
+            "number of iterations in a time step; each iteration is one integration step",
+            default=10,
+            at_least=1,
+            at_most=1000,
         )
 
         def cautions(self, test: TestContext) -> list[str]:
             if test.substeps == 1:
                 return []
-            return ["substeps must be 1, because each sample has one iteration"]
+            return ["substeps must be 1, because each sample is one iteration"]
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         self.period = params.iterations
@@ -161,7 +169,7 @@ class HilberHughesTaylor(Dynamics):
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
         if not zero(structure.experimental_mass):
             raise ConfigError(
-                "integrator hht_alpha: the mass under test must be 0, because its inertia would jump; "
+                "integrator hht_alpha: the mass under test must be 0, because its inertia force would jump; "
                 "use another integrator"
             )
 

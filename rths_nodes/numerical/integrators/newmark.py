@@ -62,7 +62,7 @@ def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
 
 
 def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
-    """Return the matrices to x' of a step ``dt`` (s): from (x, v, a) ``(n, 3 n)``, and from the load p' - f ``(n,
+    """Return the matrices of a step ``dt`` (s) that yield x' from (x, v, a), ``(n, 3 n)``, and from p' - f, ``(n,
     n)``.
     """
     mass, damping = structure.mass, structure.damping
@@ -76,14 +76,14 @@ class Constants(NamedTuple):
     """Matrices ``(n, 4 n)`` of a structure: ``onward`` yields x', ``accelerated`` the exact acceleration.
 
     Both multiply x, v, a and the net force (external minus measured). ``onward`` takes the external force of the
-    next step, ``accelerated`` of this step.
+    next step, ``accelerated`` the external force of this step.
     """
 
     onward: Array
     accelerated: Array
     stiffness: Array
     rates: Rates
-    n: int  # degrees of freedom
+    n: int  # number of degrees of freedom
     start: tuple[Array]
 
 
@@ -135,7 +135,7 @@ class Large(NamedTuple):
 def large(
     k: Large, state: tuple[Array, Array, Array], measured: Array, external: Array, index: int
 ) -> tuple[object, Moved]:
-    """Step of a sparse structure, with sparse products and one solution. It is not a kernel."""
+    """Step of a sparse structure, with sparse products and one solve."""
     mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
     x, v, a = state
     r = stiffness.dot(x)
@@ -152,10 +152,9 @@ class Newmark(Dynamics):
     """Constant average acceleration, solved directly for a linear structure; masses can be zero.
 
     The numerical substructure has no stability limit, but the delay of the measured force by one step causes a
-    limit. The rates of massless degrees of freedom would be undamped. Their acceleration is therefore the
-    difference of the velocity over the step and, without damping, their velocity is the difference of the
-    displacement. Raises ConfigError if the restoring force is nonlinear or the motion with the part under test
-    grows.
+    limit. The rates of massless degrees of freedom would be undamped. Their acceleration is therefore the change
+    of the velocity per step and, without damping, their velocity is the change of the displacement per step.
+    Raises ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
     """
 
     SOURCES = ("newmark_1959",)
@@ -192,7 +191,7 @@ class Newmark(Dynamics):
             mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
             solver = Inverse(stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass)
             without = massless(mass)
-            accelerated = Inverse(mass + diagonal(without.astype(float)))  # use 1 kg if there is no mass
+            accelerated = Inverse(mass + diagonal(without.astype(float)))  # 1 kg where there is no mass
             a = accelerated.dot(external_force[0])
             a[without] = 0.0
             multiplied = (product(mass), product(damping), product(stiffness))
@@ -238,7 +237,7 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Check growth with the lowest modes and the static shapes due to forces at the part under test."""
+    """Check the growth with the lowest modes and the static shapes due to forces on the part under test."""
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "

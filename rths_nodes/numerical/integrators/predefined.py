@@ -68,8 +68,8 @@ def _of_formula(displacement: OfParams, samples: int, dt: float) -> Array:
         names = registry.names("ground_motion")
         known = [name for name in names if issubclass(registry.load("ground_motion", name), Formula)]
         raise ConfigError(
-            f"displacement.type = {type_of(displacement)!r}: has no velocity and acceleration; "
-            f"known: {', '.join(known)}"
+            f"displacement.type = {type_of(displacement)!r}: must be a motion with velocity and acceleration, one "
+            f"of {', '.join(known)}"
         )
     times: Array = dt * np.arange(samples, dtype=np.float64)
     return np.column_stack([motion.sample(times), *motion.derivatives(times)])
@@ -98,23 +98,23 @@ def _check_limits(test: TestContext, path: str, targets: Array) -> None:
         first = velocity * test.dt
         if path == "history" and not abs(x[0]) <= first:
             raise ConfigError(
-                f"{path}: axes.{name} would begin at {x[0]:.4g} m; must be within +- {first:.4g} m of 0, where "
-                "the axis is at rest: begin at 0, or set relative = true for a measured motion"
+                f"{path}: axes.{name} would begin at {x[0]:.4g} m, but must begin within {first:.4g} m of 0, "
+                "where the axis is at rest. Begin at 0, or set relative = true for a measured motion"
             )
         row = int(np.abs(x).argmax())
         if not abs(x[row]) <= stroke:
             raise ConfigError(
-                f"{path}: axes.{name} would move to {x[row]:.4g} m at {row * test.step:.4g} s; must be within +- "
-                f"axes.{name}.limits.stroke = {stroke:g} m: reduce the displacement, or correct its unit"
+                f"{path}: axes.{name} would move to {x[row]:.4g} m at {row * test.step:.4g} s, but must not "
+                f"exceed axes.{name}.limits.stroke = {stroke:g} m. Reduce the displacement, or correct its unit"
             )
         between = np.diff(x, prepend=x[:1]) / (test.step * ratio)  # a displacement that jumps has no derivative
         v = np.where(np.abs(between) > np.abs(v), between, v)
         row = int(np.abs(v).argmax())
         if not abs(v[row]) <= velocity * (1.0 + ROUNDING):
             raise ConfigError(
-                f"{path}: axes.{name} would move at {v[row]:.4g} m/s at {row * test.step:.4g} s; must be within "
-                f"+- axes.{name}.limits.velocity = {velocity:g} m/s: reduce the motion, or set low_pass against "
-                "the noise of a measured motion"
+                f"{path}: axes.{name} would reach {v[row]:.4g} m/s at {row * test.step:.4g} s, but must not "
+                f"exceed axes.{name}.limits.velocity = {velocity:g} m/s. Reduce the motion, or set low_pass if a "
+                "measured motion is noisy"
             )
 
 
@@ -150,7 +150,7 @@ class Prescribed(Stepped):
             raise ConfigError(*(f"integrator.{problem}" for problem in error.problems)) from None
         kernel = self.kernel_of(params)
         if targets.ndim == 3 and targets.shape[2] != n_dof:
-            raise ConfigError(f"integrator.history: has {targets.shape[2]} axes; the test has {n_dof}")
+            raise ConfigError(f"integrator.history: the number of axes is {targets.shape[2]}, but must be {n_dof}")
         if targets.ndim == 3 and n_dof == 1:
             kernel, targets = Prescribed.kernel_of(params), np.ascontiguousarray(targets[:, :, 0])
         nothing: Vector = np.zeros(n_dof) if n_dof > 1 else 0.0
@@ -173,32 +173,35 @@ class Predefined(Prescribed):
 
     @params
     class Params:
-        """Exactly one of ``history`` and ``displacement``; the other keys belong to a measured motion."""
+        """Exactly one of ``history`` and ``displacement``; the other keys apply to a measured motion."""
 
         history: str | None = path(
-            "measured motion in columns of text, MATLAB, HDF5 or netCDF; or a run's history (.npz) that rths "
-            "iterate writes",
+            "file of a measured motion (columns of text, MATLAB, HDF5 or netCDF), or of a history from rths "
+            "iterate (.npz)",
             None,
             columns=True,
         )
         displacement: OfParams | None = component(
             "ground_motion",
-            "displacement of all axes as a function of time, in m: fema_461, aisc_341, sweep or another one",
+            "displacement of all axes as a function of time, in m, e.g. fema_461, aisc_341 or sweep",
             None,
         )
         columns: dict[str, Placed] = sections(
             column_class(LENGTHS),
-            "column of each axis, in their order; left out, with one axis: the only column besides the times",
+            "column of each axis, in the order of the axes; default for one axis: the only column other than "
+            "the times",
             optional=True,
         )
         time: Placed | None = column(
-            TIMES, "times in uniform steps; left out: the column time or t", optional=True
+            TIMES, "column of the times, in uniform steps; default: the column time or t", optional=True
         )
         rate: float | None = number("sampling rate of a file without times", "Hz", None, more_than=0.0)
-        resample: bool = flag("true: resample a rate other than the servo rate; false: refuse it", False)
+        resample: bool = flag(
+            "true: resample a motion whose rate differs from the servo rate; false: refuse the motion", False
+        )
         relative: bool = flag("true: subtract the first displacement of each column", False)
         low_pass: float | None = number(
-            "cutoff frequency of a filter without phase shift, against noise in velocity and acceleration",
+            "cutoff frequency of a zero-phase filter, which reduces noise in velocity and acceleration",
             "Hz",
             None,
             more_than=0.0,
@@ -213,20 +216,20 @@ class Predefined(Prescribed):
             keys = [name for name in names if getattr(self, name)] + ["scale"] * (self.scale != 1.0)
             if keys:
                 raise ConfigError(
-                    f"{join(path, keys[0])}: must be left out with {join(path, key)}{source}, like all keys of a "
-                    f"measured motion: remove {', '.join(keys)}"
+                    f"{join(path, keys[0])}: applies only to a measured motion and must be left out with "
+                    f"{join(path, key)}{source}; remove {', '.join(keys)}"
                 )
 
         def validate(self, path: str) -> None:
             if (self.history is None) == (self.displacement is None):
-                state = "none is given" if self.history is None else "both are given"
+                state = "neither is given" if self.history is None else "both are given"
                 raise ConfigError(
-                    f"{path}: exactly one of {path}.history and {path}.displacement is needed, {state}"
+                    f"{path}: exactly one of {path}.history and {path}.displacement is required, but {state}"
                 )
             if self.displacement is not None:
                 self._refuse_keys(path, "displacement")
             if self.time is not None and self.rate is not None:
-                raise ConfigError(f"{path}.rate = {self.rate:g} Hz: must be left out with {path}.time")
+                raise ConfigError(f"{path}.rate = {self.rate:g} Hz: must be left out if {path}.time is set")
 
         @property
         def _is_measured(self) -> bool:
@@ -251,14 +254,16 @@ class Predefined(Prescribed):
             if self.history is not None:
                 if test.samples_per_step != 1:
                     raise ConfigError(
-                        f"history: has every sample; substeps * time_ratio = {test.samples_per_step}: must be 1"
+                        f"history: has every sample, so that substeps * time_ratio = {test.samples_per_step} must "
+                        "be 1"
                     )
                 if not measured:
                     self._refuse_keys("", "history", " of rths iterate")
                     history.load(self.history).check(test.axes, test.servo_rate, f"history = {show(self.history)}")
             targets = self.targets(_samples(test), test.step)
             if measured and (tuple(self.columns) or test.axes[:1]) != test.axes:
-                raise ConfigError(f"columns: {', '.join(self.columns) or 'one'}; must be {', '.join(test.axes)}")
+                names = ", ".join(self.columns) or "none"
+                raise ConfigError(f"columns: the names are {names}, but must be the axes {', '.join(test.axes)}")
             _check_limits(test, "displacement" if self.history is None else "history", targets)
 
         def contents(self) -> list[str]:
@@ -304,7 +309,7 @@ class _Measured:
         if len(sizes := {len(values) for values in columns}) > 1 or min(sizes) < FEWEST:
             counts = ", ".join(str(len(values)) for values in columns)
             raise ConfigError(
-                f"columns: {counts} samples; all columns must have the same number of samples, at least {FEWEST}"
+                f"columns: the numbers of samples are {counts}, but must be equal and at least {FEWEST}"
             )
         values = np.column_stack(columns)
         self.displacement = params.scale * (values - values[0] if params.relative else values)
@@ -321,12 +326,12 @@ class _Measured:
             names = [name for name, title in titles.items() if title in TIME_TITLES]
             if len(names) != 1:
                 raise ConfigError(
-                    f"time: missing: name the column of the times, or rate; known: {', '.join(table.names)}"
+                    f"time: missing; set time to one of the columns {', '.join(table.names)}, or set rate"
                 )
             placed = column_class(TIMES)(column=names[0], unit=table.unit(names[0]) or "s")
         times = placed.read(table, "time")
         if len(times) < FEWEST:
-            raise ConfigError(f"time: {len(times)} samples; must be >= {FEWEST}")
+            raise ConfigError(f"time: the number of samples is {len(times)}, but must be >= {FEWEST}")
         try:
             step, _, odd = even_step(times)
         except FormatError as error:
@@ -334,7 +339,7 @@ class _Measured:
         if odd is not None:
             raise ConfigError(
                 f"time: {times[odd + 1]:.9g} s in row {odd + 2} is {times[odd + 1] - times[odd]:.4g} s after the "
-                f"row before; must be {step:.4g} s: even steps"
+                f"previous row, but all steps must be {step:.4g} s"
             )
         return placed.column, 1.0 / step
 
@@ -344,14 +349,14 @@ class _Measured:
         if len(names) > 1:
             names = [name for name in names if name.endswith(OF_EXPORTS)]
         if len(names) != 1:
-            raise ConfigError(f"columns: missing: name the column of each axis; known: {', '.join(table.names)}")
+            raise ConfigError(f"columns: missing; name the column of each axis, one of {', '.join(table.names)}")
         only: Placed = column_class(LENGTHS)(column=names[0], unit=table.unit(names[0]) or "m")
         return only
 
     def __str__(self) -> str:
         peaks = ", ".join(f"{1e3 * peak:.4g}" for peak in np.abs(self.displacement).max(axis=0))
         count = len(self.displacement)
-        return f"{count} samples at {self.rate:.6g} Hz, {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
+        return f"{count} samples at {self.rate:.6g} Hz, duration {(count - 1) / self.rate:.4g} s, peak {peaks} mm"
 
     def targets(self, servo_rate: float, samples: int) -> Array:
         """Return x, v, a at ``servo_rate`` (Hz), ``(samples, 3, n_axes)``, by a spline of fifth order."""
@@ -361,13 +366,14 @@ class _Measured:
         same = abs(rate - servo_rate) <= SAME_RATE * servo_rate
         if not (same or p.resample):
             raise ConfigError(
-                f"history: has {rate:.6g} Hz; must be servo_rate = {servo_rate:g} Hz, or set resample = true"
+                f"history: the sampling rate is {rate:.6g} Hz, but must be servo_rate = {servo_rate:g} Hz; set "
+                "resample = true to change the rate"
             )
         rate = servo_rate if same else rate
         length, needed = (len(x) - 1) / rate, (samples - 1) / servo_rate
         if length < needed - ROUNDING:
             raise ConfigError(
-                f"history: lasts {length:.6g} s; the test lasts {needed:.6g} s: set duration = {length:.6g}"
+                f"history: lasts {length:.6g} s, but the test lasts {needed:.6g} s; set duration = {length:.6g}"
             )
         cutoffs = [p.low_pass] if p.low_pass is not None else []
         cutoffs += [KEPT * servo_rate] if rate > servo_rate else []
@@ -383,6 +389,8 @@ def _filtered(x: Array, cutoff: float, rate: float) -> Array:
     from scipy.signal import butter, sosfiltfilt
 
     if cutoff >= 0.5 * rate:
-        raise ConfigError(f"low_pass = {cutoff:g} Hz: must be < {0.5 * rate:g} Hz, half the rate of the history")
+        raise ConfigError(
+            f"low_pass = {cutoff:g} Hz: must be < {0.5 * rate:g} Hz, half the sampling rate of the history"
+        )
     filtered: Array = sosfiltfilt(butter(POLES, cutoff, fs=rate, output="sos"), x, axis=0)
     return filtered

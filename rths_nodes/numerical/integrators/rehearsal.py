@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trial steps, before a test, of a model in another process, and their durations."""
+"""Trial steps of a model in another process before a test, and the durations of these steps."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ REHEARSAL_S, LOOK_S = 5.0, 0.002
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:
-    """Return the duration (s) of each step: at most ``steps`` within ``REHEARSAL_S``, with ``force()``
-    ``(n_dof,)`` N.
+    """Return the durations (s) of at most ``steps`` trial steps within ``REHEARSAL_S``; ``force()`` ``(n_dof,)`` N
+    is the measured force.
 
     Raises ConfigError or IntegratorError if the model fails.
     """

@@ -63,7 +63,7 @@ class Constants(NamedTuple):
     """
 
     matrix: Array
-    n: int  # degrees of freedom
+    n: int  # number of degrees of freedom
     start: tuple[Array]
 
 
@@ -152,11 +152,10 @@ class ByMatrix(Dynamics):
     @staticmethod
     def matrices(params: AnyParams, structure: Structure, dt: float) -> tuple[Matrices, bool]:
         """Return step matrices, and whether the measured force is extrapolated."""
-        raise TypeError("an integrator by a matrix without matrices")
+        raise TypeError("a subclass of ByMatrix must define matrices()")
 
     @classmethod
     def growth(cls, params: object, structure: Structure, dt: float) -> float:
-        """Return the growth factor per step ``dt`` (s) if a perfect actuator moves the part under test."""
         return spectral_radius(structure, *cls.matrices(params, structure, dt))
 
     @classmethod
@@ -220,10 +219,12 @@ class Exact(ByMatrix):
 
     @params
     class Params:
-        measured_force: str = text("measured force over the step", "held", ("held", "extrapolated"))
+        measured_force: str = text(
+            "assumed course of the measured force over the step", "held", ("held", "extrapolated")
+        )
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
-        refuse_large("exact", structure, "its step matrices are full")
+        refuse_large("exact", structure, "the step matrices of the method are full")
         refuse_yielding("exact", structure)
         self.force_age = 0.0 if params.measured_force == "extrapolated" else 0.5
         refuse_growth("exact", lambda dt: self.growth(params, structure, dt), dt)
@@ -248,7 +249,8 @@ class RungeKutta(ByMatrix):
         pass
 
     def refuse(self, params: Params, structure: Structure, dt: float) -> None:
-        refuse_large("runge_kutta", structure, "its step matrices are full, and it is stable for short steps only")
+        reason = "the step matrices of the method are full, and the method is stable only for short steps"
+        refuse_large("runge_kutta", structure, reason)
         refuse_growth("runge_kutta", lambda dt: self.growth(params, structure, dt), dt)
 
     @staticmethod

@@ -25,7 +25,7 @@ TABLE = {
 
 
 SMALL = 100
-"""Largest number of modes in one computation, also for a sparse structure."""
+"""Largest number of modes for one computation with full matrices, also for a sparse structure."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
@@ -83,7 +83,7 @@ def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
         return lowest_modes(mass, stiffness, count)
     except NotDefinite:
         raise ConfigError(
-            "structure: its stiffness must be positive definite, but parts of the structure can move freely"
+            "structure: the stiffness must be positive definite, but parts of the structure can move freely"
         ) from None
 
 
@@ -96,10 +96,10 @@ class Rayleigh:
             "damping ratios in the two modes", "1", (0.02, 0.02), at_least=0.0, less_than=1.0
         )
         modes: tuple[float, ...] = vector(
-            "numbers of the two modes; the lowest mode is 1", "1", (1.0, 2.0), at_least=1.0, at_most=1e6
+            "numbers of the two modes; the lowest mode has number 1", "1", (1.0, 2.0), at_least=1.0, at_most=1e6
         )
         frequencies: tuple[float, ...] | None = vector(
-            "two frequencies with these ratios, instead of modes", "Hz", None, more_than=0.0
+            "two frequencies that have the damping ratios, instead of modes", "Hz", None, more_than=0.0
         )
 
         def validate(self, path: str) -> None:
@@ -127,7 +127,7 @@ class Rayleigh:
             )
         pair = omega[[first, second]]
         if not 0.0 < pair[0] != pair[1] > 0.0:
-            raise ConfigError("structure.damping.modes: their frequencies must be > 0 and differ")
+            raise ConfigError("structure.damping.modes: the frequencies of the two modes must be > 0 and differ")
         return self._with_ratios_at(pair)
 
     def _with_ratios_at(self, pair: Array) -> tuple[float, float]:
@@ -159,14 +159,14 @@ class Modal:
     def matrix(self, mass: Kept, stiffness: Kept) -> Array:
         if is_sparse(mass):
             raise ConfigError(
-                f"structure.damping.type = 'modal': fills the whole matrix, {mass.shape[0]} rows of as many; a "
-                "large structure that is kept sparse needs rayleigh or matrix"
+                "structure.damping.type = 'modal': must be rayleigh or matrix for a sparse structure, because "
+                f"the modal damping matrix of {mass.shape[0]} rows is full"
             )
         omega, shapes = modes(mass, stiffness)
         if len(self._ratios) not in (1, len(omega)):
             raise ConfigError(
-                f"structure.damping.ratios = {show(self._ratios)}: must be 1 or {len(omega)} numbers, "
-                "one for each mode"
+                f"structure.damping.ratios = {show(self._ratios)}: must be 1 number for all modes, or "
+                f"{len(omega)} numbers, one for each mode"
             )
         weighted = mass @ shapes
         damping: Array = (weighted * (2.0 * np.array(self._ratios) * omega)) @ weighted.T
@@ -186,8 +186,7 @@ class Matrix:
     def matrix(self, mass: Kept, stiffness: Kept) -> Kept:
         if self._matrix.shape != mass.shape or not np.allclose(self._matrix, self._matrix.T):
             raise ConfigError(
-                f"structure.damping.matrix: must be symmetric, {mass.shape[0]} rows of {mass.shape[0]} numbers in "
-                "N s/m"
+                f"structure.damping.matrix: must be a symmetric {mass.shape[0]} x {mass.shape[0]} matrix, in N s/m"
             )
         if is_sparse(mass):
             from scipy.sparse import csr_array

@@ -65,7 +65,7 @@ class Lawful:
 
 
 def elastic_stiffness() -> Field:
-    return number("elastic stiffness k; left out: the stiffness of the structure", "N/m", None, more_than=0.0)
+    return number("elastic stiffness k; default: the stiffness of the structure", "N/m", None, more_than=0.0)
 
 
 class OfComponent(Lawful):
@@ -82,10 +82,12 @@ class OfComponent(Lawful):
     def __init__(self, params: AnyParams, n_dof: int) -> None:
         if self.yields and n_dof != 1:
             raise ConfigError(
-                f"restoring_force {type_of(params)}: has 1 degree of freedom, the structure has {n_dof}"
+                f"restoring_force {type_of(params)}: requires 1 degree of freedom, but the structure has {n_dof}"
             )
         if params.stiffness is None:
-            raise ConfigError(f"restoring_force {type_of(params)}: stiffness: missing (elastic stiffness k [N/m])")
+            raise ConfigError(
+                f"restoring_force {type_of(params)}: the elastic stiffness k (N/m) is missing; set stiffness"
+            )
         self.initial_stiffness = float(params.stiffness)
         if self.yields:
             self.elastic_energy = self.energy(params)
@@ -119,6 +121,8 @@ def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce,
 
 
 def trial_force(structure: Structure, displacement: Array) -> Array:
-    """Return the restoring force ``(n_dof,)`` N at ``displacement`` (m) without changing its memory."""
+    """Return the restoring force ``(n_dof,)`` N at ``displacement`` (m) without changing the state of the
+    structure.
+    """
     force = structure.restoring_force
     return force.trial(displacement) if isinstance(force, Lawful) else copy.copy(force).force(displacement)

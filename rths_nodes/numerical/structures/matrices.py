@@ -23,9 +23,10 @@ from rths_nodes.mechanics.structure import combined_load
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 
 LARGEST_FILE = 64 << 20
-"""Largest file, bytes; some million entries."""
+"""Largest file, bytes; several million entries."""
 MOST = 20_000
-"""Largest number of degrees of freedom. With more, a step is not real-time and the band needs gigabytes."""
+"""Largest number of degrees of freedom. With more, a step does not run in real time and the band needs gigabytes.
+"""
 DENSE = 64
 """Largest number of degrees of freedom for dense matrices, as in a Target."""
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
@@ -37,30 +38,32 @@ class Matrices(Partition):
     @params
     class Params:
         mass: tuple[tuple[float, ...], ...] | str = matrix(
-            "mass matrix of the whole structure, including its part in the laboratory, n rows of n",
+            "mass matrix (n x n) of the whole structure, including the part in the laboratory",
             "kg",
             large=True,
         )
         stiffness: tuple[tuple[float, ...], ...] | str = matrix(
-            "stiffness matrix of the whole structure, including its part in the laboratory", "N/m", large=True
+            "stiffness matrix of the whole structure, including the part in the laboratory", "N/m", large=True
         )
         force_unit: str = text("unit of force in the files of mass and stiffness", "N", tuple(FORCES))
         length_unit: str = text(
-            "unit of length in these files; the mass is in force s^2 / length", "m", tuple(LENGTHS)
+            "unit of length in the files; the unit of mass is force s^2 / length", "m", tuple(LENGTHS)
         )
         rotations: tuple[float, ...] | None = vector(
-            "numbers, from 1, of the degrees of freedom that are rotations (rad); for a length unit other than m",
+            "numbers (from 1) of the degrees of freedom that are rotations in rad, if the length unit is not m",
             "1",
             None,
             at_least=1.0,
         )
         node: tuple[str, ...] = texts(
-            "degrees of freedom of each node, e.g. [x, z, ry]: for their names, rotations, and ground motion",
+            "degrees of freedom of each node, e.g. [x, z, ry]; node defines names, rotations and influence",
             ("x", "y", "z", "rx", "ry", "rz"),
         )
-        ground: str = text("direction of the ground motion, if node gives the directions", "x", ("x", "y", "z"))
+        ground: str = text("direction of the ground motion, if node is set", "x", ("x", "y", "z"))
         storage: str = text(
-            "auto: sparse from 65 degrees of freedom on; or dense, or sparse", "auto", ("auto", "dense", "sparse")
+            "storage of matrices; auto: sparse if there are more than 64 degrees of freedom",
+            "auto",
+            ("auto", "dense", "sparse"),
         )
         damping: OfParams = component("damping", "damping of the whole structure", DAMPING)
         experimental_mass: tuple[tuple[float, ...], ...] | None = matrix(
@@ -73,17 +76,17 @@ class Matrices(Partition):
             "experimental part of the damping", "N s/m", None
         )
         experimental_at: tuple[float, ...] | None = vector(
-            "numbers, from 1, of the degrees of freedom of the experimental matrices; all if left out",
+            "numbers (from 1) of the degrees of freedom of the experimental matrices; default: all",
             "1",
             None,
             at_least=1.0,
         )
         influence: tuple[float, ...] | None = vector(
-            "displacement of each degree of freedom per unit of the ground's; ones if left out", "1", None
+            "displacement of each degree of freedom per ground displacement; default: ones", "1", None
         )
         ground_load: str = text(
-            "mass with which the ground motion loads the numerical substructure. whole: includes the mass under "
-            "test, for a specimen in a laboratory; numerical: excludes it, for a specimen on a shaking table",
+            "mass in the ground load of the numerical substructure; whole: includes the mass under test "
+            "(specimen in a laboratory), numerical: excludes the mass under test (specimen on a shaking table)",
             "whole",
             ("whole", "numerical"),
         )
@@ -92,24 +95,24 @@ class Matrices(Partition):
             self._check_units(path)
             names = [getattr(self, name) for name in ("mass", "stiffness")]
             if any(isinstance(rows, str) for rows in names):
-                return  # size known only after reading
+                return  # sizes are known only after reading
             _check_sizes(self, len(self.mass), path, ("mass", "stiffness", *EXPERIMENTAL))
 
         def _check_units(self, path: str) -> None:
             in_files = isinstance(self.mass, str) or isinstance(self.stiffness, str)
             if (self.force_unit, self.length_unit) != ("N", "m") and not in_files:
                 raise ConfigError(
-                    f"{path}.force_unit, {path}.length_unit: are for matrices in files; must be N and m"
+                    f"{path}.force_unit, {path}.length_unit: must be N and m unless the matrices are in files"
                 )
             if self.node and (self.rotations is not None or self.influence is not None):
-                raise ConfigError(f"{path}.node: gives rotations and influence; these must be left out")
+                raise ConfigError(f"{path}.node: defines rotations and influence; remove these two keys")
 
     def __init__(self, params: Params) -> None:
         mass, stiffness = read_pair(params)
         n = mass.shape[0]
         self.names, self.influence = _directions(params, n)
         self._loaded = params.ground_load
-        _check_sizes(params, n, "structure", EXPERIMENTAL)  # sizes of files, which ``validate`` cannot check
+        _check_sizes(params, n, "structure", EXPERIMENTAL)  # ``validate`` cannot check the sizes of files
         at = np.arange(n) if params.experimental_at is None else np.array(params.experimental_at, int) - 1
         sparse = is_sparse(mass)
 
@@ -142,7 +145,7 @@ def _check_sizes(params: Matrices.Params, n: int, path: str, names: tuple[str, .
         size, other = (n, "mass") if at is None or name not in EXPERIMENTAL else (len(at), "experimental_at")
         if rows is not None and (np.shape(rows) != (size, size) or not np.allclose(rows, np.transpose(rows))):
             raise ConfigError(
-                f"{path}.{name}: must be symmetric, {size} rows of {size} numbers, as many as {other}"
+                f"{path}.{name}: must be a symmetric {size} x {size} matrix, with as many rows as {other}"
             )
     if influence is not None and len(influence) != n:
         raise ConfigError(f"{path}.influence = {show(influence)}: must be {n} numbers")
@@ -155,7 +158,7 @@ def _directions(params: Matrices.Params, n: int) -> tuple[tuple[str, ...], Array
         return names, np.ones(n) if params.influence is None else np.array(params.influence)
     if n % len(node):
         raise ConfigError(
-            f"structure.node = {show(node)}: {n} degrees of freedom are not a whole number of nodes with "
+            f"structure.node = {show(node)}: the number of degrees of freedom, {n}, must be a multiple of "
             f"{len(node)}"
         )
     names = tuple(f"node_{index // len(node) + 1}_{node[index % len(node)]}" for index in range(n))
@@ -189,7 +192,8 @@ def read_pair(params: Matrices.Params) -> tuple[Matrix, Matrix]:
     n = matrices[0].shape[0]
     if matrices[1].shape[0] != n:
         raise ConfigError(
-            f"structure.stiffness: {matrices[1].shape[0]} rows: must be {n}, as many as structure.mass has"
+            f"structure.stiffness: the number of rows is {matrices[1].shape[0]}, but must be {n}, as in "
+            "structure.mass"
         )
     scale = _to_si(params, n)
     sparse = n > DENSE if params.storage == "auto" else params.storage == "sparse"
@@ -206,7 +210,7 @@ def _stored(matrix: Matrix, sparse: bool) -> Matrix:
     if not sparse:
         return dense(matrix)
     stored = csr_array(matrix)
-    stored = 0.5 * (stored + stored.T)  # exactly symmetric: factors and bands use one half
+    stored = 0.5 * (stored + stored.T)  # exactly symmetric, because factors and bands use one half
     stored.eliminate_zeros()
     stored.sort_indices()
     return stored
@@ -226,7 +230,7 @@ def _to_si(params: Matrices.Params, n: int) -> Matrix:
                 f"structure.rotations = {show(params.rotations)}: must be whole numbers from 1 to {n}"
             )
         per_dof[numbers.astype(int) - 1] = 1.0
-    # units are force over length, or force or moment over rotation; a moment is force times length
+    # entries are forces or moments per displacement or rotation; a moment is force times length
     return diagonal(np.sqrt(force * length) * per_dof)
 
 
@@ -240,18 +244,22 @@ def _read(written: object, path: str, unit: str) -> Matrix:
     rows, *columns = matrix.shape
     if columns != [rows]:
         shape = " x ".join(map(str, matrix.shape))
-        raise ConfigError(f"{path} = {show(written)}: {shape} numbers: must be as many rows as columns")
+        raise ConfigError(f"{path} = {show(written)}: the matrix is {shape}, but must be square")
     if not 1 <= rows <= MOST:
-        raise ConfigError(f"{path} = {show(written)}: {rows} rows: must be >= 1 and <= {MOST}")
+        raise ConfigError(
+            f"{path} = {show(written)}: the number of rows is {rows}, but must be >= 1 and <= {MOST}"
+        )
     values = matrix.data if is_sparse(matrix) else matrix
     if not np.isfinite(values).all() or np.abs(values).max(initial=0.0) > LARGEST:
-        raise ConfigError(f"{path} = {show(written)}: must be finite numbers in {unit}, none beyond {LARGEST:g}")
+        raise ConfigError(
+            f"{path} = {show(written)}: must be finite numbers in {unit}, of magnitude <= {LARGEST:g}"
+        )
     gap = abs(matrix - matrix.T)
     if gap.max() > ROUNDING * largest(matrix):
         row, column = np.unravel_index(int(np.argmax(dense(gap))), matrix.shape)
         raise ConfigError(
-            f"{path} = {show(written)}: must be symmetric; row {row + 1}, column {column + 1} is not its mirror "
-            "image"
+            f"{path} = {show(written)}: must be symmetric, but the entry in row {row + 1}, column {column + 1} "
+            "differs from its mirror image"
         )
     return matrix
 
@@ -269,11 +277,11 @@ def _matrix(file: str, name: str) -> Matrix:
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
                 data = stream.read(LARGEST_FILE + 1)
             if len(data) > LARGEST_FILE:
-                raise ValueError("unpacks to more than it may")
+                raise ValueError(f"the unpacked file is larger than {LARGEST_FILE} bytes")
         return _real(mmread(io.BytesIO(data)))
     rows = read_rows(file)
     if len({len(row) for row in rows}) != 1:
-        raise ValueError("rows of different length")
+        raise ValueError("the rows have different lengths")
     return np.array(rows)
 
 
@@ -284,14 +292,17 @@ def _of_npz(data: bytes, name: str) -> Matrix:
 
         return _real(load_npz(io.BytesIO(data)))
     if name not in parts and len(parts) != 1:
-        raise ValueError(f"holds {', '.join(parts) or 'nothing'}: must hold {name}, or one array, or scipy's")
+        names = ", ".join(parts) or "nothing"
+        raise ValueError(
+            f"the file has {names}, but must have {name}, a single array, or a sparse matrix of scipy"
+        )
     return _real(parts[name if name in parts else next(iter(parts))])
 
 
 def _real(matrix: Matrix) -> Matrix:
     kind = matrix.dtype.kind
     if kind not in "fiu":
-        raise ValueError(f"numbers of the kind {matrix.dtype}: must be real")
+        raise ValueError(f"the numbers are of type {matrix.dtype}, but must be real")
     if isinstance(matrix, np.ndarray):
         return matrix.astype(float)
     from scipy.sparse import csr_array

@@ -25,7 +25,7 @@ class Partition:
     def __init__(
         self, damping: object, total: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]
     ) -> None:
-        """``total`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
+        """``total`` has mass and stiffness of the whole, ``tested`` has mass, damping and stiffness under test.
 
         Raises ConfigError if the difference is not a valid structure.
         """
@@ -39,7 +39,7 @@ class Partition:
 
     @property
     def ground_load(self) -> Array:
-        """Return the ground load of the whole, ``(n_dof,)`` N per m/s^2, because the laboratory does not move."""
+        """Return the ground load of both parts, ``(n_dof,)`` N per m/s^2, because the laboratory does not move."""
         return combined_load(self)
 
     @staticmethod
@@ -50,35 +50,37 @@ class Partition:
             _refuse_indefinite(name, rest, tested, positive, rounding)
             return rest
         for part, kept, above in (
-            ("under test", tested, False),
-            ("numerical, whole - experimental,", rest, positive),
+            (f"{name} under test", tested, False),
+            (f"numerical {name} (whole - experimental)", rest, positive),
         ):
             if above:  # there are massless degrees of freedom
                 some = ~(massless(matrix) & massless(tested))
                 kept = kept[np.ix_(some, some)]
             if not len(kept):
-                raise ConfigError(f"structure: its {name} is zero")
+                raise ConfigError(f"structure: the {name} must not be zero")
             lowest = float(np.linalg.eigvalsh(kept)[0])
             if lowest < -rounding or (above and lowest <= rounding):
                 sign = ">" if above else ">="
-                raise ConfigError(f"structure: its {name} {part} has the eigenvalue {lowest:g}: must be {sign} 0")
+                raise ConfigError(f"structure: the {part} has the eigenvalue {lowest:g}, which must be {sign} 0")
         return rest
 
 
 def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
     one = diagonal(np.ones(rest.shape[0]))
     if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
-        raise ConfigError(f"structure: its {name} under test has an eigenvalue below zero: must be >= 0")
+        raise ConfigError(
+            f"structure: the {name} under test has a negative eigenvalue, but all eigenvalues must be >= 0"
+        )
     if zero(rest) and not positive:
         return
     if positive:
         some = ~(massless(rest) & massless(tested))
         if not some.any():
-            raise ConfigError(f"structure: its {name} is zero")
+            raise ConfigError(f"structure: the {name} must not be zero")
         rest, one, rounding = rest[some][:, some], one[some][:, some], -rounding
     if not is_definite(rest + (rounding if positive else 2.0 * rounding) * one):
         raise ConfigError(
-            f"structure: its {name} numerical, whole - experimental, has an eigenvalue that is not "
+            f"structure: the numerical {name} (whole - experimental) must have only eigenvalues "
             f"{'>' if positive else '>='} 0"
         )
 

@@ -19,8 +19,8 @@ NAME = "x"
 class Sdof:
     """Single degree of freedom: mass, damping c = 2 zeta m w, and a restoring force (linear by default).
 
-    A restoring force without a stiffness uses the structure's. The structure does not include the specimen. For a
-    mass whose whole spring is under test, use a ``shear_frame`` of one story.
+    A restoring force without a stiffness uses the structure's stiffness, which excludes the specimen. For a mass
+    whose whole spring is under test, use a ``shear_frame`` of one story.
     """
 
     @params
@@ -29,7 +29,7 @@ class Sdof:
         frequency: float = number("natural frequency without the specimen", "Hz", more_than=0.0)
         damping_ratio: float = number("inherent viscous damping zeta", default=0.02, at_least=0.0, less_than=1.0)
         restoring_force: OfParams | None = component(
-            "restoring_force", "restoring force of the numerical substructure; linear if left out", None
+            "restoring_force", "restoring force of the numerical substructure; default: linear", None
         )
 
         @property

@@ -113,14 +113,16 @@ class ShearFrame(Partition):
     @params
     class Params:
         masses: tuple[float, ...] = vector(
-            "mass of each floor, lowest floor first, including its part in the laboratory", "kg", more_than=0.0
+            "mass of each floor, lowest floor first, including the part in the laboratory", "kg", more_than=0.0
         )
         stiffnesses: tuple[float, ...] = vector(
-            "elastic shear stiffness of each story, including its part in the laboratory", "N/m", at_least=0.0
+            "elastic shear stiffness of each story, including the part in the laboratory", "N/m", at_least=0.0
         )
         damping: OfParams = component("damping", "damping of the whole frame", DAMPING)
         restoring_forces: dict[str, OfParams] = components(
-            "restoring_force", "numerical part of stories, by name, story_1 the lowest; a story left out is linear"
+            "restoring_force",
+            "restoring force of the numerical part of each story, by name (story_1 is the lowest); default: "
+            "linear",
         )
         gravity_loads: tuple[float, ...] | None = vector(
             "weight of all floors above each story, for P-Delta", "N", None, at_least=0.0
@@ -129,19 +131,23 @@ class ShearFrame(Partition):
             "height of each story, for P-Delta", "m", None, more_than=0.0
         )
         experimental_masses: tuple[float, ...] | None = vector(
-            "experimental part of these masses, floor by floor", "kg", None, at_least=0.0
+            "experimental part of the mass of each floor", "kg", None, at_least=0.0
         )
         experimental_stiffnesses: tuple[float, ...] | None = vector(
-            "experimental part of these stiffnesses, story by story; equal for a story that is wholly physical",
+            "experimental part of the stiffness of each story; equal to the stiffness if the story is wholly "
+            "physical",
             "N/m",
             None,
             at_least=0.0,
         )
         experimental_dampings: tuple[float, ...] | None = vector(
-            "dashpots in the laboratory in each story, as part of the damping", "N s/m", None, at_least=0.0
+            "damping of the laboratory dashpots in each story, included in damping",
+            "N s/m",
+            None,
+            at_least=0.0,
         )
         experimental_gravity_loads: tuple[float, ...] | None = vector(
-            "part of these gravity loads that the rig applies: its P-Delta is measured, not computed",
+            "part of the gravity loads that the rig applies; the P-Delta of this part is measured, not computed",
             "N",
             None,
             at_least=0.0,
@@ -156,9 +162,8 @@ class ShearFrame(Partition):
             if 0.0 in self.stiffnesses:
                 story = self.stiffnesses.index(0.0)
                 raise ConfigError(
-                    f"{path}.stiffnesses[{story}] = {show(0.0, 'N/m')}: must be > 0 N/m, the stiffness of the "
-                    "whole story; a story that is wholly physical has the same number in "
-                    f"{path}.experimental_stiffnesses"
+                    f"{path}.stiffnesses[{story}] = {show(0.0, 'N/m')}: must be the stiffness of the whole story, "
+                    f"> 0 N/m. For a wholly physical story, set the same value in {path}.experimental_stiffnesses"
                 )
             stories = [f"story_{story + 1}" for story in range(n)]
             for name in self.restoring_forces:
@@ -226,20 +231,21 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
     if params.gravity_loads is None:
         return
     if params.story_heights is None:
-        raise ConfigError(f"{path}.story_heights: missing, P-Delta of gravity_loads needs them [m]")
+        raise ConfigError(f"{path}.story_heights: missing (m), but required for the P-Delta of gravity_loads")
     above = 0.0
     for index, load in reversed(list(enumerate(params.gravity_loads))):
         location = f"{path}.gravity_loads[{index}] = {show(load, 'N')}"
         if load < above:
             raise ConfigError(
-                f"{location}: must be >= {show(above, 'N')}, the load of the story above: each load is the "
-                "weight of all floors above the story"
+                f"{location}: must be >= {show(above, 'N')}, the load of the story above, because each load is "
+                "the weight of all floors above the story"
             )
         above = load
         critical = params.stiffnesses[index] * params.story_heights[index]
         if load >= critical:
             raise ConfigError(
-                f"{location}: must be < {show(critical, 'N')}, stiffness times height: the story would topple"
+                f"{location}: must be < {show(critical, 'N')}, stiffness times height, because otherwise the "
+                "story topples"
             )
 
 
@@ -257,8 +263,9 @@ def _falls(params: ShearFrame.Params) -> Iterator[str]:
         lost /= params.story_heights[story]
         if kept < lost:
             yield (
-                f"story_{story + 1}: has {kept:.3g} N/m left after yielding, gravity takes {lost:.3g} N/m off it: "
-                "it falls over if it yields far and nothing under test holds it"
+                f"story_{story + 1}: the stiffness after yielding is {kept:.3g} N/m, but gravity reduces the "
+                f"stiffness by {lost:.3g} N/m. The story collapses if it yields far and no part under test holds "
+                "it"
             )
 
 
@@ -273,12 +280,14 @@ def _laws(params: ShearFrame.Params) -> dict[int, RestoringForce]:
         stiffness, path = float(left[story]), f"structure.restoring_forces.{name}"
         with problems.gathered():
             if stiffness <= 0.0:
-                raise ConfigError(f"{path}: nothing is left of the story's stiffness, all of it is experimental")
+                raise ConfigError(
+                    f"{path}: must be left out, because the whole stiffness of the story is experimental"
+                )
             law = registry.build("restoring_force", story_law, 1)
             if abs(law.initial_stiffness - stiffness) > ROUNDING * stiffness:
                 raise ConfigError(
-                    f"{path}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be "
-                    f"{show(stiffness, 'N/m')}, the story's stiffness without the experimental one; leave it out"
+                    f"{path}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be {show(stiffness, 'N/m')}, "
+                    "the stiffness of the story without the experimental part; remove the key"
                 )
             if not isinstance(law, Linear):
                 laws[story] = law

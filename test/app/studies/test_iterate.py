@@ -192,7 +192,7 @@ def test_files_that_are_no_history_are_refused(tmp_path: Path) -> None:
     History(good.axes, 100.0, "", np.nan * good.target, good.command).save(tmp_path / "nan.npz")
     for name, words in (
         ("none", "cannot be read"),
-        ("words", "not a history"),
+        ("words", "must be a history"),
         ("narrow", "size"),
         ("nan", "finite"),
     ):

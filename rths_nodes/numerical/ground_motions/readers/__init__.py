@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of ground-motion files: convert bytes to accelerations, with the file's step and unit.
 
-The content determines the format, never the file's name. A file that does not follow its format is refused with
+The content determines the format, never the file's name. If a file does not follow its format, the error names
 the faulty line.
 """
 
@@ -33,7 +33,7 @@ from rths_nodes.numerical.ground_motions.readers.v2 import has_frame, has_start,
 from rths_nodes.numerical.ground_motions.readers.waveforms import read_waveform
 
 HEADER_LINES = 30
-"""Largest number of header lines. PEER's header has four; some downloads add more above."""
+"""Largest number of header lines. PEER's header has four lines; some downloads have more lines above."""
 
 _MARK = re.compile(r"(?=.*\bNPTS\b)(?=.*\bDT\b)", re.I)
 _COUNTS = re.compile(r"NPTS\s*=\s*([^\s,;]+)[\s,;]*DT\s*=\s*([^\s,;]+)\s*([a-z]*)", re.I)
@@ -53,7 +53,7 @@ def is_at2(lines: Sequence[str]) -> bool:
 def read_at2(lines: Sequence[str]) -> Series:
     last = _counts_line(lines)
     if last is None:
-        raise FormatError("is PEER AT2, but its header has no readable line with NPTS and DT")
+        raise FormatError("the file is PEER AT2, but the header has no readable line with NPTS and DT")
     match = _COUNTS.search(lines[last]) or _OLD_COUNTS.match(lines[last])
     if match is None:
         raise FormatError(f"line {last + 1}: NPTS and DT cannot be read in {shown(lines[last])}")
@@ -78,18 +78,21 @@ def _unit(header: str) -> str | None:
     if quantity is None and another is not None and "ACC" not in header.upper():
         quantity = another
     if quantity and not quantity[1].upper().startswith("ACC"):
-        raise FormatError(f"holds a {quantity[1].lower()} series, must be acceleration")
+        raise FormatError(f"the series must be acceleration, but the header states {quantity[1].lower()}")
     unit = _UNIT.search(header)
     return stated_unit(unit[1] or unit[2]) if unit else None
 
 
 __all__ = ["UNITS", "FormatError", "Series", "canonical_unit", "read"]
 
-READ = "PEER AT2, COSMOS, CSMIP V2 and columns of text are read, K-NET, SAC, miniSEED, SLIST and TSPAIR by obspy"
+READ = (
+    "Supported formats are PEER AT2, COSMOS, CSMIP V2 and columns of text; K-NET, SAC, miniSEED, SLIST and TSPAIR "
+    "require obspy"
+)
 
 
 def read(data: bytes) -> Series:
-    """Return the acceleration series in a file's bytes. Raises FormatError with the faulty line, or with the
+    """Return the acceleration series in a file's bytes. Raises FormatError, which names the faulty line or the
     format.
     """
     waveform_format = waveforms.waveform(data)
@@ -104,7 +107,7 @@ def read(data: bytes) -> Series:
 def _read_text(text: str) -> Series:
     lines = Lines(text)
     if not text.strip():
-        raise FormatError("is empty")
+        raise FormatError("the file is empty")
     if is_at2(lines):
         return read_at2(lines)
     if has_start(lines):
@@ -120,12 +123,12 @@ def _text(data: bytes) -> str:
     if encoding != "utf-16" and b"\0" in data:
         end = data.index(b"\0")
         raise FormatError(
-            f"is not plain text: it holds {data.count(0)} zero bytes, the first in line "
-            f"{data.count(10, 0, end) + 1}; {READ}"
+            f"the file is not plain text, because it contains zero bytes ({data.count(0)}, the first in line "
+            f"{data.count(10, 0, end) + 1}). {READ}"
         )
     text = data.decode(encoding, errors="replace")  # station names in headers can have any encoding
     return text.rstrip().removesuffix("\x1a")
 
 
 def _unread(name: str) -> FormatError:
-    return FormatError(f"is {name}, which is not read; {READ}")
+    return FormatError(f"the file is {name}, which is not supported. {READ}")

@@ -3,8 +3,8 @@
 
 Values are separated by blanks, tabs, commas or semicolons, and follow a header and comment lines. A header is
 prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or
-titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. An unreadable value is refused
-with its line. Numbers with another meaning (a number of points above the values, samples or ms instead of s) are
+titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. The error for an unreadable value
+names the line. Numbers with another meaning (a number of points above the values, samples or ms instead of s) are
 refused unless the header states the meaning.
 """
 
@@ -39,7 +39,7 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 SAME = 0.005
 """Largest relative difference between two statements of the same step."""
 SAME_DURATION = 0.02
-"""Largest relative difference between two durations, which count either points or intervals."""
+"""Largest relative difference between two durations. A duration can count points or intervals."""
 
 _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]]?\s*"
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
@@ -50,9 +50,9 @@ UNIFORM_ROUNDED = 0.15
 """Largest deviation from a uniform time column, in steps, including rounding. A missing line causes at least 0.16.
 """
 FEWEST_COUNTED = 10
-"""Smallest number above the values that can be a number of points."""
+"""Smallest number in a line above the values that can be a number of points."""
 HEADER_ROWS = 5
-"""Number of lines to search for a number of points."""
+"""Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4
 """Largest number of columns in a table of components. Wider rows contain a single component."""
 
@@ -60,7 +60,7 @@ _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
 _PROSE = re.compile(r"[a-z]{5}", re.I)
 _BEGIN = re.compile(r"\*+\s*begin", re.I)
-_COUNTED = "its first column counts the samples (0, 1, 2 ...): must be the time in s"
+_COUNTED = "the first column counts the samples (0, 1, 2 ...) and is not the time in s"
 
 Row = tuple[int, list[str]]
 
@@ -97,7 +97,7 @@ def read_columns(lines: Sequence[str]) -> Series:
     like = (all(map(_LIKE_NUMBER.match, cells)) for _, cells in Rows(lines, numbers))
     first = next((index for index, is_like in enumerate(like) if is_like), None)
     if first is None:
-        raise FormatError(f"holds no line of numbers; it begins with {lines[0].strip()[:40]!r}")
+        raise FormatError(f"the file begins with {lines[0].strip()[:40]!r} and has no line of numbers")
     rows, header = Rows(lines, numbers[first:]), lines[: numbers[first] - 1]
     _check_commas(rows)
     _check_header_end(header)
@@ -128,7 +128,7 @@ def _check_commas(rows: Rows) -> None:
         cells = [cell for cell in re.split(r"[;\s]+", line.replace('"', "")) if cell]
         if any(map(_DECIMAL_COMMA.fullmatch, cells)) and (len(cells) > 1 or not table):
             raise FormatError(
-                f"line {line_number}: {line.strip()[:40]!r} has decimal commas: write decimal points instead"
+                f"line {line_number}: {line.strip()[:40]!r} has decimal commas; write decimal points instead"
             )
 
 
@@ -150,13 +150,13 @@ def _is_table_of_whole_numbers(rows: Rows) -> bool:
 
 
 def _check_header_end(header: Sequence[str]) -> None:
-    """Refuse a number with a unit directly above the values, which could be a row or a header."""
+    """Refuse a number with a unit directly above the values: the line could be a row or a header."""
     line_number = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
     cells = _cells(header[line_number - 1]) if line_number else []
     if 2 <= len(cells) <= 4 and _is_plain(cells[0]) and not any(map(_PROSE.search, cells)):
         raise FormatError(
-            f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers: remove the "
-            "units if this line is a row, or write # before it"
+            f"line {line_number}: {shown(header[line_number - 1])} is directly above the numbers. Remove the "
+            "units if this line is a row of numbers, or write # before a header line"
         )
 
 
@@ -169,14 +169,19 @@ def _width(rows: Rows, header: Sequence[str]) -> int:
     widths = np.fromiter((len(cells) for _, cells in rows), np.uint32, len(rows))
     if len(rows) > 2 and width != widths[1] and not np.ptp(widths[1:-1]) and width <= 3:
         raise FormatError(
-            f"line {top}: {' '.join(rows[0][1])} is above {len(rows) - 1} lines of {widths[1]} numbers. If it is "
-            "the number of points or the step, remove it, and set step and unit"
+            f"line {top}: {' '.join(rows[0][1])} has a different number of values from the {len(rows) - 1} lines "
+            f"below ({widths[1]}). If the line is the number of points or the step, remove the line, and set step "
+            "and unit"
         )
     if width > 2:
-        allowed = "must be one (acceleration) or two (time first)"
-        raise FormatError(f"line {top}: {width} columns; {allowed}{_rows_hint(rows, header)}")
+        hint = _rows_hint(rows, header)
+        raise FormatError(
+            f"line {top}: must have one column (acceleration) or two (time first), not {width}{hint}"
+        )
     for index in np.flatnonzero(widths != width)[:1]:
-        raise FormatError(f"line {rows.numbers[index]}: {widths[index]} columns, but line {top} has {width}")
+        raise FormatError(
+            f"line {rows.numbers[index]}: the number of columns is {widths[index]}, but {width} in line {top}"
+        )
     return width
 
 
@@ -188,13 +193,12 @@ def _rows_hint(rows: Rows, header: Sequence[str]) -> str:
     except FormatError:
         return marker
     if len(steps) and steps.min() > 0.0 and np.ptp(steps) <= UNIFORM_ROUNDED * steps.mean():
-        return f"{marker}; probably a time and {width - 1} series: keep the time and one series"
+        return f"{marker}. The columns are probably a time and {width - 1} series; keep the time and one series"
     if width <= MOST_COMPONENTS:
-        return f"{marker}; probably {width} series: keep one"
+        return f"{marker}. The columns are probably {width} series; keep one series"
     return (
-        f"{marker}; probably one series in rows of {width} numbers, which requires a header of PEER "
-        "AT2: write one "
-        "number per line"
+        f"{marker}. This is probably one series in rows of {width} numbers, which requires a PEER AT2 header; "
+        "otherwise write one number per line"
     )
 
 
@@ -209,16 +213,16 @@ def _check_first(rows: Rows) -> None:
     if len(cells) == 2 and not (_is_short(cells[1]) and next_word.strip("0.") == ""):
         return
     if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(next_word)):
+        lines = cells[0] if count == below else f"{cells[0]} and {next_word}"
         raise FormatError(
-            f"line {line}: {' '.join(cells)} is the number of the following points, no acceleration: remove it"
-            + ("" if count == below else f", and the step {next_word} below it, and set step and unit")
+            f"line {line}: {' '.join(cells)} is the number of the following points, not an acceleration. Remove "
+            f"{lines}, and set step and unit if the header does not state them"
         )
     if count >= FEWEST_COUNTED and len(cells) == 1 and all("." in word for word in rows.below(0)) and _jumps(rows):
         raise FormatError(
-            f"line {line}: {cells[0]} has no decimal point, and differs from the next value by more than any two "
-            f"values below. Remove it if it is a number of points ({below} follow); write "
-            f"{cells[0]}.0 if it is an "
-            "acceleration"
+            f"line {line}: {cells[0]} has no decimal point and differs from the next value by more than any two "
+            f"consecutive values below. Remove {cells[0]} if this is a number of points ({below} follow); write "
+            f"{cells[0]}.0 if this is an acceleration"
         )
 
 
@@ -231,14 +235,13 @@ def _check_counts(rows: Rows) -> None:
         if (below := len(rows) - index - 1) == int(cells[0]) or of_step:
             above = " ".join(rows[row][1][0] for row in range(index))
             raise FormatError(
-                f"line {line}: {cells[0]} is the number of the following points ({below}), no "
-                "acceleration: remove "
-                f"it and {above} above it, and set step and unit"
+                f"line {line}: {cells[0]} is the number of the following points ({below}), not an acceleration; "
+                f"remove it and {above} above, and set step and unit"
             )
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first number that is probably the step: 1 s over a whole number, printed with other decimals."""
+    """Refuse a first number that is probably the step: 1 s divided by a whole number, with other decimals."""
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
@@ -248,8 +251,8 @@ def _check_first_step(rows: Rows) -> None:
     rate = 1.0 / float(cells[0])
     if len(cells[0].partition(".")[2]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
         raise FormatError(
-            f"line {line}: {cells[0]} has another number of decimals than the values below it. Remove it if it is "
-            "the step in s; write it with as many decimals if it is an acceleration"
+            f"line {line}: {cells[0]} has a different number of decimals from the values below. Remove {cells[0]} "
+            "if this is the step in s; write the same number of decimals if this is an acceleration"
         )
 
 
@@ -267,16 +270,18 @@ def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
     whole_steps = len(times) > 1 and bool(np.all(np.diff(table[:, 0]) == 1.0))
     if stated.counts_samples and not whole_steps:
         raise FormatError(
-            "its header calls the first column a number of samples, but the column does not count samples"
+            "the header calls the first column a sample number, but the column does not count samples"
         )
     if stated.counts_samples or (whole_steps and stated.time_unit == 1.0):
         if table[0, 0] not in (0.0, 1.0):
-            raise FormatError(f"its first column counts the samples from {table[0, 0]:g}: must start at 0 or 1")
+            raise FormatError(
+                f"the first column counts the samples from {table[0, 0]:g}, but must start at 0 or 1"
+            )
         return Series(table[:, 1], stated.step, stated.unit, _COUNTED)
     values, step = _on_grid(times, table[:, 1], lines)
     if stated.step is not None and step is not None and abs(step - stated.step) > SAME * stated.step:
         raise FormatError(
-            f"its header states a step of {stated.step:g} s, but its time column has {step:g} s: "
+            f"the header states a step of {stated.step:g} s, but the time column has a step of {step:g} s; "
             "correct one of them"
         )
     return Series(values, step, stated.unit)
@@ -287,19 +292,19 @@ def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, 
     uniform.
     """
     if len(times) < 2:
-        return values, None  # too short: the caller refuses it
+        return values, None  # too short; the caller refuses the file
     step, tolerance, odd = even_step(times)
     if odd is not None:
         gaps = np.diff(times)
         raise FormatError(
-            f"the time column is not uniform: line {lines[odd + 1]} is {gaps[odd]:g} s after the line above, "
-            f"but most steps are {np.median(gaps):g} s: resample it to one step{_swapped(values)}"
+            f"the time column is not uniform. Line {lines[odd + 1]} is {gaps[odd]:g} s after the line above, "
+            f"but most steps are {np.median(gaps):g} s; resample the series to one step{_swapped(values)}"
         )
     if abs(times[0]) <= tolerance:
         return values, short(step)
     if abs(times[0] - step) <= tolerance:  # many published copies omit the zero at t = 0
         return np.concatenate(([0.0], values)), short(step)
-    raise FormatError(f"the time column starts at {times[0]:g} s: must start at 0 s or one step ({step:g} s)")
+    raise FormatError(f"the time column starts at {times[0]:g} s, but must start at 0 s or one step ({step:g} s)")
 
 
 SHORTEST_STEP = float(np.finfo(float).tiny)
@@ -315,7 +320,7 @@ def even_step(times: Array) -> tuple[float, float, int | None]:
     index = np.arange(len(times)) - 0.5 * (len(times) - 1)
     step = float(index @ after / (index @ index))
     if not math.isfinite(step) or 0.0 < abs(step) < SHORTEST_STEP:
-        raise FormatError(f"the times from {times[0]:g} s to {times[-1]:g} s have no finite rate")
+        raise FormatError(f"the times from {times[0]:g} s to {times[-1]:g} s have no finite sampling rate")
     tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
     if step > 0.0 and np.ptp(after - step * index) / 2.0 <= tolerance:
         return step, tolerance, None
@@ -326,14 +331,14 @@ def even_step(times: Array) -> tuple[float, float, int | None]:
 def _swapped(values: Array) -> str:
     gaps = np.diff(values)
     even = gaps.min() > 0.0 and np.ptp(gaps) <= UNIFORM_ROUNDED * gaps.mean()
-    return ". The second column rises evenly: if it is the time, make it the first column" if even else ""
+    return ". The second column rises evenly; if this is the time, make it the first column" if even else ""
 
 
 def _printed_resolution(times: Array) -> float:
     for digits in range(8):
         scaled = times * 10.0**digits
         if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
-            return 0.51 / 10.0**digits  # half a unit of the last decimal, and the error of the fit
+            return 0.51 / 10.0**digits  # half a unit of the last decimal, plus the error of the fit
     return 0.0
 
 
@@ -393,7 +398,7 @@ def facts(header: Sequence[str], columns: int) -> Facts:
     steps = [*_statements(lines, _STEP, _step_of), *_statements(lines, _RATE, _step_of_rate)]
     step = _agreed(steps, "step", " s")
     counts = [*_statements(lines, _COUNT, _points_of), *_statements(lines, _COUNT_IN_PROSE, _points_of)]
-    points = _agreed(counts, "number", " of points")
+    points = _agreed(counts, "number of points", "")
     duration = _agreed(_statements(lines, _DURATION, _step_of), "duration", " s")
     unit = _unit(lines, titles)
     first = titles[0] if len(titles) == 2 else ""
@@ -436,18 +441,18 @@ def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -
         line, first = values[0]
         if abs(value - first) > SAME * first:
             raise FormatError(
-                f"its header states two {quantity}s: {first:g}{unit} in line {line}, "
-                f"but {value:g}{unit} in line {line_number}"
+                f"the header states the {quantity} {first:g}{unit} in line {line}, but {value:g}{unit} in line "
+                f"{line_number}"
             )
     return values[0][1] if values else None
 
 
 def check_duration(step: float | None, points: int, duration: float | None) -> None:
-    """Refuse ``points`` with a ``step`` (s) that do not have the stated ``duration`` (s)."""
+    """Refuse ``points`` with a ``step`` (s) that contradict the stated ``duration`` (s)."""
     if step and duration and abs(step * points - duration) > SAME_DURATION * duration + 2.0 * step:
         raise FormatError(
-            f"its header states a duration of {duration:g} s, but {points} points every {step:g} s last "
-            f"{step * points:g} s: check for missing points or a wrong step"
+            f"the header states a duration of {duration:g} s, but {points} points with a step of {step:g} s last "
+            f"{step * points:g} s; check for missing points or a wrong step"
         )
 
 
@@ -456,11 +461,14 @@ def _check_quantity(lines: Sequence[tuple[int, str]]) -> None:
         stated = _TYPE.search(line)
         if stated and stated[1].strip() and not _ACCELERATION.fullmatch(stated[1]):
             raise FormatError(
-                f"line {line_number} states the data type {stated[1].strip()!r}; it must be acceleration"
+                f"line {line_number}: the data type is {stated[1].strip()!r}, but must be acceleration"
             )
     quantities = [(line_number, match[0]) for line_number, line in lines if (match := _ANOTHER.search(line))]
     if quantities and not any(_ONE.search(line) for _, line in lines):
-        raise FormatError(f"line {quantities[0][0]} states {quantities[0][1]!r}; it must be an acceleration")
+        raise FormatError(
+            f"line {quantities[0][0]}: the header states {quantities[0][1]!r}, but the series must be an "
+            "acceleration"
+        )
 
 
 def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None:
@@ -470,7 +478,7 @@ def _unit(lines: Sequence[tuple[int, str]], titles: Sequence[str]) -> str | None
             stated_unit(word, line_number)  # raises FormatError for other units
     last = _BRACKETS.findall(titles[-1]) if titles else []
     if last and is_other_unit(last[-1]):
-        raise FormatError(f"line {lines[-1][0]}: states {last[-1].strip()!r}, which is not a unit of acceleration")
+        raise FormatError(f"line {lines[-1][0]}: {last[-1].strip()!r} is not a unit of acceleration")
     cells = [word for _, word in explicit] + [word for _, line in lines for word in _BRACKETS.findall(line)]
     units = {canonical_unit(word) for word in cells} - {None}
     return units.pop() if len(units) == 1 else None

@@ -71,7 +71,9 @@ class FormatError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """Accelerations ``(n,)`` from t = 0 in the file's unit. If ``step`` (s) is None, ``note`` is a hint."""
+    """Accelerations ``(n,)`` from t = 0 in the file's unit. If ``step`` (s) is None, ``note`` can state the
+    reason.
+    """
 
     values: Array
     step: float | None
@@ -91,8 +93,8 @@ def stated_unit(text: str, line: int | None = None) -> str:
     """Return the unit that a header states. Raises FormatError if the unit is unknown."""
     unit = canonical_unit(text)
     if unit is None:
-        where = "its header" if line is None else f"line {line}"
-        raise FormatError(f"{where} states the unit {text.strip()!r}; known: {', '.join(UNITS)}")
+        where = "the header" if line is None else f"line {line}"
+        raise FormatError(f"{where} states the unknown unit {text.strip()!r}; known units are {', '.join(UNITS)}")
     return unit
 
 
@@ -107,7 +109,7 @@ def number(word: str, line: int) -> float:
         value = number_of(word)
     except ValueError:
         if not _FORTRAN.fullmatch(word):
-            comma = " (use a decimal point, no comma)" if re.fullmatch(r"[-+]?\d*,\d+\S*", word) else ""
+            comma = " (use a decimal point instead of a comma)" if re.fullmatch(r"[-+]?\d*,\d+\S*", word) else ""
             raise FormatError(f"line {line}: {word!r} is not a number{comma}") from None
         value = float(_FORTRAN.sub(r"\1e\2", word))
     if not math.isfinite(value):
@@ -121,21 +123,21 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
     """
     factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
     if factor is None:
-        raise FormatError(f"line {line}: the step {word} {unit} has an unknown unit: must be s, ms, us or min")
+        raise FormatError(f"line {line}: the unit of the step {word} {unit} must be s, ms, us or min")
     step = number(word, line) * factor
     if step <= 0.0:
-        raise FormatError(f"line {line}: the step {word} s must be > 0 s")
+        raise FormatError(f"line {line}: the step {word} {unit or 's'} must be > 0 s")
     return step
 
 
 def whole(word: str, line: int, noun: str, most: int) -> int:
     """Return a whole number of a header, from 1 to ``most``; messages call it a number of ``noun``."""
     if not (word.isascii() and word.isdigit()):
-        raise FormatError(f"line {line}: {word!r} is not a count of {noun}")
+        raise FormatError(f"line {line}: {word!r} is not a valid number of {noun}")
     count = int(word) if len(word) <= len(str(most)) else most + 1
     if not 1 <= count <= most:
         shown = word if len(word) < 20 else f"{word[:20]}..."
-        raise FormatError(f"line {line}: {shown} {noun}: must be 1 to {most}")
+        raise FormatError(f"line {line}: the number of {noun} is {shown}, but must be 1 to {most}")
     return count
 
 
@@ -143,7 +145,7 @@ def complete(values: Sequence[float] | Array, stated: int) -> Array:
     """Return ``values`` as an array. Raises FormatError if their number differs from ``stated``."""
     if len(values) != stated:
         raise FormatError(
-            f"its header states {stated} points, but the file has {len(values)}: check for missing points"
+            f"the header states {stated} points, but the file has {len(values)}; check for missing points"
         )
     return np.array(values)
 
@@ -154,7 +156,7 @@ def short(step: float) -> float:
 
 
 def split_at_signs(line: str) -> list[str]:
-    """Return the numbers of a row that can be separated by signs alone: ``-.123E-01-.456E-02`` is two numbers."""
+    """Return the numbers of a row, which signs alone can separate: ``-.123E-01-.456E-02`` is two numbers."""
     return [part for word in line.split() for part in re.split(r"(?<=[\d.])(?=[-+])", word)]
 
 

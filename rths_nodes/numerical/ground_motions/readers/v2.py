@@ -34,7 +34,7 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 RECORDER_STEP = 34
 """Entry of the COSMOS real header (counted from 1) with the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry with the sampling interval of this series, ms; processing can change the interval."""
+"""Entry with the sampling interval of this series, ms, which processing can change."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """Smallest number of marks in a start line, directly above a row of numbers and elsewhere."""
@@ -89,11 +89,14 @@ def read_v2(lines: Sequence[str]) -> Series:
     blocks = [index for index in starts if _quantity(lines, index) == "acc"]
     _check_channels(lines, starts, blocks)
     if not blocks:
-        hint = f": line {starts[0] + 1} begins {shown(lines[starts[0]])}" if starts else ""
-        raise FormatError(f"is a V2 file without a readable acceleration block{hint}")
+        hint = f" (line {starts[0] + 1} begins with {shown(lines[starts[0]])})" if starts else ""
+        raise FormatError(f"the file is a V2 file without a readable acceleration block{hint}")
     if len(blocks) > 1:
         numbers = ", ".join(str(index + 1) for index in blocks)
-        raise FormatError(f"holds {len(blocks)} acceleration blocks (lines {numbers}), must be one: split it")
+        raise FormatError(
+            f"the file contains {len(blocks)} acceleration blocks (lines {numbers}), but must contain one; split "
+            "the file"
+        )
     return _block(lines, blocks[0])
 
 
@@ -115,8 +118,8 @@ def _quantity(lines: Sequence[str], index: int) -> str:
     match = _QUANTITY.search(lines[index])
     if match is None:
         raise FormatError(
-            f"line {index + 1}: looks like the start of a block, but its quantity (accel, veloc, displ) cannot be "
-            f"read: {shown(lines[index])}"
+            f"line {index + 1}: {shown(lines[index])} looks like the start of a block, but the quantity (accel, "
+            "veloc, displ) cannot be read"
         )
     return match[1].lower()
 
@@ -129,8 +132,8 @@ def _check_channels(lines: Sequence[str], starts: Sequence[int], blocks: Sequenc
         wanted, noun = (blocks, "acceleration block") if _CSMIP_END.match(line) else (starts, "block")
         if not any(begin <= start < index for start in wanted):
             raise FormatError(
-                f"line {index + 1}: ends a channel without a readable start line of its {noun} (lines "
-                f"{begin + 1} to {index}); correct the start line, or remove the channel"
+                f"line {index + 1}: the channel that ends here (lines {begin + 1} to {index}) has no readable "
+                f"start line of its {noun}; correct the start line, or remove the channel"
             )
         begin = index + 1
 
@@ -143,7 +146,7 @@ def _block(lines: Sequence[str], index: int) -> Series:
     rest = lines[below] if below < len(lines) else ""
     if _NUMBERS.match(rest) and _row_like(rest):
         raise FormatError(
-            f"line {below + 1}: more numbers than the {stated} that line {number} states: {shown(rest)}"
+            f"line {below + 1}: {shown(rest)} follows the last of the {stated} numbers that line {number} states"
         )
     return Series(complete(values, stated), step, unit)
 
@@ -155,7 +158,7 @@ def _unit(line: str, number: int) -> str | None:
     unit = next(filter(None, map(canonical_unit, _IN_BRACKETS.findall(line))), None)
     at = _NO_UNIT.search(line)
     if unit is None and not (at and at.end() == len(line)):
-        raise FormatError(f"line {number}: the unit of the block cannot be read: {shown(line)}")
+        raise FormatError(f"line {number}: the unit of the block cannot be read in {shown(line)}")
     return unit
 
 
@@ -165,7 +168,7 @@ def _step(line: str, number: int) -> float:
         return 1.0 / positive_step(rate[1], number)
     match = _STEP.search(line)
     if match is None:
-        raise FormatError(f"line {number}: the step of the block cannot be read: {shown(line)}")
+        raise FormatError(f"line {number}: the step of the block cannot be read in {shown(line)}")
     return positive_step(match[1].rstrip("."), number, match[2] or "s")
 
 
@@ -186,7 +189,7 @@ def _real_header_step(lines: Sequence[str]) -> float | None:
 def _numbers(lines: Sequence[str], index: int) -> tuple[int, Sequence[float], int]:
     """Return the count in line ``index``, the numbers that follow, and the index of the line after them."""
     below = index + 1
-    stated = whole(lines[index].split()[0], below, "numbers", MOST_POINTS)
+    stated = whole(lines[index].split()[0], below, "values", MOST_POINTS)
     width = _width(lines[index], below)
     values = array("d")
     while below < len(lines) and len(values) < stated:
@@ -204,7 +207,7 @@ def _width(line: str, number: int) -> int | None:
         return None
     fields = _FIELDS.fullmatch(match[0])
     if fields is None:
-        raise FormatError(f"line {number}: the format of the numbers cannot be read: {shown(match[0])}")
+        raise FormatError(f"line {number}: the format of the numbers cannot be read in {shown(match[0])}")
     return whole(fields[1] or fields[2], number, "characters in a column", WIDEST_COLUMN)
 
 
@@ -215,7 +218,7 @@ def _cells(row: str, width: int | None, line: int) -> list[str]:
     row = row.rstrip()
     cells = [cell for start in range(0, len(row), width) if (cell := row[start : start + width].strip())]
     if cells != free and all(map(_is_number, free)):
-        raise FormatError(f"line {line}: the numbers are not in columns of {width} characters: {shown(row)}")
+        raise FormatError(f"line {line}: the numbers in {shown(row)} are not in columns of {width} characters")
     return cells
 
 

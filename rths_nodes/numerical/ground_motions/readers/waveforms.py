@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats of seismology, read by obspy if installed (``pip install obspy``).
+"""Seismological formats, read by obspy if it is installed (``pip install obspy``).
 
 The reader is selected by name, because obspy's format detection would unpickle a file that resembles its own
 format. Values are counts unless calibrated: SAC and miniSEED need ``unit``.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SAC_VERSION_AT, SAC_HEADER = 304, 632
 """Position of the header version (a four-byte integer) and length of the SAC header, in bytes."""
 FIRST_LINES = 30
-"""Number of lines to search for the name of the format."""
+"""Number of lines that are searched for the name of the format."""
 
 
 class Format(NamedTuple):
@@ -65,18 +65,18 @@ OTHERS = (
     Format("an old Excel workbook", None, _starts(b"\xd0\xcf\x11\xe0")),
     Format("compressed (gzip)", None, _starts(b"\x1f\x8b")),
     Format("compressed (bzip2)", None, _starts(b"BZh")),
-    Format("a MAT-file of MATLAB", None, _starts(b"MATLAB 5.0 MAT-file")),
-    Format("HDF5, a MAT-file 7.3 or ASDF", None, _starts(b"\x89HDF")),
-    Format("an array of numpy", None, _starts(b"\x93NUMPY")),
+    Format("a MATLAB MAT-file", None, _starts(b"MATLAB 5.0 MAT-file")),
+    Format("HDF5 (e.g. a MAT-file 7.3 or ASDF)", None, _starts(b"\x89HDF")),
+    Format("a NumPy array", None, _starts(b"\x93NUMPY")),
     Format("PDF", None, _starts(b"%PDF")),
     Format("full SEED", None, lambda data: re.match(rb"\d{6}V ", data) is not None),
     Format("GSE", None, _first_line(r"WID[12] |XW0\d ")),
-    Format("a page of HTML (was the download refused?)", None, _first_line(r"<!doctype html|<html")),
+    Format("an HTML page (was the download refused?)", None, _first_line(r"<!doctype html|<html")),
     Format("XML", None, _first_line(r"<\?xml")),
     Format("JSON", None, _first_line(r"\{\s*\"|\[\s*[\{\[]")),
     Format("K-NET CSV", None, _first_line(r"#K-NET CSV")),
     Format(
-        "SMC of the USGS",
+        "a USGS SMC file",
         None,
         _first_line(r"\d (?:UNKNOWN|(?:UN)?CORRECTED ACCELEROGRAM|VELOCITY|DISPLACEMENT|RESPONSE|FOURIER)"),
     ),
@@ -87,7 +87,10 @@ _IN_TEXT = (
     ("GeoNet V1A or V2A", re.compile(r"GNS Science|Geological (?:and|&) Nuclear|^Raw readings in units of", re.I)),
     ("BHRC V1 (VOL1DS)", re.compile(r"^\* VOL1DS", re.I)),
     ("a response spectrum (CSMIP V3)", re.compile(r"response and fourier amplitude spectra", re.I)),
-    ("an uncorrected accelerogram (V1), pairs of time and value", re.compile(r"uncorrected accelerogram", re.I)),
+    (
+        "an uncorrected accelerogram (V1) with pairs of time and value",
+        re.compile(r"uncorrected accelerogram", re.I),
+    ),
 )
 
 
@@ -120,7 +123,7 @@ def read_waveform(data: bytes, waveform_format: Format) -> Series:
         raise
     except Exception as error:  # obspy's readers can raise any exception and omit headers of damaged files
         cause = " ".join(str(error).split()) or type(error).__name__
-        raise FormatError(f"is {waveform_format.name}, which obspy cannot read: {cause}") from None
+        raise FormatError(f"the file is {waveform_format.name}, but obspy cannot read it ({cause})") from None
 
 
 def _series(data: bytes, waveform_format: Format) -> Series:
@@ -135,7 +138,9 @@ def _series(data: bytes, waveform_format: Format) -> Series:
         unit = None
         _check_quantity(trace)
     if trace.stats.calib != 1.0:
-        raise FormatError(f"states a calibration of {trace.stats.calib:g} without a unit: write calibrated values")
+        raise FormatError(
+            f"the file states a calibration factor of {trace.stats.calib:g} without a unit; use calibrated values"
+        )
     _check_values(values)
     return Series(values, step, unit)
 
@@ -145,17 +150,17 @@ def _trace(data: bytes, waveform_format: Format) -> Trace:
         import obspy
     except ImportError:
         raise FormatError(
-            f"is {waveform_format.name}, which obspy reads; it is not installed: pip install obspy"
+            f"the file is {waveform_format.name}, which requires obspy; install obspy with pip install obspy"
         ) from None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         stream = obspy.read(BytesIO(data), format=waveform_format.obspy)
     for warning in caught:
         if not issubclass(warning.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning)):
-            raise FormatError(f"is {waveform_format.name}; obspy reports: {warning.message}")
+            raise FormatError(f"the file is {waveform_format.name}, and obspy reports a fault ({warning.message})")
     if len(stream) != 1:
         names = "; ".join(f"{trace.id} from {trace.stats.starttime}" for trace in stream[:6])
-        raise FormatError(f"has {len(stream)} series or parts of a series ({names}); must have one")
+        raise FormatError(f"the file has {len(stream)} series or parts of a series ({names}), but must have one")
     return stream[0]
 
 
@@ -165,9 +170,8 @@ def _knet(trace: Trace) -> Array:
     expected = round(stats.knet.duration * stats.sampling_rate)
     if len(trace.data) != expected:
         raise FormatError(
-            f"its header states {stats.knet.duration:g} s at {stats.sampling_rate:g} Hz, {expected} "
-            "points, but the "
-            f"file has {len(trace.data)}: check for missing points"
+            f"the header states {stats.knet.duration:g} s at {stats.sampling_rate:g} Hz, i.e. {expected} points, "
+            f"but the file has {len(trace.data)}; check for missing points"
         )
     values = np.array(trace.data, dtype=float) * stats.calib
     _check_finite(values)
@@ -175,7 +179,8 @@ def _knet(trace: Trace) -> Array:
     peak, stated = float(np.abs(centred).max()), 0.01 * stats.knet.accmax
     if abs(peak - stated) > SAME_PEAK * stated + ROUNDED_PEAK:
         raise FormatError(
-            f"its header states a peak of {stated:.4g} m/s^2, but its scaled values have {peak:.4g} m/s^2"
+            f"the header states a peak of {stated:.4g} m/s^2, but the peak of the scaled values is {peak:.4g} "
+            "m/s^2"
         )
     return centred
 
@@ -188,12 +193,12 @@ def _ascii_unit(trace: Trace, data: bytes) -> str:
 
 
 def _check_quantity(trace: Trace) -> None:
-    """Refuse a velocity or displacement according to the SAC header or the SEED channel code."""
+    """Refuse a series that is not an acceleration according to the SAC header or the SEED channel code."""
     quantity = _SAC_QUANTITIES.get(int(trace.stats.sac.get("idep", 0))) if "sac" in trace.stats else None
     if quantity is None and re.fullmatch(r"[A-Z]H[A-Z0-9]", trace.stats.channel):
         quantity = f"velocity (channel {trace.stats.channel}, a seismometer)"
     if quantity is not None:
-        raise FormatError(f"has a {quantity} series; must be acceleration")
+        raise FormatError(f"the series must be acceleration, but is {quantity}")
 
 
 def _check_values(values: Array) -> None:
@@ -201,11 +206,11 @@ def _check_values(values: Array) -> None:
     mean, peak = float(values.mean()), float(np.abs(values).max())
     if abs(mean) > LARGEST_OFFSET * peak:
         raise FormatError(
-            f"its mean {mean:.4g} is {100.0 * abs(mean) / peak:.0f} % of its peak {peak:.4g}: subtract the offset "
-            "of the recorder"
+            f"the mean {mean:.4g} of the series is {100.0 * abs(mean) / peak:.0f} % of the peak {peak:.4g}; "
+            "subtract the offset of the recorder"
         )
 
 
 def _check_finite(values: Array) -> None:
     if not (len(values) and np.isfinite(values).all()):
-        raise FormatError("has no values, or a value that is not finite")
+        raise FormatError("the series is empty, or has a value that is not finite")

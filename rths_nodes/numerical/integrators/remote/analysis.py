@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # runs without the package
+if TYPE_CHECKING:  # this module runs without the package
     from rths_nodes.core.data import Data
     from rths_nodes.core.opensees.model_process import Model
 
@@ -19,7 +19,7 @@ RIG_ELEMENT = 2_000_000_000
 """Tag of the rig's element, larger than any tag of a model."""
 
 SHORTEST_VECTOR = 256
-"""Length of a message, in doubles; elements with many degrees of freedom need longer messages."""
+"""Shortest message, in doubles; elements with many degrees of freedom need longer messages."""
 
 ASKS_FIRST = {"CentralDifference"}
 """Integrators that request the force at the beginning of a step and therefore need one more step."""
@@ -43,9 +43,9 @@ def work(ops: ModuleType, task: Data, model: Model) -> None:
     model.build("model(rig)", rig)
     if len(calls) != 1:
         name = Path(task["model"]).name
-        raise SystemExit(f"model(rig) of {name} has called rig() {len(calls)} times; it must call rig() once")
+        raise SystemExit(f"model(rig) of {name} called rig() {len(calls)} times, but must call rig() once")
     try:
-        check_free()  # the model can have fixed it after the call of rig()
+        check_free()  # the model may have fixed a node after the call of rig()
     except ValueError as error:
         raise SystemExit(str(error)) from error
     analyse(ops, task, model)

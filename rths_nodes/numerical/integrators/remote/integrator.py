@@ -75,7 +75,7 @@ class Connection:
             self.port = self._listener.getsockname()[1]
         except OSError as error:
             raise ConfigError(
-                f"integrator.address = {address!r}, integrator.port = {port}: cannot listen there "
+                f"integrator.address = {address!r}, integrator.port = {port}: cannot listen on this address "
                 f"({error.strerror or error})"
             ) from error
 
@@ -91,7 +91,9 @@ class Connection:
         return self._client is not None
 
     def receive(self, size: int) -> bytes | None:
-        """Return the next ``size`` bytes, or None. Raises ConnectionEnded, or IntegratorError after a timeout."""
+        """Return the next ``size`` bytes, or None until they arrive. Raises ConnectionEnded, or IntegratorError
+        after a timeout.
+        """
         assert self._client is not None
         buffer = self._buffer
         while (missing := size - len(buffer)) > 0:
@@ -99,7 +101,7 @@ class Connection:
             if part is None:
                 if buffer and time.monotonic() > self._began + WHOLE_S:
                     raise IntegratorError(
-                        f"the client has sent {len(buffer)} of {size} bytes of a message in {WHOLE_S:g} s"
+                        f"the client sent only {len(buffer)} of {size} bytes of a message within {WHOLE_S:g} s"
                     )
                 return None
             if not part:
@@ -120,7 +122,7 @@ class Connection:
         except BlockingIOError:
             return None
         except OSError as error:
-            raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
+            raise IntegratorError(f"the connection to the client was lost ({error.strerror})") from error
 
     def wait(self) -> None:
         assert self._client is not None
@@ -137,7 +139,7 @@ class Connection:
                     raise IntegratorError(f"the client has not received an answer within {WHOLE_S:g} s") from None
                 select.select([], [self._client], [], LOOK_S)
             except OSError as error:
-                raise IntegratorError(f"the connection to the client is lost ({error.strerror})") from error
+                raise IntegratorError(f"the connection to the client was lost ({error.strerror})") from error
 
     def close(self) -> None:
         for connection in (self._listener, self._client):
@@ -189,15 +191,15 @@ def vector_length(greeting: bytes, n: int) -> int:
     expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
     if sizes != expected:
         raise IntegratorError(
-            "the client greets with sizes [disp, vel, accel, force, time] of sent and of requested vectors "
-            f"{sizes[:5]} and {sizes[5:]}: must be {expected[:5]} and {expected[5:]}, for a genericClient "
-            f"with {n} degrees of freedom"
+            "the client states the sizes [disp, vel, accel, force, time] of sent and of requested vectors as "
+            f"{sizes[:5]} and {sizes[5:]}, but a genericClient for n = {n} degrees of freedom must state "
+            f"{expected[:5]} and {expected[5:]}"
         )
     least = max(3 * n + 2, n * n)
     if not least <= length <= LONGEST_VECTOR:
         raise IntegratorError(
-            f"the client greets with vectors of {length} doubles (-dataSize): must be >= {least} and <= "
-            f"{LONGEST_VECTOR}"
+            f"the client states vectors of {length} doubles (-dataSize), but their length must be >= {least} and "
+            f"<= {LONGEST_VECTOR}"
         )
     return int(length)
 
@@ -208,15 +210,15 @@ def request(vector: bytes, columns: Indices) -> Request:
     action = float(values[0])
     if action not in ACTIONS:
         actions = ", ".join(f"{number} {name}" for number, name in ACTIONS.items())
-        raise IntegratorError(f"the client asks for the action {action:g}; known: {actions}")
+        raise IntegratorError(f"the client requests the unknown action {action:g}; known actions are {actions}")
     if action != TRIAL:
         return Request(int(action))
     numbers = values[1 : 3 * n + 2].astype(float)
     if not (np.abs(numbers) <= FARTHEST).all():  # also refuses nan
         worst = numbers[np.argmin(np.abs(numbers) <= FARTHEST)]
         raise IntegratorError(
-            f"the client sends the trial response {worst:g}: must be a number between -{FARTHEST:g} and "
-            f"{FARTHEST:g} (m, s)"
+            f"the client sent the trial response {worst:g} in m and s, but must send numbers between "
+            f"-{FARTHEST:g} and {FARTHEST:g}"
         )
     return Request(TRIAL, numbers[columns], numbers[n + columns], float(numbers[3 * n]))
 
@@ -230,10 +232,10 @@ def answer(values: Array, length: int, columns: Indices) -> bytes:
 
 
 ROUNDING = 1e-6
-"""Tolerance of times, in steps, because a client adds up many steps."""
+"""Tolerance of times, in steps. A client sums up many steps."""
 
 LONGEST_TALK = 10_000
-"""Largest number of requests between two commitState. A client that sends more does not converge."""
+"""Largest number of requests between two commitState requests. A client that sends more does not converge."""
 
 
 @dataclass(frozen=True)
@@ -287,10 +289,10 @@ class Conversation:
     def where(self) -> str:
         if self._static:
             return f"in static step {self._plan.static_steps - self._static + 1} of {self._plan.static_steps}"
-        return f"after {self.steps} of {self._plan.steps} steps, at its time {self._trial.time:g} s"
+        return f"after {self.steps} of {self._plan.steps} steps, at model time {self._trial.time:g} s"
 
     def reply(self, request: Request) -> Array | None:
-        """Return the answer; None for a request without one, or if a displacement is ``due``.
+        """Return the answer, or None if the request has no answer or a displacement is ``due``.
 
         Raises ClientLeft or IntegratorError.
         """
@@ -318,7 +320,7 @@ class Conversation:
     def _try(self, request: Request) -> None:
         if self._static and request.velocity.any():
             raise IntegratorError(
-                f"the client has velocities {self.where}; the first static_steps commitState must "
+                f"the client sent velocities {self.where}, but the first static_steps commitState requests must "
                 "belong to a static analysis"
             )
         self._trial, self._fresh, self.idle = request, True, False
@@ -351,7 +353,7 @@ class Conversation:
         return None
 
     def _check_time(self, index: int, time: float) -> None:
-        """Refuse an ``index`` that is neither the next time step nor the present one with iterations left."""
+        """Refuse an ``index`` that is neither the next time step nor a current time step with iterations left."""
         plan = self._plan
         if index == self._index and 0 < self._iteration < plan.iterations:
             self._iteration += 1
@@ -359,21 +361,22 @@ class Conversation:
         step = plan.time_step
         if index == self._index:
             raise IntegratorError(
-                f"the client asks for the force at another displacement in the same time step {self.where}: must "
-                f"be {plan.iterations} iterations in a step of {step:g} s"
+                f"the client requests the force at another displacement in the same time step {self.where}, but "
+                f"the number of iterations in a step of {step:g} s must be {plan.iterations}"
             )
         late = self._index > 0 and abs(time - self._time - step) > ROUNDING * step + 1e-12 * abs(time)
         if index != self._index + 1 or late:
             before = plan.start_time if self._index == 0 else self._time
             gravity = not (self._index or plan.static_steps)
-            hint = " (static_steps = 0: a gravity analysis before it must be counted there)" if gravity else ""
+            hint = "; set static_steps if a gravity analysis comes first" if gravity else ""
             raise IntegratorError(
-                f"the client goes from time {before:g} s to {time:g} s: its step must be {step:g} s, "
-                f"iterations * substeps / servo_rate, from start_time on{hint}"
+                f"the client advances from time {before:g} s to {time:g} s, but the step must be {step:g} s "
+                f"(iterations * substeps / servo_rate) from start_time on{hint}"
             )
         if self._index and self._iteration != plan.iterations:
             raise IntegratorError(
-                f"the client has made {self._iteration} iterations {self.where}: must be {plan.iterations}"
+                f"the number of iterations of the client is {self._iteration} {self.where}, but must be "
+                f"{plan.iterations}"
             )
         self._index, self._iteration, self._time = index, 1, time
 
@@ -387,21 +390,20 @@ FAREWELL_S = 1.0
 
 CLIENT = "the client"
 
-SILENT = f"{CLIENT} has been silent for"
+SILENT = f"{CLIENT} sent nothing"
 
 log = logging.getLogger(__name__)
 
 
 class Served(Integrator):
-    """Server for the element genericClient: its trial displacements are the Targets, the rig's forces the answers.
+    """Server for the element genericClient: its trial displacements are the Targets, the rig's forces are the
+    answers.
 
     The client solves the equation of motion. Some integrators send no velocities or accelerations. A Target's
     velocity and acceleration are therefore taken from the parabola through the last three displacements; the exact
     acceleration at the last step is the curvature of this parabola. External and restoring forces are unknown and
     remain zero. The element has the degrees of freedom of the axes, then observed degrees of freedom without
     force.
-
-    After ``open``, the client is answered up to its first displacement, and is ``missing`` until then.
     """
 
     external = True
@@ -411,32 +413,36 @@ class Served(Integrator):
         observes: ClassVar[bool] = True
         who: ClassVar[str] = CLIENT
         experimental_stiffness: tuple[tuple[float, ...], ...] = matrix(
-            "stiffness of the part under test: for getInitialStiff, getTangentStiff and the static stage", "N/m"
+            "stiffness of the part under test, for getInitialStiff, getTangentStiff and the static stage", "N/m"
         )
         experimental_damping: tuple[tuple[float, ...], ...] | None = matrix(
-            "damping of the part under test, for getDamp; zero if left out", "N s/m", None
+            "damping of the part under test, for getDamp; default: zero", "N s/m", None
         )
         experimental_mass: tuple[tuple[float, ...], ...] | None = matrix(
-            "mass of the part under test, for getMass; zero if left out", "kg", None
+            "mass of the part under test, for getMass; default: zero", "kg", None
         )
         static_steps: int = integer(
-            "steps of the client's static analysis (gravity) before the test, answered without motion",
+            "number of steps of the client's static analysis (gravity), during which the rig does not move",
             default=0,
             at_least=0,
         )
-        start_time: float = number("time of the client's model when its dynamic analysis begins", "s", 0.0)
+        start_time: float = number("time of the client's model at the beginning of the dynamic analysis", "s", 0.0)
         iterations: int = integer(
-            "fixed iterations in a time step of the client, each a step here", default=1, at_least=1, at_most=1000
+            "fixed number of iterations in a time step of the client; each iteration is one integration step",
+            default=1,
+            at_least=1,
+            at_most=1000,
         )
         connect_within: float = number(
-            "timeout for the client, and for each of its requests before the test",
+            "timeout for the connection of the client, and for each request before the test",
             "s",
             60.0,
             more_than=0.0,
             at_most=86_400.0,
         )
         answer_within: float = number(
-            "timeout for the client during the test; in real time the bridges end sooner",
+            "timeout for a step of the client during the test; in real time, bridge.max_bridge trips the test "
+            "sooner",
             "s",
             10.0,
             more_than=0.0,
@@ -447,14 +453,14 @@ class Served(Integrator):
             for name, there in (("structure", test.has_structure), ("ground_motion", test.has_ground_motion)):
                 if there:
                     kind = type(self).type_name  # type: ignore[attr-defined]
-                    raise ConfigError(f"type = {kind!r}: {name} must be left out, {self.who} has it")
+                    raise ConfigError(f"type = {kind!r}: {name} must be left out, because {self.who} contains it")
             n = len(test.axes)
             for name in ("stiffness", "damping", "mass"):
                 rows = getattr(self, f"experimental_{name}")
                 if rows is not None and (np.shape(rows) != (n, n) or not np.allclose(rows, np.transpose(rows))):
                     raise ConfigError(
-                        f"experimental_{name}: must be symmetric, {n} rows of {n} numbers, one for each degree of "
-                        "freedom of the interface"
+                        f"experimental_{name}: must be a symmetric {n} x {n} matrix, with one row for each degree "
+                        "of freedom of the interface"
                     )
 
     def __init__(
@@ -507,7 +513,8 @@ class Served(Integrator):
         if not (problem or self._welcomed):
             self._welcomed = True
             log.info(
-                "the client is ready; displacement %s m and force %s N of the static stage; requests so far: %s",
+                "the client is ready after a static stage with displacement %s m and force %s N; requests so "
+                "far: %s",
                 self.talk.offset,
                 self.talk.static_force,
                 self.talk.summary(),
@@ -516,7 +523,7 @@ class Served(Integrator):
 
     def _welcome(self) -> str:
         if not self._connection.accept():
-            self._look_at_clock(f"no client came to {self._connection.endpoint} in")
+            self._look_at_clock(f"no client connected to {self._connection.endpoint}")
             return f"a client on {self._connection.endpoint}"
         if not self._length:
             greeting = self._connection.receive(GREETING.size)
@@ -525,7 +532,7 @@ class Served(Integrator):
                 return "the greeting of the client"
             self._length = vector_length(greeting, self._n)
             self._expect(self._patience)
-        return "" if self.ready() else f"the first displacement of the client; it is {self.talk.where}"
+        return "" if self.ready() else f"the first displacement of the client, which is {self.talk.where}"
 
     def begin(self, experimental_force: Array) -> None:
         if self._begun:
@@ -568,7 +575,7 @@ class Served(Integrator):
             self._expect(FAREWELL_S)
             while not self.ready():
                 self._connection.wait()
-            log.warning("the client continues after the last step of the test %s", self.talk.where)
+            log.warning("the client continues after the last step of the test (%s)", self.talk.where)
         except IntegratorError as error:
             log.info("%s", error)
 
@@ -594,7 +601,7 @@ class Served(Integrator):
 
     def _look_at_clock(self, text: str) -> None:
         if time.monotonic() > self._due:
-            raise IntegratorError(f"{text} {self._patience:g} s {self.talk.where}")
+            raise IntegratorError(f"{text} within {self._patience:g} s ({self.talk.where})")
 
 
 class Remote(Served):
@@ -603,7 +610,7 @@ class Remote(Served):
     @params
     class Params(Served.Params):
         address: str = text("IP address on which the server listens for the client", "127.0.0.1")
-        port: int = integer("TCP port on which it listens", default=8090, at_least=1, at_most=65_535)
+        port: int = integer("TCP port on which the server listens", default=8090, at_least=1, at_most=65_535)
 
         def validate(self, path: str) -> None:
             check_address(self.address, f"{path}.address")

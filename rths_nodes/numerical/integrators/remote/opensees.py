@@ -35,17 +35,19 @@ INTEGRATORS = (
     "KRAlphaExplicit_TP",
     "NewmarkExplicit",
 )
-"""OpenSees integrators with a fixed number of displacements per step, whatever is measured (doc/opensees.md)."""
+"""OpenSees integrators whose number of displacements per step does not depend on the force (doc/opensees.md)."""
 
 
 @params
 class Analysis:
-    integrator: str = text("words of ops.integrator: explicit, or with fixed iterations", "NewmarkExplicit 0.5")
-    algorithm: str = text("words of ops.algorithm", "Linear")
-    test: str | None = text("words of ops.test, e.g. FixedNumIter 5", None)
-    system: str = text("words of ops.system", "BandGeneral")
-    numberer: str = text("words of ops.numberer", "RCM")
-    constraints: str = text("words of ops.constraints", "Plain")
+    integrator: str = text(
+        "arguments of ops.integrator (explicit, or with a fixed number of iterations)", "NewmarkExplicit 0.5"
+    )
+    algorithm: str = text("arguments of ops.algorithm", "Linear")
+    test: str | None = text("arguments of ops.test, e.g. FixedNumIter 5", None)
+    system: str = text("arguments of ops.system", "BandGeneral")
+    numberer: str = text("arguments of ops.numberer", "RCM")
+    constraints: str = text("arguments of ops.constraints", "Plain")
 
     def validate(self, where: str) -> None:
         name = next(iter(self.integrator.split()), "")
@@ -63,21 +65,23 @@ def by_node(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], li
 class OpenSees(Served):
     """A client that the test starts: a Python file builds the model, which a new process analyses step by step.
 
-    The process ends with the test, and if this process ends early.
+    The new process ends with the test, or earlier if the test's process ends.
     """
 
     @params
     class Params(Served.Params):
         who: ClassVar[str] = "the model"
         model: str = path("Python file with the function model(rig), which builds the model", opens="files")
-        files: tuple[str, ...] = texts("files that the model opens, relative to it; imported modules are included")
+        files: tuple[str, ...] = texts(
+            "files that the model opens, relative to the model file; imported modules need not be listed"
+        )
         interface: tuple[tuple[float, ...], ...] = matrix(
-            "node and degree of freedom of each axis, in OpenSees' numbers", "1"
+            "node and degree of freedom of each axis, as numbered in OpenSees", "1"
         )
         observed: tuple[tuple[float, ...], ...] | None = matrix(
-            "node and degree of freedom of each observed name of the scenario", "1", None
+            "node and degree of freedom of each observed motion of the scenario", "1", None
         )
-        analysis: Analysis = section(Analysis, "how OpenSees takes a step")
+        analysis: Analysis = section(Analysis, "commands of the OpenSees analysis")
 
         def validate(self, where: str) -> None:
             check_rows({f"{where}.interface": self.interface, f"{where}.observed": self.observed or ()})
@@ -112,7 +116,7 @@ class OpenSees(Served):
             raise error.within("integrator.type = 'opensees'") from error
 
     def missing(self) -> str:
-        """Return the missing action, or an empty string. Raises ConfigError, with the model's last output, if it
+        """Return the missing action, or an empty string. Raises ConfigError, with the last output, if the model
         failed.
         """
         if self._process.failed and not self._connection.accept():

@@ -51,7 +51,7 @@ class Bilinear(_Yielding):
         stiffness: float | None = elastic_stiffness()
         yield_force: float = number("yield force F_y", "N", more_than=0.0)
         post_yield_ratio: float = number(
-            "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, less_than=1.0
+            "ratio eta of post-yield to pre-yield stiffness", default=0.0, at_least=0.0, less_than=1.0
         )
 
     KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), lambda k: (0.0, 0.0), force)

@@ -20,15 +20,19 @@ INCREMENTS = 10.0
 class Constants(NamedTuple):
     """Constants of Eqs. (13), (14). ``longest`` is the longest move (m) for which ``INCREMENTS`` suffice."""
 
-    elastic: float  # eta k
-    hysteretic: float  # (1 - eta) k x_y
+    elastic: float
+    """Stiffness eta k, N/m."""
+    hysteretic: float
+    """Force (1 - eta) k x_y, N."""
     yield_displacement: float
     beta: float
     gamma: float
     exponent: float
     longest: float
-    decay: float  # decay rate of z, 1/m
-    settling: float  # decay times until z is at its limit
+    decay: float
+    """Decay rate of z, 1/m."""
+    settling: float
+    """Number of decay times until z is at its limit."""
 
 
 State = tuple[float, float]
@@ -84,7 +88,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """``powered`` for exponent 2, faster; ``up`` is the factor for positive z, ``down`` for negative z."""
+    """Faster ``powered`` for exponent 2; ``up`` is the factor for positive z, ``down`` for negative z."""
     half, sixth = 0.5 * h, h / 6.0
     while left > 0.0:
         k1 = 1.0 - (up if z > 0.0 else down) * z * z
@@ -113,11 +117,13 @@ class BoucWen(OfComponent):
         stiffness: float | None = elastic_stiffness()
         yield_displacement: float = number("yield displacement x_y", "m", more_than=0.0)
         post_yield_ratio: float = number(
-            "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, at_most=1.0
+            "ratio eta of post-yield to pre-yield stiffness", default=0.0, at_least=0.0, at_most=1.0
         )
         beta: float = number("shape parameter beta", default=0.5, at_least=0.0)
         gamma: float = number("shape parameter gamma", default=0.5, at_least=0.0)
-        exponent: float = number("sharpness q of the transition", default=2.0, at_least=1.0, at_most=SHARPEST)
+        exponent: float = number(
+            "sharpness q of the transition to yielding", default=2.0, at_least=1.0, at_most=SHARPEST
+        )
 
         def validate(self, path: str) -> None:
             check_shape(self.beta, self.gamma, path)

@@ -25,8 +25,10 @@ MOST = 2000.0
 
 
 class Constants(NamedTuple):
-    elastic: float  # eta k
-    hysteretic: float  # (1 - eta) k x_y
+    elastic: float
+    """Stiffness eta k, N/m."""
+    hysteretic: float
+    """Force (1 - eta) k x_y, N."""
     yield_displacement: float
     weaker: float  # d_nu
     softer: float  # d_h
@@ -55,20 +57,20 @@ def constants(p: AnyParams) -> Constants:
 
 
 def slope(k: Constants, z: float, e: float, move: float) -> float:
-    """Bouc-Wen slope with degradation: dz/dx x_y = (1 - nu (gamma sign(dx z) + beta) |z|^n) / eta."""
+    """Bouc-Wen slope with degradation: dz/dx x_y = (1 - nu (gamma sign(dx z) + beta) |z|^q) / h."""
     _, _, _, weaker, softer, beta, gamma, exponent, _ = k
     nu = 1.0 + weaker * e
     return bouc_wen_slope(z, move, nu * beta, nu * gamma, exponent) / (1.0 + softer * e)
 
 
 def limit(k: Constants, e: float) -> float:
-    """Largest z for the dissipated energy e: 1 / (nu (beta + gamma))^(1/n)."""
+    """Largest z for the dissipated energy e: 1 / (nu (beta + gamma))^(1/q)."""
     _, _, _, weaker, _, beta, gamma, exponent, _ = k
     return 1.0 / power((1.0 + weaker * e) * (beta + gamma), 1.0 / exponent)
 
 
 def force(k: Constants, s: State, x: float) -> tuple[State, float]:
-    """Degrading Bouc-Wen force k_e x + k_h z; z and energy by Runge-Kutta along the move."""
+    """Degrading Bouc-Wen force k_e x + k_h z, with z and energy integrated along the move by Runge-Kutta."""
     elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
     before, z, e = s
     move = x - before
@@ -110,7 +112,7 @@ class DegradingBoucWen(OfComponent):
     @params
     class Params(BoucWen.Params):
         post_yield_ratio: float = number(
-            "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, less_than=1.0
+            "ratio eta of post-yield to pre-yield stiffness", default=0.0, at_least=0.0, less_than=1.0
         )
         strength_degradation: float = number("loss of strength d_nu per energy e", "1", 0.0, at_least=0.0)
         stiffness_degradation: float = number("loss of stiffness d_h per energy e", "1", 0.0, at_least=0.0)

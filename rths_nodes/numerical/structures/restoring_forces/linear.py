@@ -51,6 +51,6 @@ def is_linear(structure: Structure) -> bool:
 def refuse_yielding(integrator: str, structure: Structure) -> None:
     if not is_linear(structure):
         raise ConfigError(
-            f"integrator {integrator}: needs a linear restoring force, because its step matrices are "
+            f"integrator {integrator}: requires a linear restoring force, because the step matrices are "
             "computed before the test; use another integrator"
         )
