@@ -330,7 +330,11 @@ class PredictorCorrectorRamp(OfKernel):
     @params
     class Params:
         predicted_share: float = number(
-            "predicted share of the step, rounded down to samples", "1", 0.6, at_least=0.0, at_most=0.8
+            "share of the step in which the target is predicted, rounded down to whole samples",
+            "1",
+            0.6,
+            at_least=0.0,
+            at_most=0.8,
         )
         order: int = integer("order of the polynomial", default=2, at_least=1, at_most=3)
 

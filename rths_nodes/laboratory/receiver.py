@@ -162,7 +162,7 @@ def library() -> ctypes.CDLL:
     if compiler is None:
         asked = named[0] if named else "cc, gcc, clang"
         raise ConfigError(
-            f"no C compiler found ({asked}): the emulator compiles the receiver of the rig; install gcc "
+            f"no C compiler found ({asked}), but the emulator must compile the receiver of the rig. Install gcc "
             "(sudo apt install gcc), or set CC"
         )
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
@@ -172,7 +172,9 @@ def library() -> ctypes.CDLL:
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
             lines = done.stderr.strip().splitlines()
-            raise ConfigError(f"{source}: {compiler} cannot compile it: {lines[-1] if lines else done.returncode}")
+            raise ConfigError(
+                f"{source}: {compiler} cannot compile this file ({lines[-1] if lines else done.returncode})"
+            )
         loaded = ctypes.CDLL(str(built))
     target, buffer, size = ctypes.POINTER(_Target), ctypes.c_char_p, ctypes.c_size_t
     for name, result, arguments in (
@@ -229,7 +231,7 @@ class Receiver:
         self._inputs, self._axes = inputs, len(limits)
         self._out = ctypes.create_string_buffer(LARGEST)
         if len(limits) > LARGEST_AXES:
-            raise ConfigError(f"axes: {len(limits)}: must be <= {LARGEST_AXES}")
+            raise ConfigError(f"axes: the number of axes is {len(limits)}; must be <= {LARGEST_AXES}")
         config = _Config(len(limits), inputs, channels, round(dt * 1e9), bridged, watchdog, persistence, flags)
         config.limits[: self._axes] = [_Limits(*row) for row in limits]
         config.group[: self._axes] = range(self._axes) if groups is None else groups

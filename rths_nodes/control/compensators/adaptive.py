@@ -40,7 +40,7 @@ PAPER_GAIN_RATIO = 0.1
 PAPER_GAIN_PER_MM2 = 0.4
 """Gain k_p in the paper's experiments, 1/mm^2."""
 
-INTEGRAL_GAIN = "integral gain on the tracking indicator; left out it is 0.1/s times k_p, as in the paper"
+INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p, as in the paper"
 
 
 @params
@@ -54,15 +54,18 @@ class LawParams:
       while the peak of the target's velocity, which decays with ``quiet_time``, is below this value.
     """
 
-    alpha_min: float | None = number("lower limit of alpha; none if left out", "samples", None, at_least=1.0)
-    alpha_max: float | None = number("upper limit of alpha; none if left out", "samples", None, at_least=1.0)
+    alpha_min: float | None = number("lower limit of alpha; default: none", "samples", None, at_least=1.0)
+    alpha_max: float | None = number("upper limit of alpha; default: none", "samples", None, at_least=1.0)
     alpha_rate: float | None = number(
-        "limit of the rate of alpha; none if left out", "samples/s", None, more_than=0.0
+        "largest rate of change of alpha; default: no limit", "samples/s", None, more_than=0.0
     )
     quiet_velocity: float | None = number(
-        "target velocity below which the integral is held; left out: never", "m/s", None, more_than=0.0
+        "target velocity below which the integral is held; default: the integral is never held",
+        "m/s",
+        None,
+        more_than=0.0,
     )
-    quiet_time: float = number("time in which a peak of the velocity is forgotten", "s", 1.0, more_than=0.0)
+    quiet_time: float = number("time constant with which a peak of the velocity decays", "s", 1.0, more_than=0.0)
     lead: float = lead_parameter()
 
     def validate(self, path: str) -> None:
@@ -72,7 +75,7 @@ class LawParams:
 
     def refuse_outside(self, alpha: float, path: str) -> None:
         if not (self.alpha_min or -math.inf) <= alpha <= (self.alpha_max or math.inf):
-            raise ConfigError(f"{path} = {alpha:g} samples: must be within alpha_min and alpha_max")
+            raise ConfigError(f"{path} = {alpha:g} samples: must be between alpha_min and alpha_max")
 
 
 def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
@@ -173,27 +176,27 @@ class Adaptive(PerAxis):
 
     @params
     class Params(LawParams):
-        indicator: str = text("indicator of a lag or a lead", "tracking", choices=("tracking", "energy"))
+        indicator: str = text("indicator that detects a lag or a lead", "tracking", choices=("tracking", "energy"))
         compensator: OfParams = component(
             "compensator",
-            "compensator with the adapted alpha or delay: inverse, linear_acceleration, derivative_feedforward",
+            "compensator whose alpha or delay is adapted: inverse, linear_acceleration or derivative_feedforward",
             {"type": "inverse"},
         )
         k_p_per_mm2: float | None = number(
-            f"gain k_p on the tracking indicator; left out: the paper's {PAPER_GAIN_PER_MM2}",
+            f"gain k_p on the tracking indicator; default: {PAPER_GAIN_PER_MM2}, as in the paper",
             "1/mm^2",
             None,
             at_least=0.0,
         )
         k_i_per_mm2_s: float | None = number(INTEGRAL_GAIN, "1/(mm^2 s)", None, at_least=0.0)
         k_p_per_joule: float | None = number(
-            "gain k_p on the energy indicator; start with k_p_per_mm2 * 1e6 / stiffness",
+            "gain k_p on the energy indicator; recommended first value: k_p_per_mm2 * 1e6 / stiffness",
             "1/(N m)",
             None,
             at_least=0.0,
         )
         k_i_per_joule_s: float | None = number(
-            "gain k_i on the energy indicator; left out: 0.1/s times k_p", "1/(N m s)", None, at_least=0.0
+            "gain k_i on the energy indicator; default: 0.1/s times k_p", "1/(N m s)", None, at_least=0.0
         )
 
         def validate(self, path: str) -> None:
@@ -203,8 +206,8 @@ class Adaptive(PerAxis):
                 value = getattr(self, name)
                 if value is not None:
                     raise ConfigError(
-                        f"{path}.{name} = {value:g}: belongs to the other indicator; with "
-                        f"{self.indicator} give k_p_per_{mine}"
+                        f"{path}.{name} = {value:g}: belongs to the other indicator. With indicator = "
+                        f"{self.indicator!r}, set k_p_per_{mine} instead"
                     )
             if self.indicator == "energy" and self.k_p_per_joule is None:
                 raise ConfigError(f"{path}.k_p_per_joule: missing (gain on the energy indicator [1/(N m)])")
@@ -243,13 +246,13 @@ class Adaptive(PerAxis):
         inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
         if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:
             raise ConfigError(
-                f"compensator.compensator: {type(params.compensator).type_name} has no alpha or delay to adapt; "
-                "known: derivative_feedforward, inverse, linear_acceleration"
+                f"compensator.compensator: {type(params.compensator).type_name} has no alpha or delay to adapt. "
+                "Use derivative_feedforward, inverse or linear_acceleration"
             )
         if params.compensator.lead:
             raise ConfigError(
-                f"compensator.compensator.lead = {params.compensator.lead:g} s: must be left out; "
-                "compensator.lead is read by the law as well"
+                f"compensator.compensator.lead = {params.compensator.lead:g} s: must be left out, because "
+                "compensator.lead applies to the adapted compensator as well"
             )
         return inner, params.compensator
 

@@ -73,8 +73,10 @@ class Chain(OnNumbers):
 
     @params
     class Params:
-        first: OfParams = component("compensator", "sees the target")
-        second: OfParams = component("compensator", "sees the output of the first as its target", after="first")
+        first: OfParams = component("compensator", "compensator of the target")
+        second: OfParams = component(
+            "compensator", "compensator whose target is the output of the first", after="first"
+        )
         lead: float = lead_parameter()
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -84,8 +86,8 @@ class Chain(OnNumbers):
         for prefix, stage in built.items():
             if stage.external:
                 raise ConfigError(
-                    f"compensator.{prefix}.type = {type_of(stages[prefix])!r}: runs in another process, and "
-                    "cannot be part of a chain"
+                    f"compensator.{prefix}.type = {type_of(stages[prefix])!r}: cannot be part of a chain, "
+                    "because it runs in another process"
                 )
         self._both = self._first, self._second = built["first"], built["second"]
         names = {

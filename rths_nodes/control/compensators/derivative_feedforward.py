@@ -33,7 +33,9 @@ class DerivativeFeedforward(PerAxis):
     @params
     class Params:
         delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
-        order: int = integer("highest derivative of the target that is used", default=1, at_least=1, at_most=2)
+        order: int = integer(
+            "order of the highest derivative of the target in the law", default=1, at_least=1, at_most=2
+        )
         lead: float = lead_parameter()
 
         def spans(self) -> dict[str, float]:

@@ -53,27 +53,35 @@ class System(NamedTuple):
 class Law:
     """State space, D alone, or numerator and denominator (for a law with one input and one axis)."""
 
-    A: Rows | None = matrix("A, a row and a column for each state", default=None)
-    B: Rows | None = matrix("B, a row for each state, a column for each input", default=None)
-    C: Rows | None = matrix("C, a row for each axis, a column for each state", default=None)
-    D: Rows | None = matrix("D, a row for each axis, a column for each input; 0 if left out", default=None)
+    A: Rows | None = matrix("matrix A, with a row and a column for each state", default=None)
+    B: Rows | None = matrix("matrix B, with a row for each state and a column for each input", default=None)
+    C: Rows | None = matrix("matrix C, with a row for each axis and a column for each state", default=None)
+    D: Rows | None = matrix(
+        "matrix D, with a row for each axis and a column for each input; default: 0", default=None
+    )
     numerator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
     denominator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
-    Ts: float = number("sample time, equal to the rig's; 0: continuous, in s or rad/s", "s", 0.0, at_least=0.0)
+    Ts: float = number(
+        "sample time, equal to the servo period; 0 for a continuous law, in s or rad/s", "s", 0.0, at_least=0.0
+    )
 
     def validate(self, path: str) -> None:
         prefix = f"{path}: " if path else ""
         complete = (self.A is None) == (self.B is None) == (self.C is None)
         of_states = any(matrix is not None for matrix in (self.A, self.B, self.C, self.D))
         if of_states == (self.denominator is not None) or (self.numerator is None) != (self.denominator is None):
-            raise ConfigError(f"{prefix}exactly one of A, B, C, D, and numerator with denominator, is needed")
+            raise ConfigError(
+                f"{prefix}the law needs exactly one form, either A, B, C, D or numerator and denominator"
+            )
         if self.denominator is None and (not complete or (self.A is None and self.D is None)):
-            raise ConfigError(f"{prefix}A, B and C are needed together; D alone is a law without states")
+            raise ConfigError(
+                f"{prefix}A, B and C are needed together; only D can be given alone, for a law without states"
+            )
         above, below = self.numerator or (), self.denominator or (1.0,)
         if len(above) > len(below) or not below[0]:
             raise ConfigError(
-                f"{join(path, 'numerator')} = {show(list(above))}: must have at most as many "
-                "coefficients as the denominator, whose first coefficient must not be 0"
+                f"{join(path, 'numerator')} = {show(list(above))}: must have at most as many coefficients as "
+                "the denominator, and the first coefficient of the denominator must not be 0"
             )
         self.system(path)
 
@@ -93,7 +101,8 @@ class Law:
             sizes = zip("ABCD", (a, b, c, d), strict=True)
             shapes = ", ".join(f"{name} is {' x '.join(map(str, matrix.shape))}" for name, matrix in sizes)
             raise ConfigError(
-                f"{path}{': ' if path else ''}{shapes}: must be n x n, n x inputs, axes x n, axes x inputs"
+                f"{path}{': ' if path else ''}{shapes}; the sizes must be n x n, n x inputs, axes x n, axes x "
+                "inputs"
             )
         return System(a, b, c, d)
 
@@ -102,7 +111,7 @@ class Law:
         system = self.system(path)
         if self.Ts and abs(self.Ts - dt) > WHOLE_PERIOD * dt:
             raise ConfigError(
-                f"{path}: Ts = {self.Ts:.9g} s: must be the servo period, {dt:.9g} s, or 0: continuous"
+                f"{path}: Ts = {self.Ts:.9g} s: must be the servo period, {dt:.9g} s, or 0 for a continuous law"
             )
         if self.Ts or not len(system.a):
             return system
@@ -128,7 +137,7 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{location}: {file} cannot be read ({reason(error)})") from None
     if not isinstance(content, Mapping) or not content:
-        raise ConfigError(f"{location}: {file} has none of {', '.join(fields)}")
+        raise ConfigError(f"{location}: {file} contains none of the variables {', '.join(fields)}")
     try:
         return from_data(Law, content), f"{location}: {file}"
     except ConfigError as error:
@@ -167,8 +176,8 @@ def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constant
     n, per_axis = len(d), len(params.signals)
     if d.shape[1] != n * per_axis:
         raise ConfigError(
-            f"{path}: {d.shape[1]} inputs and {n} outputs; must be {n * per_axis} inputs: compensator.inputs "
-            f"({', '.join(params.signals)}) of each axis"
+            f"{path}: the law has {d.shape[1]} inputs and {n} outputs; the number of inputs must be "
+            f"{n * per_axis}, compensator.inputs ({', '.join(params.signals)}) of each axis"
         )
     columns = [INPUTS.index(name) * n + axis for name in params.signals for axis in range(n)]
     onto = np.zeros((n + len(a), len(INPUTS) * n))
@@ -223,18 +232,19 @@ class Linear(Coupled):
     @params
     class Params:
         file: str | None = path(
-            "YAML or MATLAB file (.mat) with A, B, C, D, or numerator and denominator, and Ts", None
+            "YAML or MATLAB file (.mat) with Ts and either A, B, C, D or numerator and denominator", None
         )
         law: Law | None = section(
-            Law, "A, B, C, D, or numerator and denominator, and Ts, in place of a file", None
+            Law, "Ts and either A, B, C, D or numerator and denominator, in place of a file", None
         )
         inputs: tuple[str, ...] = texts(
-            "signals in the order of its inputs, each of all axes; error: target less measurement of one sample; "
-            "left out: the target",
+            "signals in the order of the inputs of the law, each for all axes (error is the target minus the "
+            "measurement of the same sample); default: the target",
             INPUTS,
         )
         target_of: str = text(
-            "sample of its target: of the command, or of the measurement, one sample earlier",
+            "sample of the target in the law: sample of the command, or of the measurement, which is one "
+            "sample earlier",
             "command",
             ("command", "measurement"),
         )
@@ -243,7 +253,7 @@ class Linear(Coupled):
         def validate(self, path: str) -> None:
             if (self.file is None) == (self.law is None):
                 state = "both are given" if self.file else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, {state}")
+                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, but {state}")
             if twice := [name for name in self.inputs if self.inputs.count(name) > 1]:
                 raise ConfigError(f"{path}.inputs: {twice[0]} is listed twice")
 
@@ -251,7 +261,9 @@ class Linear(Coupled):
             law, path = law_of(self, "")
             outputs = len(law.sampled(test.dt, path).d)
             if outputs != len(test.axes):
-                raise ConfigError(f"{path}: {outputs} outputs; must be {len(test.axes)}, one for each axis")
+                raise ConfigError(
+                    f"{path}: the number of outputs is {outputs}; must be {len(test.axes)}, one for each axis"
+                )
 
         def cautions(self, test: TestContext) -> list[str]:
             law, path = law_of(self, "")
@@ -259,7 +271,8 @@ class Linear(Coupled):
             cautions = acceleration_cautions(test) if "acceleration" in self.signals else []
             if fastest > 1.0 + ROUNDING:
                 cautions.append(
-                    f"{path}: the law is not stable; its state grows by the factor {fastest:.6g} per sample"
+                    f"{path}: the law is not stable, because its state grows by the factor {fastest:.6g} per "
+                    "sample"
                 )
             return cautions
 
@@ -274,7 +287,7 @@ class Linear(Coupled):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
-        law, path = law_of(params)  # reads a file only once
+        law, path = law_of(params)  # read the file only once
         sampled = partial(constants, law, path)
         if len(law.system(path).d) == 1:
             return Kernel(sampled, rest, step_of_one)

@@ -54,11 +54,13 @@ class ProportionalIntegralLead(PerAxis):
     @params
     class Params:
         proportional: float = number("gain K_p on the tracking error", "1", 2.0, at_least=0.0)
-        integral: float = number("gain K_i on its integral", "1/s", 95.0, at_least=0.0)
+        integral: float = number("gain K_i on the integral of the tracking error", "1/s", 95.0, at_least=0.0)
         lead_time: float = number(
-            "T_1 of the phase lead", "s", 50.83163360273612 / 8570.397339444286, at_least=0.0
+            "time constant T_1 of the phase lead", "s", 50.83163360273612 / 8570.397339444286, at_least=0.0
         )
-        lag_time: float = number("T_2 of the phase lead", "s", 1.0 / 8570.397339444286, more_than=0.0)
+        lag_time: float = number(
+            "time constant T_2 of the phase lead", "s", 1.0 / 8570.397339444286, more_than=0.0
+        )
         lead: float = lead_parameter()
 
     state_units: Mapping[str, str] = {"u_integral": "m"}

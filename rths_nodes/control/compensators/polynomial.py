@@ -69,8 +69,8 @@ def constants(params: Polynomial.Params, dt: float) -> Constants:
     history = params.order * spacing
     if params.order and samples > history + ROUNDING:
         raise ConfigError(
-            f"compensator.delay = {params.delay:g} s: must be <= {history * dt:g} s, the history that order "
-            f"{params.order} at a spacing of {spacing} samples rests on"
+            f"compensator.delay = {params.delay:g} s: must be <= {history * dt:g} s, the length of the history "
+            f"that a polynomial of order {params.order} uses at a spacing of {spacing} samples"
         )
     return tuple(weights(params.order, samples / spacing).tolist()), spacing
 
@@ -108,10 +108,10 @@ class Polynomial(PerAxis):
     class Params:
         delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
         order: int = integer(
-            "degree of the polynomial; 0: the command is the target", default=3, at_least=0, at_most=MAX_ORDER
+            "degree of the polynomial; with 0 the command is the target", default=3, at_least=0, at_most=MAX_ORDER
         )
         spacing: int | None = integer(
-            "distance of the polynomial's points; left out: the delay, in whole samples",
+            "spacing of the points of the polynomial; default: the delay, rounded to whole samples",
             "samples",
             None,
             at_least=1,

@@ -25,7 +25,7 @@ State = tuple[float, object]
 
 def lead_parameter() -> Field:
     return number(
-        "time by which the target is read ahead, with its derivatives; no transport is added to it",
+        "time by which the target and its derivatives are read ahead; no transport is added to this time",
         "s",
         0.0,
         at_least=0.0,
@@ -77,4 +77,4 @@ def acceleration_cautions(test: TestContext) -> list[str]:
     """Return a warning if the ramp is linear, because its acceleration is zero."""
     if ramp_seen(test) != "linear":
         return []
-    return ["this compensator uses the acceleration, which is zero on the linear ramp; set ramp.type = quadratic"]
+    return ["this compensator uses the acceleration, which is zero on the linear ramp. Set ramp.type = quadratic"]

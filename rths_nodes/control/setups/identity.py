@@ -55,7 +55,7 @@ T = TypeVar("T")
 def constants(params: object, n_dof: int, n_axes: int) -> tuple[()]:
     if n_dof != n_axes:
         raise ConfigError(
-            f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"
+            f"setup identity: {n_axes} axes for {n_dof} degrees of freedom; both numbers must be equal"
         )
     return ()
 

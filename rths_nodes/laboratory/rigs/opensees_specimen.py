@@ -62,11 +62,13 @@ class Specimen:
         model.build("specimen(hold)", hold)
         name = Path(task["model"]).name
         if len(calls) != 1:
-            raise SystemExit(f"specimen(hold) of {name} has called hold() {len(calls)} times: must be once")
+            raise SystemExit(
+                f"specimen(hold) of {name} has called hold() {len(calls)} times; must be called exactly once"
+            )
         if ops.getPatterns() and not task["gravity"]:
-            raise SystemExit("the model has loads: rig.gravity must be true")
+            raise SystemExit("rig.gravity must be true, because the model has loads")
         if task["gravity"] and not ops.getPatterns():
-            raise SystemExit("the model has no loads: rig.gravity must be false")
+            raise SystemExit("rig.gravity must be false, because the model has no loads")
         self._prepare(task["analysis"], model)
         ops.reactions()
         self.rest = [0.0] * len(self._interface)
@@ -79,8 +81,8 @@ class Specimen:
         size = len(ops.nodeDisp(node))
         if node in ops.getConstrainedNodes() or node in ops.getRetainedNodes():
             raise ValueError(
-                f"node {node}, degree of freedom {number} is tied to another node: "
-                "the rig can move only free nodes"
+                f"node {node}: degree of freedom {number} is tied to another node, but the rig can move only "
+                "free nodes"
             )
         ops.fix(node, *(int(index == number) for index in range(1, size + 1)))
 
@@ -119,7 +121,7 @@ class Specimen:
         n = len(self._interface)
         for axis in range(n):
             moved = [SMALL * (index == axis) for index in range(n)]
-            forces = self._go(SLOW, (moved, [0.0] * n, [0.0] * n), "for its initial stiffness")
+            forces = self._go(SLOW, (moved, [0.0] * n, [0.0] * n), "while computing the initial stiffness")
             columns += [force / SMALL for force in forces]
         return columns
 
