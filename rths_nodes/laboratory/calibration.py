@@ -33,7 +33,8 @@ CERTAINTY = 3.0
 LEAST_KNOWN = 0.02
 """Smallest relative uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
 VERIFYING = 0.03
-"""Largest relative uncertainty of a stiffness that verifies a scale. A larger one would hide an error of 10 %."""
+"""Largest relative uncertainty of a stiffness that verifies a scale. A larger uncertainty would hide an error of
+10 %."""
 STEPS = 20
 """Smallest displacement in a small move, in multiples of the sensor's resolution."""
 
@@ -45,7 +46,7 @@ class Expected(NamedTuple):
     """Relative uncertainty of the stiffness; None if unknown."""
     basis: str
     independent: bool
-    """True if other sensors than this rig's measured the stiffness."""
+    """True if the stiffness was measured with other sensors than those of this rig."""
 
 
 @params
@@ -364,7 +365,7 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if corrections of ``axis`` lack their channel, or a filter has another delay.
+    """Raise ConfigError if corrections of ``axis`` lack their channel, or if the delay of a filter is wrong.
 
     ``rate`` (Hz) is the sampling rate; None if the rig accepts any rate.
     """
@@ -414,7 +415,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build from axes with a ``rig_axis``, and from auxiliary channels, which are None if in SI units."""
+        """Build from axes with a ``rig_axis`` and from auxiliary channels, each None if it is in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]

@@ -62,8 +62,7 @@ def sensors(
 
 
 SHORT = 8
-"""Largest delay, samples, for which a tuple holds the delayed forces. A compiled ring takes 10 ns more per sample.
-"""
+"""Largest delay, samples, for which a tuple holds the delayed forces. A compiled ring buffer is 10 ns slower."""
 
 
 def late(sense: Sense, passed: ToNumber) -> Sense:

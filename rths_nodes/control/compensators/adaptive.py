@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adaptive law of Chen & Ricles (2010) for any compensator with a delay, by either of two indicators.
+"""The adaptive law of Chen & Ricles (2010) for any compensator with a delay, driven by one of two indicators.
 
 Each sample uses target c, measured displacement m and measured force f of the last sample (' is one sample
 earlier):
@@ -11,10 +11,10 @@ earlier):
 J lags by one sample, like the delayed z/(z-1) of Eq. (10). A positive slope of either indicator means that the
 actuator lags (OpenFresco has the opposite sign); the parameter then increases.
 
-The gains depend on the test: rescale k_p on TI with amplitude^-2, frequency^-2 and the servo rate. With a specimen
-of stiffness k the energy indicator grows k times as fast as TI. Only the elastic part of the force distinguishes
-lag from lead: with a pure damper the energy indicator is never negative; with a mass its sign is reversed, and the
-law diverges.
+The gains depend on the test: the gain k_p on the tracking indicator TI must be rescaled with amplitude^-2,
+frequency^-2 and the servo rate. With a specimen of stiffness k the energy indicator grows k times as fast as TI.
+Only the elastic part of the force distinguishes lag from lead: with a pure damper the energy indicator is never
+negative; with a mass its sign is reversed, and the law diverges.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k
 class LawParams:
     """Options common to all uses of the law. All are off by default, as in the publication.
 
-    - ``alpha_min``, ``alpha_max``: at several times the paper's gain alpha diverges. An alpha below 1 or far above
-      the actuator's alpha differentiates noise. At a limit the integral is held.
+    - ``alpha_min``, ``alpha_max``: with several times the paper's gain, alpha diverges. An alpha below 1 or far
+      above the actuator's alpha amplifies noise. At a limit the integral is held.
     - ``alpha_rate``: a jump d_alpha makes the command jump by d_alpha times the target's increment.
     - ``quiet_velocity``: after the motion TI is constant, and its integral would wind up. The integral is held
       while the peak of the target's velocity, which decays with ``quiet_time``, is below this value.
@@ -273,7 +273,7 @@ class Adaptive(PerAxis):
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """Return one sample in the adapted unit, and the alpha that corresponds to zero (delay = alpha - 1, Eq. 3)."""
+    """Return one sample in the unit of the parameter, and the alpha at which the parameter is zero (Eq. 3)."""
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 

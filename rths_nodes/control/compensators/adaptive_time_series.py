@@ -62,10 +62,10 @@ class Fit(NamedTuple):
     powers: Three
     """Powers of the filter's frequency, which are the units of its derivatives."""
     shares: Three
-    """Range of each coefficient times its power, which gives all coefficients equal weight; 0 for a constant
-    coefficient."""
+    """Range of each coefficient, multiplied by its power so that all coefficients have equal weight; 0 for a
+    constant coefficient."""
     ratio: float
-    """Weight of changes that the motion does not determine, relative to determined changes."""
+    """Weight of changes that the motion does not determine, relative to changes that it determines."""
     trigger: float
     """Displacement that at least one row of the window must exceed, m."""
 
@@ -75,8 +75,8 @@ Counted = tuple[Sums, int]
 
 
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
-"""The last rows ``(rows, 4)``, the index of the oldest row, the sums of all rows, of all rows except the oldest,
-and of the rows since the last complete window, and the number of the latter."""
+"""The last rows ``(rows, 4)``; the index of the oldest row; the sums of all rows, of all rows except the oldest,
+and of the rows since the last complete window; the number of rows since then."""
 
 
 def empty(rows: int) -> Ring:
@@ -207,8 +207,7 @@ class State(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Index in the block at which this axis is fitted. Each axis has another index, to limit the time of a sample.
-    """
+    """Index in the block at which this axis is fitted. It differs between axes to limit the time of a sample."""
     rest: int
     """Number of samples until learning resumes."""
     sent: float

@@ -51,7 +51,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Return ``shown`` of the first (0) or second (1) compensator for constants and states of the chain."""
+    """Return ``shown`` of the first (0) or second (1) compensator, for constants and states of the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the first compensator."""

@@ -9,7 +9,7 @@ The law inverts the loading system's delay and amplitude error:
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
 pair is the displacement measured at k - 1 and the output of that sample, so the model contains the transport
 delay. The spacing s is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
-In TADC this is the adaptive stage, followed by a polynomial extrapolation (``chain``).
+In TADC this law is the adaptive stage, followed by a polynomial extrapolation (``chain``).
 
 If learning begins during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published
 law bursts: three parameters learned from the first few samples of a motion cause forces of MN. With ``guarded``,
@@ -293,7 +293,7 @@ class DiscreteModel(PerAxis):
     SHOWN = staticmethod(shown)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
+        """Return command divided by target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
         spacing = self._p.spacing * self._dt
         transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
         return transfer * response(self._p.lead, omega)

@@ -49,7 +49,7 @@ class AxisVariables:
 
 
 class Fmu(OnNumbers):
-    """A controller in an FMU. It does not know of bridged samples or a soft start, and learns in them."""
+    """A controller in an FMU. The FMU has no notice of bridged samples or a soft start, and learns in them."""
 
     external = True
     SOURCES = ("blochwitz_2012",)
@@ -146,7 +146,7 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        """Reset; if the FMU has advanced, set it back to its start."""
+        """Set the FMU back to its start if it has advanced."""
         if self._process is None or not self._process.moved:
             return
         self._rest()

@@ -6,11 +6,11 @@
 Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.recursive_iv`).
 
 The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``. It is
-late by half the window, but its term is only half a per cent. A difference of two samples would amplify the noise
-of the force.
+late by half the window, but its term is only half a per cent of the command. A difference of two samples would
+amplify the noise of the force.
 
-The coefficients include all delay between command and measured displacement, also transport; ``lead`` compensates
-only the delay after the measurement. doc/identified_inverse.md has derivation, bounds and failures.
+The coefficients include all delay between command and measured displacement, including transport; ``lead``
+compensates only the delay after the measurement. doc/identified_inverse.md has derivation, bounds and failures.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models import file, inverse
 
 ORDER = 3
-"""Highest derivative."""
+"""Order of the highest derivative."""
 
 
 def constants_in_arrays(
     params: IdentifiedInverse.Params, dt: float
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
-    """Return lead (s), weights of the last accelerations (oldest first) for the jerk, coefficients and law.
+    """Return lead (s), weights of the last accelerations for the jerk (oldest first), coefficients and law.
 
     Coefficients are ``(order + 1, n_axes, n_axes)``; the law is empty without learning.
     """
@@ -187,9 +187,9 @@ class IdentifiedInverse(Coupled):
         self._recorded: tuple[int | None, list[float]] = None, []
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s) with the identified coefficients, for exact derivatives.
+        """Return command divided by target at ``omega`` (rad/s), as identified, for exact derivatives.
 
-        ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
+        The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
         """
         count, n, _ = self._identified.shape
         nothing = np.zeros((ORDER + 1 - count, n, n))  # room for the products of lead and coefficients

@@ -3,9 +3,10 @@
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
-with u the ``inputs`` of all axes, one input after the other. A continuous law (Ts = 0) is discretised by Tustin's
-rule. By default target and command belong to the same sample. A law designed in a simulation without delay
-between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs ``target_of: measurement``.
+where u has the ``inputs`` of all axes, one input after the other. A continuous law (Ts = 0) is discretised by
+Tustin's rule. By default target and command belong to the same sample. A law designed in a simulation without
+delay between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs ``target_of:
+measurement``.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class Law:
         return System(a, b, c, d)
 
     def sampled(self, dt: float, path: str) -> System:
-        """Return the law at the servo period ``dt`` (s). Raises ConfigError if Ts is another period."""
+        """Return the law at the servo period ``dt`` (s). Raises ConfigError if Ts is neither 0 nor ``dt``."""
         system = self.system(path)
         if self.Ts and abs(self.Ts - dt) > WHOLE_PERIOD * dt:
             raise ConfigError(
@@ -162,13 +163,13 @@ class Constants(NamedTuple):
     commands: Rows
     onward: Rows
     waits: bool
-    """True to use the target of the last measured sample."""
+    """True if the law uses the target of the last measured sample."""
     lead: tuple[float, float, float, float, float]
     """Factors of the lead L (``taylor_lead.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
 
 
 State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-"""State z; x (m), v (m/s), a (m/s^2) of the last target; its acceleration without lead."""
+"""State z; x (m), v (m/s), a (m/s^2) of the last target; acceleration of this target without lead."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
@@ -227,7 +228,7 @@ def step_of_one(
 
 
 class Linear(Coupled):
-    """A fixed linear law of the user, from target and measurement to command, for one axis or several."""
+    """A fixed linear law of the user that maps target and measurement to the command, for one or several axes."""
 
     @params
     class Params:
@@ -294,7 +295,7 @@ class Linear(Coupled):
         return CoupledKernel(sampled, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s) for exact derivatives.
+        """Return command divided by target at ``omega`` (rad/s) for exact derivatives.
 
         The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several. Raises ConfigError for a law with
         feedback, whose response depends on the rig.

@@ -72,7 +72,7 @@ class DeviationController(NamedTuple):
 
     @property
     def constants(self) -> Array:
-        """Return the matrix of :func:`feedback_step`: from (z^_{k-1}, y_{k-1}) to (z^_k, u~_k)."""
+        """Return the matrix of :func:`feedback_step` that maps (z^_{k-1}, y_{k-1}) to (z^_k, u~_k)."""
         onward = np.hstack([self.phi, self.gamma])
         return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
 
@@ -180,7 +180,8 @@ class Known(RigConstants):
 class Constants(NamedTuple):
     dt: float
     matrix: Array
-    """Matrix from displacement, velocity, acceleration, jerk to commands, with lead ``(n_axes, 4 n_axes)``."""
+    """Matrix ``(n_axes, 4 n_axes)`` that maps displacement, velocity, acceleration and jerk to commands, with the
+    lead."""
     feedback: Array
     """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
 
@@ -310,7 +311,9 @@ class ModelBased(Coupled):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward over target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s) for exact derivatives."""
+        """Return feedforward divided by target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact
+        derivatives.
+        """
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
 
 

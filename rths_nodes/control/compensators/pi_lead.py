@@ -3,8 +3,9 @@
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-with target y and measured displacement m of the last sample; both transfer functions by Tustin's rule. Without
-transport this equals the benchmark's simulation, in which a measurement affects the command of the same instant.
+with target y and measured displacement m of the last sample. Both transfer functions are discretised by Tustin's
+rule. Without transport this law equals the benchmark's simulation, in which a measurement affects the command of
+the same instant.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 
 Constants = tuple[float, float, float, float, float]
-"""K_p, K_i dt / 2, and the phase lead by Tustin's rule: weights of this and the last target, and feedback."""
+"""K_p and K_i dt / 2; weights of this target, the last target and the last output of the phase lead (Tustin's
+rule)."""
 State = tuple[float, float, float, float]
 """Target, target with phase lead, error and integral (m) of the last sample."""
 

@@ -47,7 +47,9 @@ OF_DIFFERENCES = 20.0
 
 
 class Law(NamedTuple):
-    """The law as arrays. m (derivatives times axes) is ordered by derivative, in powers of the cut-off."""
+    """Law as arrays. Rows of m numbers (derivatives times axes), by derivative, are scaled by powers of the
+    cut-off.
+    """
 
     block: Array
     """Matrix of the filter for a block, ``(4, 5 + decimation)``."""
@@ -70,7 +72,7 @@ class Law(NamedTuple):
     per_spread: Array
     """1 divided by the standard deviation of the identified coefficients; 0 for a deviation of 0."""
     powers: int
-    """Number of coefficients per axis and moving axis."""
+    """Number of coefficients for each pair of a commanded and a moving axis."""
 
 
 def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
@@ -138,7 +140,7 @@ class State(NamedTuple):
 
 
 def inverse(watched_by: Function, series: Function) -> Function:
-    """Return the step with commands by ``series`` and coefficients by ``watched_by`` (``watch`` or ``kept``)."""
+    """Return the step that computes commands with ``series``. ``watched_by`` is ``watch`` or ``kept``."""
 
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool

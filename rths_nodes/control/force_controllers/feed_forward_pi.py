@@ -6,7 +6,7 @@
 
 F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame in series. e(u,
 c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``); without
-a column it is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both are
+a column e is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both are
 extrapolated linearly by the delay of the actuator.
 
 With the correct K, an error decays at the rate k_i (1/s). If the declared K is r times too small, the loop is r

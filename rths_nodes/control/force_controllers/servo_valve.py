@@ -149,6 +149,6 @@ class ServoValve(ForceControllerOfKernel):
         self._state = State(position)
 
     def hold(self, command: float, shown: float) -> float:
-        """Return the piston position (m) while held at ``command`` (m); the sensor measures ``shown`` (m)."""
+        """Return the position (m) of the piston held at ``command`` (m); the sensor measures ``shown`` (m)."""
         self._state, position = hold(self._constants, self._state, command, shown)
         return float(position)

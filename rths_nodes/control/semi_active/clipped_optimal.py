@@ -33,12 +33,12 @@ class Constants(NamedTuple):
     channels: tuple[int, ...]
     """Indices of the measurements among the auxiliary channels."""
     ground: Numbers
-    """Factor of the ground acceleration in each of these measurements."""
+    """Factor of the ground acceleration in each measurement."""
     voltage: float
 
 
 State = tuple[Array, float]
-"""An array of z^ ``(2 n,)`` and the measurements of the last and the present step; and f_c, N."""
+"""Array of z^ ``(2 n,)`` and the measurements of the last and the present step; f_c, N."""
 
 
 def constants(
@@ -198,7 +198,7 @@ class _Plant:
         return gain
 
     def observer(self, noise_ratio: float) -> Array:
-        """Return L = S C', S of the Kalman filter; each measurement has noise of intensity 1."""
+        """Return L = S C' with the Kalman filter's covariance S; each measurement has noise of intensity 1."""
         intensity = noise_ratio * np.outer(self.ground, self.ground)
         covariance = _riccati(self.system.T, self.outputs.T, intensity, 1.0)
         observer: Array = covariance @ self.outputs.T

@@ -34,10 +34,10 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
 
 class ScaledSetup(SetupOfKernel):
-    """Setup of a scaled specimen. ``setup`` has the scale of the structure; axes, measurements and limits the
-    specimen's.
+    """Setup of a scaled specimen; ``setup`` has the scale of the structure.
 
-    ``length`` ``(n_axes,)`` and ``force`` are ratios of structure to specimen, force axes last.
+    Axes, measurements and limits have the scale of the specimen. ``length`` ``(n_axes,)`` and ``force`` are ratios
+    of structure to specimen, force axes last.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:

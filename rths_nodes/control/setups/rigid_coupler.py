@@ -78,7 +78,7 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Solve by Newton's method, starting from the linear solution; nan beyond the reach."""
+        """Solve by Newton's method, starting from the linear solution. Beyond the reach the result is nan."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 

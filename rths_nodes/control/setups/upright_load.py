@@ -108,9 +108,9 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the load actuator's length (m), the index of the axis that inclines it, and its own index.
+    """Return the length of the load actuator (m), the index of the axis that inclines it, and its own index.
 
-    Raises ConfigError.
+    Raises ConfigError if there is no such displacement axis.
     """
     if params.inclined_by > n_axes:
         raise ConfigError(

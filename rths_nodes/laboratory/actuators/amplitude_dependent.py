@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Second-order actuator that is slower in fast motions, like a valve with limited flow.
 
-The TADC tests explain the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) with the flow.
+The TADC paper explains the growth of the delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) with the flow.
 Use this actuator to test adaptive compensation, and ``servo_hydraulic`` if pressure, stall or the valve matter.
 """
 

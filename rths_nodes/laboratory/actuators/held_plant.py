@@ -56,7 +56,7 @@ class Plant(NamedTuple):
 
 Rows = tuple[tuple[float, ...], ...]
 Constants = tuple[Rows, Rows]
-"""Rows that multiply ``(*x, last command, command)``: for the next x, displacement (m) and velocity (m/s)."""
+"""Rows that map ``(*x, last command, command)`` to the next x, displacement (m) and velocity (m/s)."""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
@@ -250,8 +250,8 @@ def pure_delay(
 ) -> tuple[tuple[Array, int], float, float]:
     """Interpolate the command between two past samples.
 
-    State: a ring buffer of the last commands (m), two longer than the delay in whole samples, and the index of the
-    oldest command.
+    State: a ring buffer of the last commands (m), whose length is the delay in whole samples plus two, and the
+    index of the oldest command.
     """
     integral, fraction, dt = k
     ring, oldest = s
@@ -263,7 +263,7 @@ def pure_delay(
 
 
 def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError if too long."""
+    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError beyond LONGEST."""
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")

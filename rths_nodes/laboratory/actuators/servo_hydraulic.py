@@ -127,7 +127,8 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """Return a substep that is halved repeatedly while it is too long for the specimen at its velocity.
+    """Return a substep that is halved repeatedly while it is too long for the specimen at the velocity of the
+    piston.
 
     The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the states
     become NaN.
@@ -254,7 +255,7 @@ class ServoHydraulic(Actuator):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return the ratio of displacement to command, far below the limits of flow and load."""
+        """Return the ratio of displacement to command for motions far below the limits of flow and load."""
         k: Constants = self.constants
         a = np.zeros((4, 4))  # controller, spool, spool rate, piston
         a[0, [0, 3]] = -k.roll_off

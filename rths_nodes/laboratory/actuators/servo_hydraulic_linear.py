@@ -53,7 +53,10 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Constants of exact solution and parts. ``rows`` multiply ``(*small state, last command, command)``."""
+    """Constants of the exact solution and of the parts.
+
+    ``rows`` multiply ``(*small state, last command, command)``.
+    """
 
     rows: tuple[Numbers, ...]
     units: Numbers
@@ -111,7 +114,7 @@ def within(value: float, most: float) -> float:
 
 
 def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """Return the step of a sample in as many parts as the specimen's states need. Too many parts give NaN."""
+    """Return the step of a sample in as many parts as the specimen's states need; NaN if they need too many."""
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
@@ -182,8 +185,6 @@ class ServoHydraulicLinear(Actuator):
 
     @params
     class Params:
-        """The default has no dead band and no limit of force or valve."""
-
         a1_b0: float = number("valve and pressure gain a1 beta0", "N/(m s^3)", 2.1283e13, more_than=0.0)
         a2: float = number("natural velocity feedback a2", "N/m", 4.2297e6, at_least=0.0)
         a3: float = number("pole a3 of the actuator", "1/s", 3.3, at_least=0.0)

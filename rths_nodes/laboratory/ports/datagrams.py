@@ -184,7 +184,7 @@ class FarLimits(NamedTuple):
     acceleration: float
     force: float
     error: float
-    """Largest magnitude of the difference between command and measured displacement."""
+    """Largest magnitude of command minus measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
         """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units of the datagrams."""
@@ -200,7 +200,7 @@ class FarLoad(NamedTuple):
 
     rate: float
     error: float
-    """Largest magnitude of the difference between command and measured force."""
+    """Largest magnitude of command minus measured force."""
     travel: float
     """Largest distance of the axis from the position that stiffness and drift explain."""
 
@@ -243,7 +243,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, after: RigState, counter: int) -> RigState:
-    """Return the lost state ``counter`` by interpolation."""
+    """Return the lost state ``counter``, interpolated between two received states."""
     other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
     before_command = np.where(other_unit, after.command, before.command)
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)

@@ -140,7 +140,7 @@ def _objection(terms: Terms, head: Head) -> str:
 
 
 def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
-    """Raise ConfigError if the round trip exceeds the declared transport; ``delays`` are ticks by exchange."""
+    """Raise ConfigError if the round trip exceeds the declared transport. ``delays`` has ticks per exchange."""
     declared = terms.head.transport
     needed, worst = round(statistics.median_high(delays)), max(delays)
     if needed > declared:

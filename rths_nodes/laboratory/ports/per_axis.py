@@ -198,7 +198,7 @@ class PerAxisPort(OfPort, Readback):
 
 
 class LoadedAxesPort(ForceLoopPort):
-    """Force loops for a rig with one node per axis, whose nodes receive displacements.
+    """Force loops for a rig with one node per axis. The nodes receive displacements.
 
     Applied commands in N are kept until the true states arrive.
     """

@@ -105,7 +105,7 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """Return the commands of a ``state`` in m. For an axis in force control, this is its displacement."""
+        """Return the commands of a ``state`` in m. The command of an axis in force control is its displacement."""
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
@@ -410,7 +410,7 @@ class SessionPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Last reported active command, m. For an axis in force control, this is its displacement."""
+        """Last reported active command, m. The command of an axis in force control is its displacement."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators on one coupler, whose motions are transfer functions with zeros, poles and gains.
+"""Actuators on one coupler, described by transfer functions with zeros, poles and gains.
 
 The motion of axis i per command j is
 

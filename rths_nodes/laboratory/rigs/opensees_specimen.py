@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the process runs this file without the package
     from rths_nodes.core.opensees.model_process import Model
 
 SMALL = 1e-6
-"""Displacement (m or rad) that determines the initial stiffness."""
+"""Displacement (m or rad) with which the initial stiffness is computed."""
 
 SLOW = 1e9
 """Duration, s, of a step so slow that inertia and damping forces vanish."""
@@ -113,7 +113,8 @@ class Specimen:
         ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
-        """Return the stiffness matrix, N/m, by columns. Column j holds the forces if only axis j is displaced.
+        """Return the stiffness matrix, N/m, by columns. Column j holds the forces per unit displacement of axis j
+        alone.
 
         The call moves the model.
         """

@@ -47,7 +47,7 @@ def side_by_side(
 
 
 class Parallel(Specimen):
-    """F = F_1 + F_2 at the same displacement. Either specimen may itself be parallel."""
+    """F = F_1 + F_2 at the same displacement. Either specimen may itself be a parallel specimen."""
 
     @params
     class Params:
