@@ -59,7 +59,9 @@ class Characterised:
 
     scenario: str = text("scenario of the tests")
     date: str = text("date of the tests")
-    simulated: bool = flag("the results are from a simulator; the small move on a real rig refuses them", False)
+    simulated: bool = flag(
+        "the results are from a simulator, and are refused in the small move on a real rig", False
+    )
     stiffness: float = number(
         "storage stiffness in the slowest test with the smallest amplitude", "N/m", more_than=0.0
     )
@@ -232,7 +234,7 @@ class OnRig:
         ForceChannel, "command in N to a controller that closes a force loop; default: none", None
     )
     valve: str = text("maker, type and serial number of the servo-valve", "")
-    similitude: Similitude = section(Similitude, "scale of the specimen")
+    similitude: Similitude = section(Similitude, "ratios of the structure to a scaled specimen")
     elastic_limit: float | None = number(
         "largest displacement from the zero of the test that does not damage the specimen in a rehearsal",
         "m",

@@ -75,8 +75,8 @@ class Corrections:
         if accelerations := [name for name, unit in units.items() if unit == _ACCELERATION]:
             raise unknown(f"{path}.acceleration", "channel of acceleration", self.acceleration, accelerations)
         raise ConfigError(
-            f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no acceleration channel (m/s^2, g) for "
-            f"the inertia of this mass; auxiliary channels: {', '.join(units) or 'none'}"
+            f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no acceleration channel (m/s^2, g) "
+            f"for the inertia of this mass (auxiliary channels: {', '.join(units) or 'none'})"
         )
 
 

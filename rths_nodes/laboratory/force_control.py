@@ -105,8 +105,8 @@ class ForceAxis:
         if not abs(correction) <= self._largest:
             return (
                 f"axes.{name}.force_control.largest_correction: {correction:.6g} m: must be within +- "
-                f"{self._largest:g} m. The force does not follow the displacement: check the load cell, the "
-                "specimen's stiffness, and that the declared specimen is mounted"
+                f"{self._largest:g} m, but the force does not follow the displacement. Check the load cell, the "
+                "stiffness of the specimen, and that the declared specimen is mounted"
             )
         if abs(wanted) > self._stroke:
             return f"{led}: command = {wanted:.6g} m: must be within +- {self._stroke:g} m (limits.stroke)"

@@ -159,7 +159,7 @@ class Output(MayBeWrong):
         more_than=0.0,
     )
     lost_motion: float = number(
-        "play of the drive, the change of the command after a reversal before the actuator moves",
+        "play of the drive, the distance by which the command reverses before the actuator moves",
         "m",
         0.0,
         at_least=0.0,

@@ -308,7 +308,9 @@ class AdaptiveInverse(Adaptive):
     @params
     class Params(LawParams):
         alpha_es: float = number("estimated delay constant", "samples", 29.0, at_least=1.0)
-        k_p_per_mm2: float = number("proportional gain on TI", "1/mm^2", PAPER_GAIN_PER_MM2, at_least=0.0)
+        k_p_per_mm2: float = number(
+            "proportional gain on the tracking indicator", "1/mm^2", PAPER_GAIN_PER_MM2, at_least=0.0
+        )
         k_i_per_mm2_s: float | None = number(INTEGRAL_GAIN, "1/(mm^2 s)", None, at_least=0.0)
 
         def validate(self, path: str) -> None:

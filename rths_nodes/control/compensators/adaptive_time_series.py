@@ -344,7 +344,7 @@ class AdaptiveTimeSeries(PerAxis):
             "cut-off frequency of the low-pass filter for commands and measurements", "Hz", 20.0, more_than=0.0
         )
         trigger_amplitude: float = number(
-            "displacement that the window must contain; otherwise the coefficients are held",
+            "displacement that a row of the window must exceed; otherwise the coefficients are held",
             "m",
             1e-3,
             more_than=0.0,

@@ -73,7 +73,7 @@ class Chain(OnNumbers):
 
     @params
     class Params:
-        first: OfParams = component("compensator", "compensator of the target")
+        first: OfParams = component("compensator", "compensator that receives the target of the test")
         second: OfParams = component(
             "compensator", "compensator whose target is the output of the first", after="first"
         )

@@ -57,7 +57,7 @@ class Fmu(OnNumbers):
     @params
     class Params(FmuParams):
         axes: dict[str, AxisVariables] = sections(
-            AxisVariables, "variables of the FMU for each axis, by the name of the axis, in the order of the axes"
+            AxisVariables, "variables of the FMU for each axis, by axis name, in the order of the axes"
         )
         lead: float = lead_parameter()
         shown: tuple[str, ...] = texts("outputs of the FMU to record with every sample")

@@ -62,15 +62,15 @@ class IdentifiedInverse(Coupled):
             None,
         )
         inverse: file.Feedforward | None = section(
-            file.Feedforward, "coefficients, instead of a model file, with a row and a column for each axis", None
+            file.Feedforward, "coefficients in place of a model file, with a row and a column for each axis", None
         )
         order: int = integer(
             "order of the highest derivative that is used and learned", default=3, at_least=0, at_most=ORDER
         )
         learning: bool = flag("learn during the test; with false the coefficients stay as identified", True)
         relative_deviation: tuple[float, ...] = vector(
-            "standard deviations of C_0, C_1, C_2, C_3 relative to the identified values: expected changes of the "
-            "rig between identification and test",
+            "standard deviations of the expected changes of C_0, C_1, C_2, C_3 between identification and "
+            "test, relative to the identified values",
             "1",
             (0.02, 0.10, 0.15, 0.30),
             more_than=0.0,
@@ -81,7 +81,7 @@ class IdentifiedInverse(Coupled):
             3.0,
             more_than=0.0,
         )
-        memory: float = number("time constant of forgetting", "s", 10.0, more_than=0.0)
+        memory: float = number("time constant with which past samples are forgotten", "s", 10.0, more_than=0.0)
         decimation: int = integer("number of samples per learning step", "samples", 16, at_least=1, at_most=1000)
         cutoff_frequency: float = number(
             "cut-off frequency of the low-pass filter for all signals", "Hz", 20.0, more_than=0.0

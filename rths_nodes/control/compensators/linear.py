@@ -63,7 +63,10 @@ class Law:
     numerator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
     denominator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
     Ts: float = number(
-        "sample time, equal to the servo period; 0 for a continuous law, in s or rad/s", "s", 0.0, at_least=0.0
+        "sample time, equal to the servo period; 0 for a continuous law, whose time is in s",
+        "s",
+        0.0,
+        at_least=0.0,
     )
 
     def validate(self, path: str) -> None:
@@ -178,7 +181,7 @@ def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constant
     if d.shape[1] != n * per_axis:
         raise ConfigError(
             f"{path}: the law has {d.shape[1]} inputs and {n} outputs; the number of inputs must be "
-            f"{n * per_axis}, compensator.inputs ({', '.join(params.signals)}) of each axis"
+            f"{n * per_axis}, one for each axis and each of compensator.inputs ({', '.join(params.signals)})"
         )
     columns = [INPUTS.index(name) * n + axis for name in params.signals for axis in range(n)]
     onto = np.zeros((n + len(a), len(INPUTS) * n))
@@ -244,8 +247,8 @@ class Linear(Coupled):
             INPUTS,
         )
         target_of: str = text(
-            "sample of the target in the law: sample of the command, or of the measurement, which is one "
-            "sample earlier",
+            "sample to which the target in the law belongs: sample of the command, or of the measurement (one "
+            "earlier)",
             "command",
             ("command", "measurement"),
         )

@@ -256,8 +256,8 @@ class ModelBased(Coupled):
         model: str | None = path(
             "model file, written by rths identify; the path is relative to the working directory", None
         )
-        known: Known | None = section(Known, "constants of the rig, instead of a model file", None)
-        coupled: bool = flag("include the coupling of the axes; with false it is ignored", True)
+        known: Known | None = section(Known, "constants of the rig, in place of a model file", None)
+        coupled: bool = flag("include the coupling of the axes; with false the coupling is ignored", True)
         feedback: FeedbackParams | None = section(
             FeedbackParams, "LQG feedback of the deviation from the target; default: none", None
         )

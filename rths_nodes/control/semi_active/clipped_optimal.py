@@ -53,7 +53,7 @@ def constants(
     if is_sparse(structure.mass):
         raise ConfigError(
             f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too many for the "
-            "Riccati equation of the controller. Set reduction"
+            "Riccati equation of the controller. Set reduction in the scenario"
         )
     n = len(structure.influence)
     wanted = (*accelerations(n), DAMPER_DISPLACEMENT, DAMPER_FORCE)

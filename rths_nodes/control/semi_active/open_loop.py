@@ -46,7 +46,7 @@ class RandomSwitching(SemiActiveOfKernel):
     @params
     class Params:
         voltage: float = number(
-            "voltage in about half of the intervals; it is 0 V in the others", "V", 2.25, more_than=0.0
+            "voltage in about half of the intervals; 0 V is applied in the others", "V", 2.25, more_than=0.0
         )
         interval: float = number(
             "interval between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0

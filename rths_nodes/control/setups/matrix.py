@@ -81,8 +81,8 @@ class Matrix(SetupOfKernel):
             "matrix T, with one row per axis and one column per degree of freedom", "m/m"
         )
         coupled: bool = flag(
-            "stop axes that share a degree of freedom together; false for axes with separate specimens, such "
-            "as dampers in several stories",
+            "stop axes together if they share a degree of freedom; false for axes with separate specimens, "
+            "such as dampers in several stories",
             True,
         )
 

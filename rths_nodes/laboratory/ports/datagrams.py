@@ -75,10 +75,9 @@ LAYOUT = {
     "session": ("I", "number of the session, not 0; random for each test"),
     "counter": (
         "I",
-        "state: sample, from 0; command: sample to which it belongs; open: number of the attempt; answer: "
-        "ticks so far",
+        "sample of a state, from 0; sample to which a command belongs; number of an open; ticks before an answer",
     ),
-    "heard": ("I", "newest counter received from the other end; answer: counter of the answered open"),
+    "heard": ("I", "newest counter received from the other end; in an answer, the counter of the answered open"),
     "period": ("I", "period of the tick, ns"),
     "flags": (
         "H",

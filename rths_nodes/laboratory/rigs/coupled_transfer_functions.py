@@ -97,7 +97,7 @@ class Response:
 
 @params
 class PolePair:
-    frequency: float = number("natural frequency, the distance of the poles from the origin", "Hz", more_than=0.0)
+    frequency: float = number("natural frequency (distance of the poles from the origin)", "Hz", more_than=0.0)
     damping_ratio: float = number("damping ratio", more_than=0.0, less_than=1.0)
 
 
@@ -150,7 +150,7 @@ class CoupledTransferFunctions(Rig):
 
     @params
     class Params:
-        responses: dict[str, Response] = sections(Response, "responses by the name of the commanded axis")
+        responses: dict[str, Response] = sections(Response, "transfer functions by the name of the commanded axis")
         common_poles: PolePair | None = section(
             PolePair, "poles that all transfer functions have; default: none", None
         )
@@ -182,8 +182,8 @@ class CoupledTransferFunctions(Rig):
                 if (zeros and poles < len(zeros[0]) + 2) or poles < 2:
                     raise ConfigError(
                         f"{key}: the number of poles is {poles}, the number of zeros is "
-                        f"{len(zeros[0]) if zeros else 0}; must be at least two more poles than zeros, because "
-                        "the specimen has mass"
+                        f"{len(zeros[0]) if zeros else 0}; there must be at least two more poles than zeros, "
+                        "because the specimen has mass"
                     )
             if len(self.frame.driven) != n:
                 raise ConfigError(

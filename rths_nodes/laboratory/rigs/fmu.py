@@ -45,10 +45,10 @@ class Fmu(Followed):
     @params
     class Params(FmuParams):
         axes: dict[str, AxisVariables] = sections(
-            AxisVariables, "variables of the FMU for each axis, by the name of the axis, in the order of the axes"
+            AxisVariables, "variables of the FMU for each axis, by axis name, in the order of the axes"
         )
         actuators: dict[str, OfParams] = components(
-            "actuator", "actuator of each axis, by the name of the axis, in the order of the axes"
+            "actuator", "actuator of each axis, by axis name, in the order of the axes"
         )
         every: int = integer("number of samples per step of the FMU", default=1, at_least=1, at_most=1000)
 

@@ -77,7 +77,7 @@ class OpenSees(Followed):
             "node and degree of freedom that each axis moves, as numbered in OpenSees", "1"
         )
         actuators: dict[str, OfParams] = components(
-            "actuator", "actuator of each axis, by the name of the axis, in the order of the axes"
+            "actuator", "actuator of each axis, by axis name, in the order of the axes"
         )
         gravity: bool = flag(
             "the model has gravity loads, so that its forces include their P-Delta effect", default=False
