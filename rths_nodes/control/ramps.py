@@ -117,7 +117,7 @@ def start_line(k: Step, x: float, v: float, a: float) -> Four:
 
 
 def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Start the line from the last Target x' to this Target x: x - x', and its slope over the step."""
+    """Start the line from the last Target x' to this Target x, with the difference x - x' and its slope."""
     step, _ = k
     _, before, _, _ = s
     difference = x - before
@@ -304,7 +304,7 @@ def along_polynomial(curve: Four, step: float, t: float) -> Triple:
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Prediction plus its error times the cubic 3 r^2 - 2 r^3, r from 0 to 1 in the rest of the step."""
+    """Prediction plus the error times the cubic 3 r^2 - 2 r^3, with r from 0 to 1 in the rest of the step."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)

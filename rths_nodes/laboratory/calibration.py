@@ -428,7 +428,7 @@ class Calibration:
             np.array([row.force.range_si for row in rows]),
             np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
         )
-        """Ranges of displacement, force and channels, SI."""
+        """Ranges of displacement, force and channels, in SI units."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Convert the Measurement of the port to the test. Flag it if a channel is at the end of its range.

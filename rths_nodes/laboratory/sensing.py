@@ -62,7 +62,7 @@ def sensors(
 
 
 SHORT = 8
-"""Largest delay, samples, for which a tuple holds the delayed forces. A compiled ring buffer is 10 ns slower."""
+"""Largest delay, samples, for which a tuple holds the forces. A compiled ring buffer adds 10 ns per sample."""
 
 
 def late(sense: Sense, passed: ToNumber) -> Sense:

@@ -195,7 +195,8 @@ class Constants(NamedTuple):
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
-    """Samples without learning after a bridged sample, ``(1,)``; a plain integer would become a literal in C."""
+    """Number of samples without learning after a bridged sample, ``(1,)``; a plain integer would be a literal in
+    C."""
     initial: Three
     rate: Three
     """Largest change per sample."""

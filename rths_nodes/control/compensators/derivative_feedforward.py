@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derivative feedforward: Taylor series that predicts the target by the delay (Mercan; Jung & Shing 2006).
+"""Derivative feedforward: Taylor series that extrapolates the target by the delay (Mercan; Jung & Shing 2006).
 
 Order 1 is the inverse of a first-order lag. Order 2 is the inverse of a second-order lag with 2 zeta / w = tau and
 1 / w^2 = tau^2 / 2 (zeta = 1 / sqrt(2)).

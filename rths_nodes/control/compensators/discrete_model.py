@@ -82,7 +82,7 @@ class State(NamedTuple):
     model: Numbers
     targets: Array
     measured: Array
-    """Ring buffer of measured displacements, m; ``outputs`` likewise."""
+    """Ring buffers of measured displacements and of ``outputs``, m."""
     now: int
     output: float
     prepared: bool

@@ -95,7 +95,7 @@ def deviation_controller(
 ) -> DeviationController:
     """Return the feedback for ``plant`` with sample time ``dt`` (s); commands act ``lead`` (s) later.
 
-    Without ``coupled``, the off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if
+    If ``coupled`` is false, the off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if
     such a feedback does not exist or its sampled loop with ``plant`` is unstable.
     """
     from scipy.linalg import block_diag  # slow import (0.5 s), not needed to list components
@@ -180,8 +180,8 @@ class Known(RigConstants):
 class Constants(NamedTuple):
     dt: float
     matrix: Array
-    """Matrix ``(n_axes, 4 n_axes)`` that maps displacement, velocity, acceleration and jerk to commands, with the
-    lead."""
+    """Matrix ``(n_axes, 4 n_axes)`` that maps displacement, velocity, acceleration and jerk to commands with lead.
+    """
     feedback: Array
     """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
 

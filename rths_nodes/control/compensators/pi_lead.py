@@ -18,8 +18,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 
 Constants = tuple[float, float, float, float, float]
-"""K_p and K_i dt / 2; weights of this target, the last target and the last output of the phase lead (Tustin's
-rule)."""
+"""K_p and K_i dt / 2; weights of this target, the last target and the last output of the phase lead."""
 State = tuple[float, float, float, float]
 """Target, target with phase lead, error and integral (m) of the last sample."""
 

@@ -47,7 +47,7 @@ OF_DIFFERENCES = 20.0
 
 
 class Law(NamedTuple):
-    """Law as arrays. Rows of m numbers (derivatives times axes), by derivative, are scaled by powers of the
+    """Law as arrays. Rows have m numbers (derivatives times axes), ordered by derivative and scaled by the
     cut-off.
     """
 

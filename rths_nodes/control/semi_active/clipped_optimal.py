@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-active control of a damper in the specimen: computes its voltage from the rig's measurements.
+"""Semi-active control of a damper in the specimen: computes the damper's voltage from the rig's measurements.
 
 The controller runs with the integrator, which provides the ground acceleration. At step i, with n samples per
 step, it receives Measurement i n and returns the auxiliary inputs for the following step.
@@ -77,7 +77,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[State, tuple[float]]:
-    """Update the filter; full voltage if it moves the force towards the requested force f_c."""
+    """Update the filter. The voltage is full if it moves the force towards the requested force f_c."""
     gain, _, onward, channels, ground, voltage = k
     estimated, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)

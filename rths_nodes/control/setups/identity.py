@@ -16,8 +16,8 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
-"""Constants of the inner setup; by axis the length ratios specimen / structure and force ratios structure /
-specimen."""
+"""Constants of the inner setup; for each axis the length ratio specimen / structure and the force ratio structure
+/ specimen."""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column, an actuator that drifts its head, and an actuator above that loads it, with the geometry of both.
+"""A column with an actuator that moves its head and an actuator that loads it from above, with their geometry.
 
 The first axis moves the head horizontally by u. The second axis pushes the head down: e is its extension, and a
 positive force is compression. a and b are the inclinations and c is the shortening in ``mechanics/axial_load.py``;

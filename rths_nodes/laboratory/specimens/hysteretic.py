@@ -76,7 +76,7 @@ def softening_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[flo
 
 
 class SofteningElastomeric(Specimen):
-    """F = k d + c v + f z, z Bouc-Wen. Friction dominates at small, stiffness at large displacements."""
+    """F = k d + c v + f z, z Bouc-Wen. Friction dominates at small displacements, stiffness at large ones."""
 
     ABOUT = "Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."
 

@@ -61,9 +61,9 @@ class MagnetorheologicalDamper(Specimen):
     """F = c_1 y' + k_1 (x - x_0), y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), z Bouc-Wen in x - y.
 
     z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
-    magnetic field: alpha, c_0 and c_1 are passive value + value per volt times u. u' = -eta (u - v) follows the
-    ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults describe the damper of
-    Dyke, Spencer, Sain & Carlson (1996).
+    magnetic field: alpha, c_0 and c_1 are the passive value plus the value per volt times u. u' = -eta (u - v)
+    follows the ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults describe
+    the damper of Dyke, Spencer, Sain & Carlson (1996).
     """
 
     SOURCES = ("spencer_1997",)
