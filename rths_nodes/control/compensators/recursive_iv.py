@@ -19,8 +19,7 @@ identified.
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
 - After a bridged sample, learning stops for the memory of the filter.
 
-The law learns once per block of samples. ``single_inverse.py`` is the code for one axis, ``coupled_inverse.py``
-for several axes.
+The law learns once per block of samples.
 """
 
 from __future__ import annotations
