@@ -46,7 +46,7 @@ class Expected(NamedTuple):
     """Relative uncertainty of the stiffness; None if unknown."""
     basis: str
     independent: bool
-    """True if the stiffness was measured with other sensors than those of this rig."""
+    """True if the stiffness was measured with sensors other than this rig's."""
 
 
 @params

@@ -53,7 +53,7 @@ class Predefined(Coupled):
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
                 raise ConfigError(
-                    "the integrator must have targets that are known before the test: predefined or prescribed"
+                    "the targets of the integrator must be known before the test (predefined or prescribed)"
                 )
             if test.has_soft_start:
                 raise ConfigError("soft_start: must be left out, because the commands begin with the test")
