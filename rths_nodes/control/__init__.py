@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Target to Command: ramps, setups, compensators, and controllers of forces and auxiliary inputs."""
+"""Components that convert Targets to Commands, and controllers of forces and auxiliary inputs."""

@@ -117,7 +117,7 @@ def start_line(k: Step, x: float, v: float, a: float) -> Four:
 
 
 def follow_line(k: Step, s: Four, x: float, v: float, a: float) -> Four:
-    """Start the line from the last Target x' to this Target x: x - x', and its slope over the step."""
+    """Start the line from the last Target x' to this Target x, with the difference x - x' and its slope."""
     step, _ = k
     _, before, _, _ = s
     difference = x - before
@@ -304,7 +304,7 @@ def along_polynomial(curve: Four, step: float, t: float) -> Triple:
 
 
 def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
-    """Prediction plus its error times the cubic 3 r^2 - 2 r^3, r from 0 to 1 in the rest of the step."""
+    """Prediction plus the error times the cubic 3 r^2 - 2 r^3, with r from 0 to 1 in the rest of the step."""
     step, substeps, predicted, _ = k
     curve, _, error, _, _, _ = s
     x, v, a = along_polynomial(curve, step, substep / substeps)
@@ -323,14 +323,18 @@ class PredictorCorrectorRamp(OfKernel):
     Use it for an integrator slower than one sample. In the first ``predicted_share`` of a step the motion follows
     the polynomial through the last ``order`` + 1 targets. In the rest of the step the error of this prediction is
     corrected by a cubic 3 s^2 - 2 s^3. The displacement never jumps, and its slope jumps only at the start of a
-    step. The speed of the correction is at most 1.5 times the error over the rest of the step. Constant
+    step. The speed of the correction is at most 1.5 times the error divided by the duration of this rest. Constant
     acceleration is assumed before the first target.
     """
 
     @params
     class Params:
         predicted_share: float = number(
-            "predicted share of the step, rounded down to samples", "1", 0.6, at_least=0.0, at_most=0.8
+            "share of the step in which the target is predicted, rounded down to whole samples",
+            "1",
+            0.6,
+            at_least=0.0,
+            at_most=0.8,
         )
         order: int = integer("order of the polynomial", default=2, at_least=1, at_most=3)
 

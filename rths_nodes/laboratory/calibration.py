@@ -33,7 +33,8 @@ CERTAINTY = 3.0
 LEAST_KNOWN = 0.02
 """Smallest relative uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
 VERIFYING = 0.03
-"""Largest relative uncertainty of a stiffness that verifies a scale. A larger one would hide an error of 10 %."""
+"""Largest relative uncertainty of a stiffness that verifies a scale. A larger uncertainty would hide an error of
+10 %."""
 STEPS = 20
 """Smallest displacement in a small move, in multiples of the sensor's resolution."""
 
@@ -45,7 +46,7 @@ class Expected(NamedTuple):
     """Relative uncertainty of the stiffness; None if unknown."""
     basis: str
     independent: bool
-    """True if other sensors than this rig's measured the stiffness."""
+    """True if the stiffness was measured with sensors other than this rig's."""
 
 
 @params
@@ -58,17 +59,23 @@ class Characterised:
 
     scenario: str = text("scenario of the tests")
     date: str = text("date of the tests")
-    simulated: bool = flag("measured on a simulator: refused by an operator's small move on a real rig", False)
+    simulated: bool = flag(
+        "the results are from a simulator, and are refused in the small move on a real rig", False
+    )
     stiffness: float = number(
-        "storage stiffness in the slowest test of the smallest amplitude", "N/m", more_than=0.0
+        "storage stiffness in the slowest test with the smallest amplitude", "N/m", more_than=0.0
     )
     stiffness_scatter: float = number(
-        "standard deviation of the stiffness, over cycles and frequencies of that amplitude", "N/m", at_least=0.0
+        "standard deviation of the stiffness over the cycles and frequencies of the smallest amplitude",
+        "N/m",
+        at_least=0.0,
     )
-    loss_factor: float = number("loss over storage stiffness, in the same test", "1")
+    loss_factor: float = number(
+        "loss stiffness divided by storage stiffness in the slowest test with the smallest amplitude", "1"
+    )
     loss_factor_scatter: float = number("standard deviation of the loss factor over the cycles", "1", at_least=0.0)
-    equivalent_stiffness: float = number("spring of the Kelvin-Voigt model nearest to all tests", "N/m")
-    equivalent_damping: float = number("dashpot of that model", "N s/m")
+    equivalent_stiffness: float = number("stiffness of the Kelvin-Voigt model that fits all tests best", "N/m")
+    equivalent_damping: float = number("damping of the Kelvin-Voigt model that fits all tests best", "N s/m")
     tests: tuple[tuple[float, ...], ...] = matrix(f"a row for each test: {'; '.join(COLUMNS)}")
 
     def validate(self, path: str) -> None:
@@ -76,7 +83,7 @@ class Characterised:
         for index, row in enumerate(self.tests):
             if len(row) != len(COLUMNS):
                 raise ConfigError(
-                    f"{key}[{index}]: {len(row)} numbers; must be {len(COLUMNS)}: {'; '.join(COLUMNS)}"
+                    f"{key}[{index}]: must have {len(COLUMNS)} numbers ({'; '.join(COLUMNS)}), but has {len(row)}"
                 )
             for column in (0, 1, 4):
                 if row[column] <= 0.0:
@@ -84,7 +91,7 @@ class Characterised:
         if not self.known_to < 1.0:
             raise ConfigError(
                 f"{join(path, 'stiffness_scatter')} = {self.stiffness_scatter:g} N/m: must be < "
-                f"{self.stiffness / CERTAINTY:g} N/m, a third of stiffness"
+                f"{self.stiffness / CERTAINTY:g} N/m, a third of the stiffness"
             )
 
     @property
@@ -93,7 +100,7 @@ class Characterised:
 
     @property
     def expected(self) -> Expected:
-        basis = f"that cyclic tests have shown on {self.date}, to {self.known_to:.0%}"
+        basis = f"measured in cyclic tests on {self.date} (accurate to {self.known_to:.0%})"
         return Expected(self.stiffness, self.known_to, basis, False)
 
 
@@ -105,17 +112,23 @@ _NAMED = re.compile(r"\s*(.*?)\s*(?:\[(.*)\])?\s*")
 class Channel:
     """One channel of the port. Range, scale, resolution and noise are in ``unit``."""
 
-    unit: str = text("unit of the numbers below", choices=tuple(SI))
+    unit: str = text("unit of range, scale, resolution and noise", choices=tuple(SI))
     range: float = number("largest magnitude that the channel measures", ITS_UNIT, more_than=0.0)
     scale: float = number("value at which the port reports 1, e.g. mm per volt", ITS_UNIT, 1.0, more_than=0.0)
-    sign: int = integer("1; -1 if the channel counts against the axis", "", 1, at_least=-1, at_most=1)
-    resolution: float = number("quantisation step; 0 is none", ITS_UNIT, 0.0, at_least=0.0)
+    sign: int = integer(
+        "direction of the channel: 1, or -1 if it is opposite to the direction of the axis",
+        "",
+        1,
+        at_least=-1,
+        at_most=1,
+    )
+    resolution: float = number("quantisation step; 0: no quantisation", ITS_UNIT, 0.0, at_least=0.0)
     noise_rms: float = number("rms of the noise, for a simulator", ITS_UNIT, 0.0, at_least=0.0)
-    sensor: str = text("maker, type, serial number", "")
-    calibrated: str = text("date of the calibration: 2026-03-02", "")
-    certificate: str = text("number of the certificate of the calibration", "")
-    accuracy: str = text("class and standard of the calibration: class 1, ISO 7500-1", "")
-    expires: str = text("last day on which the calibration is valid: 2027-03-02", "")
+    sensor: str = text("maker, type and serial number of the device", "")
+    calibrated: str = text("date of the calibration, e.g. 2026-03-02", "")
+    certificate: str = text("number of the calibration certificate", "")
+    accuracy: str = text("class and standard of the calibration, e.g. class 1, ISO 7500-1", "")
+    expires: str = text("last day on which the calibration is valid, e.g. 2027-03-02", "")
 
     def validate(self, path: str) -> None:
         if not self.sign:
@@ -131,7 +144,7 @@ class Channel:
             except ValueError:
                 valid = False
             if not valid:
-                raise ConfigError(f"{path}.{key} = {show(day)}: must be a date: 2026-03-02")
+                raise ConfigError(f"{path}.{key} = {show(day)}: must be a date such as 2026-03-02")
 
     @property
     def unit_si(self) -> float:
@@ -154,14 +167,14 @@ class Channel:
 class DisplacementChannel(Channel):
     """Displacement sensor or command of an axis, positive if the axis extends."""
 
-    unit: str = text("unit of the numbers below", choices=tuple(LENGTHS))
+    unit: str = text("unit of range, scale, resolution and noise", choices=tuple(LENGTHS))
 
 
 @params
 class ForceChannel(Channel):
     """Load cell of an axis, positive if the restoring force opposes a positive displacement."""
 
-    unit: str = text("unit of the numbers below", choices=tuple(FORCES))
+    unit: str = text("unit of range, scale, resolution and noise", choices=tuple(FORCES))
 
 
 @params
@@ -169,15 +182,17 @@ class Similitude:
     """Ratios of quantities of the structure to the same quantities of a scaled specimen."""
 
     length: float = number(
-        "displacement of the structure over displacement of the specimen", "", 1.0, more_than=0.0
+        "displacement of the structure divided by displacement of the specimen", "", 1.0, more_than=0.0
     )
-    force: float = number("force in the structure over force in the specimen", "", 1.0, more_than=0.0)
-    time: float = number("time of the structure over time of the specimen; must be 1", "", 1.0, more_than=0.0)
+    force: float = number("force in the structure divided by force in the specimen", "", 1.0, more_than=0.0)
+    time: float = number(
+        "time of the structure divided by time of the specimen; must be 1", "", 1.0, more_than=0.0
+    )
 
     def validate(self, path: str) -> None:
         if self.time != 1.0:
             raise ConfigError(
-                f"{path}.time = {self.time:g}: must be 1; for a slower rig use time_ratio of the scenario"
+                f"{path}.time = {self.time:g}: must be 1. For a slower rig, use time_ratio of the scenario"
             )
 
 
@@ -185,11 +200,11 @@ class Similitude:
 class SmallMove:
     """Bounds of the small move that checks the signs and scales of an axis."""
 
-    displacement: float = number("largest displacement, to one side", "m", more_than=0.0)
+    displacement: float = number("largest displacement to one side", "m", more_than=0.0)
     velocity: float = number("largest velocity", "m/s", more_than=0.0)
-    force: float = number("the move is aborted if a force changes by more", "N", more_than=0.0)
+    force: float = number("largest change of a force; a larger change aborts the move", "N", more_than=0.0)
     press: float | None = number(
-        "small force that is applied and released, if the controller of the rig closes a force loop",
+        "small force that is applied and released if the controller of the rig closes a force loop",
         "N",
         None,
         more_than=0.0,
@@ -205,7 +220,7 @@ class Unloading:
     tolerance: float = number(
         "fraction of the load cell's range that counts as zero force", "1", 0.01, at_least=1e-4, at_most=0.1
     )
-    carries_gravity: bool = flag("the axis carries weight: it is unloaded last", False)
+    carries_gravity: bool = flag("the axis carries weight and is unloaded last", False)
 
 
 @params
@@ -216,10 +231,10 @@ class OnRig:
     force: ForceChannel = section(ForceChannel, "measured force")
     command: DisplacementChannel = section(DisplacementChannel, "command to the controller")
     force_command: ForceChannel | None = section(
-        ForceChannel, "command in N to a controller that closes a force loop; none if omitted", None
+        ForceChannel, "command in N to a controller that closes a force loop; default: none", None
     )
-    valve: str = text("servo-valve: maker, type, serial number", "")
-    similitude: Similitude = section(Similitude, "scale of the specimen")
+    valve: str = text("maker, type and serial number of the servo-valve", "")
+    similitude: Similitude = section(Similitude, "ratios of the structure to a scaled specimen")
     elastic_limit: float | None = number(
         "largest displacement from the zero of the test that does not damage the specimen in a rehearsal",
         "m",
@@ -227,10 +242,14 @@ class OnRig:
         more_than=0.0,
     )
     stiffness: float | None = number(
-        "tangent stiffness of the specimen at small displacement, the other axes held", "N/m", None, more_than=0.0
+        "tangent stiffness of the specimen at small displacement while the other axes are held",
+        "N/m",
+        None,
+        more_than=0.0,
     )
     stiffness_known_to: float | None = number(
-        "relative uncertainty of the stiffness; up to 0.03 the stiffness verifies the scales of the sensors",
+        "relative uncertainty of the stiffness; if it is at most 0.03, the stiffness verifies the scales of "
+        "the sensors",
         "1",
         None,
         more_than=0.0,
@@ -238,21 +257,23 @@ class OnRig:
     )
     corrections: Corrections | None = section(Corrections, "corrections of the load cell", None)
     feedback_filter: FeedbackFilter | None = section(
-        FeedbackFilter, "low-pass of the measured force, after its corrections; none if omitted", None
+        FeedbackFilter, "low-pass filter of the corrected force; default: none", None
     )
     characterised: Characterised | None = section(
         Characterised, "results of cyclic tests, written by rths identify --for rig_file --out", None
     )
     slow_error: float | None = number(
-        "largest magnitude of measured minus command in slow motions: small move, way to the start, resume, "
-        "unloading; by default the larger of 1 mm and three times the static error in the small move, scaled with "
-        "the force",
+        "largest magnitude of measured minus commanded displacement in slow motions (small move, motion to the "
+        "start, resume, unloading); default: the larger of 1 mm and three times the static error in the small "
+        "move, scaled with the force",
         "m",
         None,
         more_than=0.0,
     )
-    small_move: SmallMove | None = section(SmallMove, "small move that checks signs and scales", None)
-    unloading: Unloading | None = section(Unloading, "motion to zero force", None)
+    small_move: SmallMove | None = section(
+        SmallMove, "bounds of the small move that checks signs and scales", None
+    )
+    unloading: Unloading | None = section(Unloading, "bounds of the motion to zero force", None)
 
     @property
     def expected(self) -> Expected | None:
@@ -262,7 +283,9 @@ class OnRig:
             return self.characterised.expected
         if self.stiffness is None:
             return None
-        return Expected(self.stiffness, accuracy, f"that the rig file knows to {accuracy or 0.0:.0%}", True)
+        return Expected(
+            self.stiffness, accuracy, f"declared in the rig file (accurate to {accuracy or 0.0:.0%})", True
+        )
 
 
 @params
@@ -315,7 +338,7 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
         if axis.small_move.displacement < STEPS * step:
             raise ConfigError(
                 f"{join(path, 'small_move')}.displacement = {axis.small_move.displacement:g} m: must be >= "
-                f"{STEPS * step:g} m, {STEPS} steps of the resolution of displacement"
+                f"{STEPS * step:g} m, {STEPS} times the resolution of the displacement channel"
             )
     if axis.unloading is not None:
         bounds += [
@@ -337,14 +360,14 @@ def _check_characterised(axis: Any, path: str) -> None:
     )
     if off > may:
         raise ConfigError(
-            f"{join(path, 'characterised.stiffness')} = {characterised.stiffness:g} N/m "
-            f"(to {characterised.known_to:.1%}): must be within {may:.4g} N/m of stiffness = "
-            f"{axis.stiffness:g} N/m (to {accuracy:.1%}): wrong scale, or another specimen in the rig"
+            f"{join(path, 'characterised.stiffness')} = {characterised.stiffness:g} N/m (accurate to "
+            f"{characterised.known_to:.1%}): must be within {may:.4g} N/m of stiffness = {axis.stiffness:g} N/m "
+            f"(accurate to {accuracy:.1%}). A scale is wrong, or another specimen is in the rig"
         )
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if corrections of ``axis`` lack their channel, or a filter has another delay.
+    """Raise ConfigError if corrections of ``axis`` lack their channel, or if the delay of a filter is wrong.
 
     ``rate`` (Hz) is the sampling rate; None if the rig accepts any rate.
     """
@@ -394,7 +417,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build from axes with a ``rig_axis``, and from auxiliary channels, which are None if in SI units."""
+        """Build from axes with a ``rig_axis`` and from auxiliary channels, each None if it is in SI units."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]
@@ -405,7 +428,7 @@ class Calibration:
             np.array([row.force.range_si for row in rows]),
             np.array([np.inf if channel is None else channel.range_si for channel in auxiliary]),
         )
-        """Ranges of displacement, force and channels, SI."""
+        """Ranges of displacement, force and channels, in SI units."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
         """Convert the Measurement of the port to the test. Flag it if a channel is at the end of its range.

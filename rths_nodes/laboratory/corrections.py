@@ -39,29 +39,31 @@ class Corrections:
 
     fixture_mass: float | None = number("mass between load cell and specimen", "kg", None, more_than=0.0)
     acceleration: str | None = text(
-        "auxiliary channel with the acceleration of this mass, positive like the axis", None
+        "auxiliary channel with the acceleration of the fixture mass, positive in the positive direction of "
+        "the axis",
+        None,
     )
-    friction: float | None = number(
-        "friction between load cell and specimen, against the motion (Coulomb)", "N", None, more_than=0.0
-    )
+    friction: float | None = number("Coulomb friction between load cell and specimen", "N", None, more_than=0.0)
     smoothing_velocity: float | None = number(
-        "velocity v_s of the smooth sign tanh(v / v_s)", "m/s", None, more_than=0.0
+        "velocity v_s of the smoothed sign function tanh(v / v_s)", "m/s", None, more_than=0.0
     )
 
     def validate(self, path: str) -> None:
         if self == type(self)():
-            raise ConfigError(f"{path}: corrects nothing; set fixture_mass and acceleration, or friction")
+            raise ConfigError(
+                f"{path}: corrects nothing. Set fixture_mass and acceleration, or friction and smoothing_velocity"
+            )
         for one, other, why in (
-            ("fixture_mass", "acceleration", "no channel of acceleration is named"),
+            ("fixture_mass", "acceleration", "the inertia of the mass is computed from this channel"),
             (
                 "friction",
                 "smoothing_velocity",
-                "the sign of a velocity that is noise changes from sample to sample",
+                "the sign of a noisy velocity changes from sample to sample",
             ),
         ):
             present = [getattr(self, name) is not None for name in (one, other)]
             if present == [True, False]:
-                raise ConfigError(f"{join(path, one)} = {getattr(self, one):g}: needs {other}: {why}")
+                raise ConfigError(f"{join(path, one)} = {getattr(self, one):g}: needs {other}, because {why}")
             if present == [False, True]:
                 raise ConfigError(
                     f"{join(path, other)} = {show(getattr(self, other))}: has no effect without {one}"
@@ -73,8 +75,8 @@ class Corrections:
         if accelerations := [name for name, unit in units.items() if unit == _ACCELERATION]:
             raise unknown(f"{path}.acceleration", "channel of acceleration", self.acceleration, accelerations)
         raise ConfigError(
-            f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no acceleration channel (m/s^2, g) for "
-            f"the inertia of this mass; auxiliary channels: {', '.join(units) or 'none'}"
+            f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no acceleration channel (m/s^2, g) "
+            f"for the inertia of this mass (auxiliary channels: {', '.join(units) or 'none'})"
         )
 
 
@@ -83,7 +85,9 @@ class FeedbackFilter:
     order: int = integer("order", at_least=1, at_most=8)
     cutoff: float = number("frequency at which half of the power passes", "Hz", more_than=0.0)
     delay: float = number(
-        "declared delay of the force at low frequency; within 10 % of the filter's", "s", more_than=0.0
+        "declared delay of the force at low frequency; must be within 10 % of the filter's delay",
+        "s",
+        more_than=0.0,
     )
 
     def check_rate(self, rate: float, path: str) -> None:
@@ -116,7 +120,7 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
             else []
         )
         friction = [f"{corrections.friction:g} N of friction"] if corrections.friction else []
-        unless = "; not on a simulator, whose force is the specimen's" if simulated else ""
+        unless = " (not on a simulator, because its force is the force of the specimen)" if simulated else ""
         lines.append(f"subtracted from the force: {' and '.join(mass + friction)}{unless}")
     if (low := axis.feedback_filter) is not None:
         description = f"{low.cutoff:g} Hz, order {low.order}, delay {1e3 * low.delay:g} ms"
@@ -164,7 +168,7 @@ def unfiltered(
 
 class _Axis:
     def __init__(self, masses: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
-        # -1 without an acceleration
+        # -1 without an acceleration channel
         self.channel = channel
         self._constants: object = masses
         self._step: ToNumber = unfiltered
@@ -259,6 +263,6 @@ def forces_shown(
     """Return the uncorrected ``forces`` (N) of all axes; ``originals`` are the pairs from :func:`shown_forces`."""
     corrected = forces.copy()
     for axis, channel in originals:
-        if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels
+        if channel < len(auxiliary):  # a simulator may lack the channels of the rig
             corrected[axis] = float(auxiliary[channel])
     return corrected

@@ -37,11 +37,12 @@ class ForceControl:
         choices=CLOSED_BY,
     )
     law: OfForceControllerParams = component(
-        "force_controller", "force controller of the nodes, or for simulators of the rig's controller"
+        "force_controller",
+        "force controller that the nodes use, or with which a simulator replaces the controller of the rig",
     )
     largest_correction: float = number(
-        "largest correction by feedback; a larger one indicates a drifting load cell, or a specimen that has lost "
-        "its stiffness or differs from the law",
+        "largest correction by feedback; a larger correction indicates a drifting load cell, a specimen that "
+        "has lost its stiffness, or another specimen",
         "m",
         more_than=0.0,
         at_most=1.0,
@@ -97,21 +98,21 @@ class ForceAxis:
         return self.position
 
     def _refusal(self, wanted: float) -> str:
-        name, led = self._name, f"axes.{self._name}: its force control"
+        name, led = self._name, f"axes.{self._name}.force_control"
         if not math.isfinite(wanted):
-            return f"{led}: command = {wanted}: must be finite; the force or the drift is not"
+            return f"{led}: command = {wanted}: must be finite, but the force or the drift is not finite"
         correction = self.law.correction
         if not abs(correction) <= self._largest:
             return (
                 f"axes.{name}.force_control.largest_correction: {correction:.6g} m: must be within +- "
-                f"{self._largest:g} m. The force does not follow the displacement: check the load cell, the "
-                "specimen's stiffness, and that the declared specimen is mounted"
+                f"{self._largest:g} m, but the force does not follow the displacement. Check the load cell, the "
+                "stiffness of the specimen, and that the declared specimen is mounted"
             )
         if abs(wanted) > self._stroke:
-            return f"{led}: command = {wanted:.6g} m: limits.stroke: must be within +- {self._stroke:g} m"
+            return f"{led}: command = {wanted:.6g} m: must be within +- {self._stroke:g} m (limits.stroke)"
         if abs(wanted - self.position) > self._step:
             velocity, bound = (wanted - self.position) * self._rate, self._step * self._rate
-            return f"{led}: command = {velocity:.6g} m/s: limits.velocity: must be within +- {bound:g} m/s"
+            return f"{led}: command = {velocity:.6g} m/s: must be within +- {bound:g} m/s (limits.velocity)"
         return ""
 
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receiver of a laboratory target, run on this computer. It is compiled from the C code of the target
-(``examples/udp_target``).
-"""
+"""Receiver of a laboratory target, compiled for this computer from its C code (``examples/udp_target``)."""
 
 from __future__ import annotations
 
@@ -43,16 +41,16 @@ class ReceiverLimits(NamedTuple):
     """Largest acceleration of commands that arrive in time, m/s^2."""
     force: float = math.inf
     error: float = math.inf
-    """Largest magnitude of the difference between command and measured displacement, m."""
+    """Largest magnitude of command minus measured displacement, m."""
 
 
 class ReceiverLoad(NamedTuple):
     """Force loop of one axis, in units of the datagrams. ``inf`` disables ``error`` or ``travel``."""
 
     rate: float = 0.0
-    """Largest rate of a command in N, N/s. If it is 0, there are no such commands."""
+    """Largest rate of a command in N, N/s; 0 if the axis accepts no commands in N."""
     error: float = math.inf
-    """Largest magnitude of the difference between command and measured force, N."""
+    """Largest magnitude of command minus measured force, N."""
     travel: float = math.inf
     """Largest distance of the axis from the position that stiffness and drift explain, m."""
     stiffness: float = 1.0
@@ -162,7 +160,7 @@ def library() -> ctypes.CDLL:
     if compiler is None:
         asked = named[0] if named else "cc, gcc, clang"
         raise ConfigError(
-            f"no C compiler found ({asked}): the emulator compiles the receiver of the rig; install gcc "
+            f"no C compiler found ({asked}), but the emulator must compile the receiver of the rig. Install gcc "
             "(sudo apt install gcc), or set CC"
         )
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
@@ -172,7 +170,9 @@ def library() -> ctypes.CDLL:
         done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
             lines = done.stderr.strip().splitlines()
-            raise ConfigError(f"{source}: {compiler} cannot compile it: {lines[-1] if lines else done.returncode}")
+            raise ConfigError(
+                f"{source}: {compiler} cannot compile this file ({lines[-1] if lines else done.returncode})"
+            )
         loaded = ctypes.CDLL(str(built))
     target, buffer, size = ctypes.POINTER(_Target), ctypes.c_char_p, ctypes.c_size_t
     for name, result, arguments in (
@@ -200,11 +200,11 @@ class Receiver:
 
     At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
     samples without a command, or ``persistence`` consecutive samples that violate a limit of force or error.
-    ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary channels. Axes with
-    the same number in ``groups`` stop together. ``units`` are units of measured displacements in units of
-    commands; ``metres`` are numbers of command units per metre. ``loads`` are the controller's force loops, which
-    may take ``switching`` samples to change a mode. ``position`` (m) is the initial position. Raises ConfigError
-    if the receiver refuses.
+    ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are the numbers of auxiliary inputs and
+    channels. Axes with the same number in ``groups`` stop together. ``units`` are units of measured displacements
+    in units of commands; ``metres`` are numbers of command units per metre. ``loads`` are the force loops of the
+    controller, which may take ``switching`` samples to change a mode. ``position`` (m) is the initial position.
+    Raises ConfigError if the receiver refuses.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class Receiver:
         self._inputs, self._axes = inputs, len(limits)
         self._out = ctypes.create_string_buffer(LARGEST)
         if len(limits) > LARGEST_AXES:
-            raise ConfigError(f"axes: {len(limits)}: must be <= {LARGEST_AXES}")
+            raise ConfigError(f"axes: the number of axes is {len(limits)}; must be <= {LARGEST_AXES}")
         config = _Config(len(limits), inputs, channels, round(dt * 1e9), bridged, watchdog, persistence, flags)
         config.limits[: self._axes] = [_Limits(*row) for row in limits]
         config.group[: self._axes] = range(self._axes) if groups is None else groups

@@ -62,8 +62,7 @@ def sensors(
 
 
 SHORT = 8
-"""Largest delay, samples, for which a tuple holds the delayed forces. A compiled ring takes 10 ns more per sample.
-"""
+"""Largest delay, samples, for which a tuple holds the forces. A compiled ring buffer adds 10 ns per sample."""
 
 
 def late(sense: Sense, passed: ToNumber) -> Sense:
@@ -203,8 +202,8 @@ def auxiliary_noise(rms: tuple[float, ...] | None, names: tuple[str, ...], seed:
     """Return the noise of a rig's auxiliary channels. Raises ConfigError for a wrong number of ``rms`` values."""
     if rms is not None and len(rms) != len(names):
         raise ConfigError(
-            f"port.auxiliary_noise_rms: {len(rms)} numbers; must be {len(names)}: "
-            f"{', '.join(names) or 'the rig has no auxiliary channel'}"
+            f"port.auxiliary_noise_rms: must have {len(names)} numbers "
+            f"({', '.join(names) or 'the rig has no auxiliary channel'}), but has {len(rms)}"
         )
     return Noise([seed, zlib.crc32(b"auxiliary"), len(names)], rms or (0.0,) * len(names))
 

@@ -20,7 +20,8 @@ FURTHEST = 100.0
 
 def _scale(meaning: str) -> float:
     declared: float = number(
-        f"factor on {meaning}: 1 is correct, a negative factor has the wrong sign; not 0",
+        f"factor by which {meaning} is multiplied: 1 is correct, a negative factor inverts the sign, and 0 is "
+        "refused",
         "1",
         1.0,
         at_least=-LARGEST_SCALE,
@@ -35,7 +36,7 @@ def _offset(meaning: str) -> float:
 
 
 def _cable(meaning: str) -> str | None:
-    declared: str | None = text(f"{meaning}, by name; by default its own", None)
+    declared: str | None = text(f"{meaning}, by name; default: this axis", None)
     return declared
 
 
@@ -66,7 +67,7 @@ class MayBeWrong:
 
     def cautions(self, test: TestContext) -> list[str]:
         faults = self.wrong()
-        return [f"wrong on purpose: {', '.join(faults)}"] if faults else []
+        return [f"deliberate errors are declared: {', '.join(faults)}"] if faults else []
 
     def wrong(self) -> list[str]:
         true = type(self)()
@@ -77,10 +78,10 @@ class MayBeWrong:
 class SecondSensor:
     """A second displacement sensor on the same actuator, as an auxiliary channel; by default perfect."""
 
-    noise_rms: float = number("rms of its noise", "m", 0.0, at_least=0.0)
+    noise_rms: float = number("rms of the noise of the second sensor", "m", 0.0, at_least=0.0)
     offset: float = _offset("reading at zero")
     scale: float = _scale("the reading")
-    channel: str = text("name of its channel; by default second_displacement_AXIS", "")
+    channel: str = text("name of the channel of the second sensor; default: second_displacement_AXIS", "")
 
     def validate(self, path: str) -> None:
         _check_scales(self, path, "scale")
@@ -98,19 +99,19 @@ class Sensors(MayBeWrong):
     displacement_noise_rms: float = number("rms of the displacement noise", "m", 0.0, at_least=0.0)
     force_noise_rms: float = number("rms of the force noise", "N", 0.0, at_least=0.0)
     displacement_resolution: float = number(
-        "quantisation step of the displacement; 0 is none", "m", 0.0, at_least=0.0
+        "quantisation step of the displacement; 0: no quantisation", "m", 0.0, at_least=0.0
     )
-    force_resolution: float = number("quantisation step of the force; 0 is none", "N", 0.0, at_least=0.0)
+    force_resolution: float = number("quantisation step of the force; 0: no quantisation", "N", 0.0, at_least=0.0)
     displacement_range: float | None = number(
-        "magnitude at which the channel saturates; unlimited if omitted", "m", None, more_than=0.0
+        "magnitude at which the channel saturates; default: unlimited", "m", None, more_than=0.0
     )
     force_range: float | None = number(
-        "magnitude at which the channel saturates; unlimited if omitted", "N", None, more_than=0.0
+        "magnitude at which the channel saturates; default: unlimited", "N", None, more_than=0.0
     )
     force_delay: int = integer("delay of the measured force", "samples", 0, at_least=0, at_most=1000)
-    displacement_offset: float = _offset("reading of the displacement at zero")
+    displacement_offset: float = _offset("displacement reading at zero displacement")
     force_offset: float = number(
-        "reading without a force, as of an untared load cell", "N", 0.0, at_least=-1e9, at_most=1e9
+        "force reading at zero force, as of a load cell that is not tared", "N", 0.0, at_least=-1e9, at_most=1e9
     )
     displacement_scale: float = _scale("the displacement")
     force_scale: float = _scale("the force")
@@ -119,14 +120,22 @@ class Sensors(MayBeWrong):
     )
     force_drift: float = number("drift of the force", "N/s", 0.0, at_least=-1e9, at_most=1e9)
     displacement_dead: float | None = number(
-        "reading of a dead displacement sensor; alive if omitted", "m", None, at_least=-FURTHEST, at_most=FURTHEST
+        "constant reading of a displacement sensor that has failed; default: the sensor works",
+        "m",
+        None,
+        at_least=-FURTHEST,
+        at_most=FURTHEST,
     )
     force_dead: float | None = number(
-        "reading of a dead load cell; alive if omitted", "N", None, at_least=-1e9, at_most=1e9
+        "constant reading of a load cell that has failed; default: the load cell works",
+        "N",
+        None,
+        at_least=-1e9,
+        at_most=1e9,
     )
     cabled_to: str | None = _cable("axis of the actuator that these sensors measure")
     second: SecondSensor | None = section(
-        SecondSensor, "second displacement sensor, an auxiliary channel; none if omitted", None
+        SecondSensor, "second displacement sensor, reported as an auxiliary channel; default: none", None
     )
 
 
@@ -136,27 +145,28 @@ class Output(MayBeWrong):
 
     WRONG = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
     SCALES = ("scale",)
-    resolution: float = number("quantisation step of the command; 0 is none", "m", 0.0, at_least=0.0)
+    resolution: float = number("quantisation step of the command; 0: no quantisation", "m", 0.0, at_least=0.0)
     range: float | None = number(
-        "magnitude at which the command saturates; unlimited if omitted", "m", None, more_than=0.0
+        "magnitude at which the command saturates; default: unlimited", "m", None, more_than=0.0
     )
-    offset: float = _offset("position of the actuator at command zero")
-    scale: float = _scale("the command, in the controller")
+    offset: float = _offset("position of the actuator for the command 0 m")
+    scale: float = _scale("the command in the controller")
     static_stiffness: float | None = number(
-        "stiffness of a proportional loop, which stops short of its command by force over it; rigid if omitted",
+        "stiffness of a proportional loop, whose static error is the force divided by this stiffness; default: "
+        "rigid",
         "N/m",
         None,
         more_than=0.0,
     )
     lost_motion: float = number(
-        "play of the drive, by which the command reverses before the actuator moves",
+        "play of the drive, the distance by which the command reverses before the actuator moves",
         "m",
         0.0,
         at_least=0.0,
         at_most=1.0,
     )
     start: float | None = number(
-        "active command of the controller at the start; by default the command of position zero",
+        "active command of the controller at the start; default: the command for the position 0 m",
         "m",
         None,
         at_least=-FURTHEST,
@@ -179,7 +189,7 @@ class Output(MayBeWrong):
 
 
 def seats(sensors: Mapping[str, Sensors]) -> list[int]:
-    """Return, for each axis, the index of the actuator that its sensors measure; empty without swapped cables."""
+    """Return, for each axis, the index of the actuator that its sensors measure; empty if no cables are wrong."""
     names = list(sensors)
     seat_numbers = [names.index(sensor.cabled_to or name) for name, sensor in sensors.items()]
     return [] if seat_numbers == list(range(len(names))) else seat_numbers

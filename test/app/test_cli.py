@@ -303,7 +303,7 @@ WRONG: list[tuple[str, str]] = [
         "structure=null",
         "structure: missing; only the integrators 'prescribed' and 'predefined' do not need a structure",
     ),
-    ("compensator.alpha_min=20", "compensator.alpha_es = 15 samples: must be within alpha_min and alpha_max"),
+    ("compensator.alpha_min=20", "compensator.alpha_es = 15 samples: must be between alpha_min and alpha_max"),
     (
         "ground_motion.record=elcentro",
         "ground_motion.record: unknown value 'elcentro'.*known: .*elcentro_1940_180, ",
@@ -681,7 +681,7 @@ DELAY_COMPENSATION = [
         "compensator.window = 60 s: must be <= duration = 31 s",
     ),
     ("integrator.type=central_difference substeps=100", r"central_difference: .* must be < .* \(stability limit"),
-    ("setup.matrix=[[1.0, 0.0]]", r"setup.matrix: 1 rows of 2 numbers; must be 1 rows \(axes\) of 3"),
+    ("setup.matrix=[[1.0, 0.0]]", r"setup.matrix: must be 1 x 3 \(axes x degrees of freedom\), but is 1 x 2"),
     ("structure.masses=[2e4, 2e4]", "structure.stiffnesses = .*: must be 2 numbers"),
 ]
 

@@ -394,7 +394,7 @@ def test_a_port_in_use_is_named_with_the_key_to_change(capsys: Any) -> None:
 
 def test_more_channels_than_a_datagram_has_are_refused() -> None:
     nine = ", ".join(f"c{i}" for i in range(9))
-    with pytest.raises(ConfigError, match=r"port\.auxiliary_names: 9: must be <= 8"):
+    with pytest.raises(ConfigError, match=r"port\.auxiliary_names: the number of channels is 9; must be <= 8"):
         rths_nodes.run(NAME, [udp(25010, auxiliary_names=f"[{nine}]"), BRIEF])
 
 
@@ -741,7 +741,7 @@ def test_nodes_in_lockstep_refuse_a_rig_with_a_clock_of_its_own(rig: Any) -> Non
 @pytest.mark.soak
 def test_a_transport_that_is_longer_than_declared_is_refused() -> None:
     slow = [*SLOW, udp(free_port(), 1)]
-    words = r"port\.transport_samples = 1: the round trip to the rig .* takes \d+ samples"
+    words = r"port\.transport_samples = 1: must be >= \d+, because the round trip to the rig .* takes \d+ samples"
     with process("--own-clock", sets=slow) as (_, said), relay(int(said["port"]), delay=3.0 / 256.0) as near:
         far = [*slow, f"port.port={near}"]
         with pytest.raises(ConfigError, match=words):

@@ -63,8 +63,8 @@ def test_a_matrix_moves_axes_between_floors(make: Make) -> None:
 @pytest.mark.parametrize(
     ("matrix", "words"),
     [
-        ([[1.0, 0.0]], ("setup.matrix", "1", "rows", "2", "3")),
-        ([[1.0, 0.0], [0.0, 1.0]], ("setup.matrix", "2", "rows", "3")),
+        ([[1.0, 0.0]], ("setup.matrix", "2 x 3", "1 x 2", "degrees of freedom")),
+        ([[1.0, 0.0], [0.0, 1.0]], ("setup.matrix", "2 x 3", "2 x 2", "degrees of freedom")),
         ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], ("setup.matrix", "rows", "independent")),
     ],
 )
@@ -458,7 +458,7 @@ def test_three_unequal_actuators_each_follow_their_story() -> None:
         (
             "three_independent_axes",
             "setup.matrix=[[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]",
-            ("3", "rows"),
+            ("setup.matrix", "3 x 3", "3 x 2"),
         ),
         (
             "three_independent_axes",
@@ -497,7 +497,7 @@ def test_a_coupler_at_some_degrees_of_freedom_is_the_coupler_there(make: Make) -
     ("pose", "words"),
     [
         (None, ("2", "4", "theta", "setup.pose")),
-        ([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ("setup.pose", "rows", "3", "4")),
+        ([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ("setup.pose", "columns", "3", "4")),
         ([[0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]], ("setup.pose", "rows", "independent")),
     ],
 )

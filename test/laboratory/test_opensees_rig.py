@@ -285,7 +285,7 @@ REFUSED = {
     "no function": ("x = 1", "specimen.py has no function specimen(hold)"),
     "a mistake": (HEAD.format(length=0.0) + "    nonsense()\n", "line 10: NameError"),
     "no Python": ("def specimen(hold:\n", "SyntaxError"),
-    "not held": (HEAD.format(length=0.0), "has called hold() 0 times: must be once"),
+    "not held": (HEAD.format(length=0.0), "has called hold() 0 times; must be called exactly once"),
     "no node": (
         SPRING.replace("ops.node(1, 0.0)", "pass"),
         "line 12: OpenSeesError: ERROR could not add element to domain.",
@@ -297,15 +297,15 @@ REFUSED = {
     ),
     "tied": (
         SPRING.replace("    hold()", "    ops.node(2, 0.0)\n    ops.equalDOF(1, 2, 1)\n    hold()"),
-        "is tied to another node: the rig can move only free nodes",
+        "is tied to another node, but the rig can move only free nodes",
     ),
     "fails at once": (
         SPRING + "    ops.analyze = lambda *given: -3\n",
-        "the analysis has failed for its initial stiffness, at 1e-06 m",
+        "the analysis has failed while computing the initial stiffness, at 1e-06 m",
     ),
     "loads": (
         SPRING + '    ops.timeSeries("Constant", 1)\n    ops.pattern("Plain", 1, 1)\n    ops.load(1, 1.0)\n',
-        "the model has loads: rig.gravity must be true",
+        "rig.gravity must be true, because the model has loads",
     ),
     "linked": (
         LEANS.format(pull=0.0).replace("    hold()", "    more()\n    hold()").replace(", -6.0e5)", ", 0.0)")
@@ -398,7 +398,7 @@ ops.analyze = analyze
 """
 FAILS = "-3", "OpenSees has ended with code 1: the analysis has failed in step 200, at "
 IS_KILLED = "__import__('os').kill(__import__('os').getpid(), 9)", "OpenSees was ended by SIGKILL"
-HANGS = "__import__('time').sleep(60)", "OpenSees has not answered in 0.2 s"
+HANGS = "__import__('time').sleep(60)", "OpenSees has not answered within 0.2 s"
 ENDS = pytest.mark.parametrize(("what", "words"), [FAILS, IS_KILLED, HANGS], ids=["fails", "is killed", "hangs"])
 
 

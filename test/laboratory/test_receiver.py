@@ -719,7 +719,7 @@ def test_an_open_of_version_1_is_refused_in_a_head_of_version_1() -> None:
     bench = Bench(begin=False)
     asked = of_version(datagrams.packed(bench.head(datagrams.OPEN)), 1)
     assert bench.receiver.receive(asked) == "refused"
-    with pytest.raises(datagrams.OtherVersion, match="version 1; known: 2") as told:
+    with pytest.raises(datagrams.OtherVersion, match="the version is 1; must be 2") as told:
         datagrams.head_of(bench.receiver.reply())
     assert (told.value.version, told.value.head.reason, told.value.head.session) == (1, 5, SESSION)
     assert bench.receiver.receive(of_version(datagrams.packed(bench.head(datagrams.BEGIN)), 1)) == "garbage"

@@ -135,7 +135,7 @@ def test_the_response_with_a_specimen_with_states_is_its_slope_at_rest(plant: Ca
 
 
 def test_a_specimen_without_mass_is_refused(make: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match=r"use specimen\.type = with_mass"):
+    with pytest.raises(ConfigError, match=r"Use specimen\.type = with_mass"):
         make("actuator", "servo_hydraulic_linear", DT, make("specimen", "kelvin_voigt"))
 
 

@@ -273,7 +273,7 @@ def test_a_force_that_is_far_off_trips_at_once() -> None:
 def test_a_loop_that_would_break_a_limit_of_the_axis_is_held() -> None:
     outcome, watch = run(axes__load__limits__stroke=0.4e-3)
     assert outcome.state is State.TRIPPED
-    assert mentions(outcome.reason, "axes.load", "command")
+    assert mentions(outcome.reason, "axes.load.force_control", "command", "limits.stroke")
     assert "limits.stroke" in outcome.reason
     assert watch.place().max() <= 0.4e-3
     outcome, _ = run(axes__load__limits__velocity=2e-4)

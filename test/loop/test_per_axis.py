@@ -247,7 +247,7 @@ def test_an_axis_of_which_a_measurement_is_missing_is_lost():
     wires.measurement_of = one_missing
     found = run(stage)
     assert stage.machine.state == State.TRIPPED
-    assert stage.machine.reason == "sample 30: axes.story_2: Measurement 31 came where 30 was expected"
+    assert stage.machine.reason == "sample 30: axes.story_2: received Measurement 31, expected Measurement 30"
     assert np.isnan(found[30].displacement[1])
     assert all(axis.at_rest for axis in wires.stages.values()), "all of them are led to rest"
     assert len({axis.sample for axis in wires.stages.values()}) == 1

@@ -181,7 +181,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"port": {"type": "udp", "longest_wait": 1e6}},
         r"port.longest_wait = 1e\+06 s: must be > 0 and <= 3600 s",
     ),
-    "date": ({"force.calibrated": "2.3.2026"}, {}, r"calibrated = '2.3.2026': must be a date: 2026-03-02"),
+    "date": ({"force.calibrated": "2.3.2026"}, {}, r"calibrated = '2.3.2026': must be a date such as 2026-03-02"),
     "resolution": ({"force.resolution": 3e6}, {}, r"resolution = 3e\+06 N: must be < range = 2e\+06 N"),
     "no limit": ({"limits.force": None}, {}, r"axes.bench.limits.force: missing"),
     "no velocity": ({"limits.velocity": None}, {}, r"axes.bench.limits.velocity: missing"),
@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {},
         r"limits.stroke = 0.25 m: must be <= 0.1 m, the range of disp",
     ),
-    "time": ({"similitude": {"time": 2.0}}, {}, r"similitude.time = 2: must be 1; .*time_ratio"),
+    "time": ({"similitude": {"time": 2.0}}, {}, r"similitude.time = 2: must be 1\. .*time_ratio"),
     "misspelt": ({"similtude": {}}, {}, r"unknown key 'similtude' \(did you mean 'similitude'\?\)"),
     "name": (
         {"serves": ["story_1"]},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adaptive law of Chen & Ricles (2010) for any compensator with a delay, by either of two indicators.
+"""The adaptive law of Chen & Ricles (2010) for any compensator with a delay, driven by one of two indicators.
 
 Each sample uses target c, measured displacement m and measured force f of the last sample (' is one sample
 earlier):
@@ -11,10 +11,10 @@ earlier):
 J lags by one sample, like the delayed z/(z-1) of Eq. (10). A positive slope of either indicator means that the
 actuator lags (OpenFresco has the opposite sign); the parameter then increases.
 
-The gains depend on the test: rescale k_p on TI with amplitude^-2, frequency^-2 and the servo rate. With a specimen
-of stiffness k the energy indicator grows k times as fast as TI. Only the elastic part of the force distinguishes
-lag from lead: with a pure damper the energy indicator is never negative; with a mass its sign is reversed, and the
-law diverges.
+The gains depend on the test: the gain k_p on the tracking indicator TI must be rescaled with amplitude^-2,
+frequency^-2 and the servo rate. With a specimen of stiffness k the energy indicator grows k times as fast as TI.
+Only the elastic part of the force distinguishes lag from lead: with a pure damper the energy indicator is never
+negative; with a mass its sign is reversed, and the law diverges.
 """
 
 from __future__ import annotations
@@ -40,29 +40,32 @@ PAPER_GAIN_RATIO = 0.1
 PAPER_GAIN_PER_MM2 = 0.4
 """Gain k_p in the paper's experiments, 1/mm^2."""
 
-INTEGRAL_GAIN = "integral gain on the tracking indicator; left out it is 0.1/s times k_p, as in the paper"
+INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k_p, as in the paper"
 
 
 @params
 class LawParams:
     """Options common to all uses of the law. All are off by default, as in the publication.
 
-    - ``alpha_min``, ``alpha_max``: at several times the paper's gain alpha diverges. An alpha below 1 or far above
-      the actuator's alpha differentiates noise. At a limit the integral is held.
+    - ``alpha_min``, ``alpha_max``: with several times the paper's gain, alpha diverges. An alpha below 1 or far
+      above the actuator's alpha amplifies noise. At a limit the integral is held.
     - ``alpha_rate``: a jump d_alpha makes the command jump by d_alpha times the target's increment.
     - ``quiet_velocity``: after the motion TI is constant, and its integral would wind up. The integral is held
       while the peak of the target's velocity, which decays with ``quiet_time``, is below this value.
     """
 
-    alpha_min: float | None = number("lower limit of alpha; none if left out", "samples", None, at_least=1.0)
-    alpha_max: float | None = number("upper limit of alpha; none if left out", "samples", None, at_least=1.0)
+    alpha_min: float | None = number("lower limit of alpha; default: none", "samples", None, at_least=1.0)
+    alpha_max: float | None = number("upper limit of alpha; default: none", "samples", None, at_least=1.0)
     alpha_rate: float | None = number(
-        "limit of the rate of alpha; none if left out", "samples/s", None, more_than=0.0
+        "largest rate of change of alpha; default: no limit", "samples/s", None, more_than=0.0
     )
     quiet_velocity: float | None = number(
-        "target velocity below which the integral is held; left out: never", "m/s", None, more_than=0.0
+        "target velocity below which the integral is held; default: the integral is never held",
+        "m/s",
+        None,
+        more_than=0.0,
     )
-    quiet_time: float = number("time in which a peak of the velocity is forgotten", "s", 1.0, more_than=0.0)
+    quiet_time: float = number("time constant with which a peak of the velocity decays", "s", 1.0, more_than=0.0)
     lead: float = lead_parameter()
 
     def validate(self, path: str) -> None:
@@ -72,7 +75,7 @@ class LawParams:
 
     def refuse_outside(self, alpha: float, path: str) -> None:
         if not (self.alpha_min or -math.inf) <= alpha <= (self.alpha_max or math.inf):
-            raise ConfigError(f"{path} = {alpha:g} samples: must be within alpha_min and alpha_max")
+            raise ConfigError(f"{path} = {alpha:g} samples: must be between alpha_min and alpha_max")
 
 
 def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
@@ -173,27 +176,27 @@ class Adaptive(PerAxis):
 
     @params
     class Params(LawParams):
-        indicator: str = text("indicator of a lag or a lead", "tracking", choices=("tracking", "energy"))
+        indicator: str = text("indicator that detects a lag or a lead", "tracking", choices=("tracking", "energy"))
         compensator: OfParams = component(
             "compensator",
-            "compensator with the adapted alpha or delay: inverse, linear_acceleration, derivative_feedforward",
+            "compensator whose alpha or delay is adapted: inverse, linear_acceleration or derivative_feedforward",
             {"type": "inverse"},
         )
         k_p_per_mm2: float | None = number(
-            f"gain k_p on the tracking indicator; left out: the paper's {PAPER_GAIN_PER_MM2}",
+            f"gain k_p on the tracking indicator; default: {PAPER_GAIN_PER_MM2}, as in the paper",
             "1/mm^2",
             None,
             at_least=0.0,
         )
         k_i_per_mm2_s: float | None = number(INTEGRAL_GAIN, "1/(mm^2 s)", None, at_least=0.0)
         k_p_per_joule: float | None = number(
-            "gain k_p on the energy indicator; start with k_p_per_mm2 * 1e6 / stiffness",
+            "gain k_p on the energy indicator; recommended first value: k_p_per_mm2 * 1e6 / stiffness",
             "1/(N m)",
             None,
             at_least=0.0,
         )
         k_i_per_joule_s: float | None = number(
-            "gain k_i on the energy indicator; left out: 0.1/s times k_p", "1/(N m s)", None, at_least=0.0
+            "gain k_i on the energy indicator; default: 0.1/s times k_p", "1/(N m s)", None, at_least=0.0
         )
 
         def validate(self, path: str) -> None:
@@ -203,8 +206,8 @@ class Adaptive(PerAxis):
                 value = getattr(self, name)
                 if value is not None:
                     raise ConfigError(
-                        f"{path}.{name} = {value:g}: belongs to the other indicator; with "
-                        f"{self.indicator} give k_p_per_{mine}"
+                        f"{path}.{name} = {value:g}: belongs to the other indicator. With indicator = "
+                        f"{self.indicator!r}, set k_p_per_{mine} instead"
                     )
             if self.indicator == "energy" and self.k_p_per_joule is None:
                 raise ConfigError(f"{path}.k_p_per_joule: missing (gain on the energy indicator [1/(N m)])")
@@ -243,13 +246,13 @@ class Adaptive(PerAxis):
         inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
         if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:
             raise ConfigError(
-                f"compensator.compensator: {type(params.compensator).type_name} has no alpha or delay to adapt; "
-                "known: derivative_feedforward, inverse, linear_acceleration"
+                f"compensator.compensator: {type(params.compensator).type_name} has no alpha or delay to adapt. "
+                "Use derivative_feedforward, inverse or linear_acceleration"
             )
         if params.compensator.lead:
             raise ConfigError(
-                f"compensator.compensator.lead = {params.compensator.lead:g} s: must be left out; "
-                "compensator.lead is read by the law as well"
+                f"compensator.compensator.lead = {params.compensator.lead:g} s: must be left out, because "
+                "compensator.lead applies to the adapted compensator as well"
             )
         return inner, params.compensator
 
@@ -270,7 +273,7 @@ class Adaptive(PerAxis):
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """Return one sample in the adapted unit, and the alpha that corresponds to zero (delay = alpha - 1, Eq. 3)."""
+    """Return one sample in the unit of the parameter, and the alpha at which the parameter is zero (Eq. 3)."""
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 
@@ -305,7 +308,9 @@ class AdaptiveInverse(Adaptive):
     @params
     class Params(LawParams):
         alpha_es: float = number("estimated delay constant", "samples", 29.0, at_least=1.0)
-        k_p_per_mm2: float = number("proportional gain on TI", "1/mm^2", PAPER_GAIN_PER_MM2, at_least=0.0)
+        k_p_per_mm2: float = number(
+            "proportional gain on the tracking indicator", "1/mm^2", PAPER_GAIN_PER_MM2, at_least=0.0
+        )
         k_i_per_mm2_s: float | None = number(INTEGRAL_GAIN, "1/(mm^2 s)", None, at_least=0.0)
 
         def validate(self, path: str) -> None:

@@ -62,10 +62,10 @@ class Fit(NamedTuple):
     powers: Three
     """Powers of the filter's frequency, which are the units of its derivatives."""
     shares: Three
-    """Range of each coefficient times its power, which gives all coefficients equal weight; 0 for a constant
-    coefficient."""
+    """Range of each coefficient, multiplied by its power so that all coefficients have equal weight; 0 for a
+    constant coefficient."""
     ratio: float
-    """Weight of changes that the motion does not determine, relative to determined changes."""
+    """Weight of changes that the motion does not determine, relative to changes that it determines."""
     trigger: float
     """Displacement that at least one row of the window must exceed, m."""
 
@@ -75,8 +75,8 @@ Counted = tuple[Sums, int]
 
 
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
-"""The last rows ``(rows, 4)``, the index of the oldest row, the sums of all rows, of all rows except the oldest,
-and of the rows since the last complete window, and the number of the latter."""
+"""The last rows ``(rows, 4)``; the index of the oldest row; the sums of all rows, of all rows except the oldest,
+and of the rows since the last complete window; the number of rows since then."""
 
 
 def empty(rows: int) -> Ring:
@@ -195,7 +195,8 @@ class Constants(NamedTuple):
     last: int
     """Index of the last sample of a block."""
     settling: NDArray[np.int64]
-    """Samples without learning after a bridged sample, ``(1,)``; a plain integer would become a literal in C."""
+    """Number of samples without learning after a bridged sample, ``(1,)``; a plain integer would be a literal in
+    C."""
     initial: Three
     rate: Three
     """Largest change per sample."""
@@ -207,8 +208,7 @@ class State(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Index in the block at which this axis is fitted. Each axis has another index, to limit the time of a sample.
-    """
+    """Index in the block at which this axis is fitted. It differs between axes to limit the time of a sample."""
     rest: int
     """Number of samples until learning resumes."""
     sent: float
@@ -234,8 +234,8 @@ def constants(params: AdaptiveTimeSeries.Params, dt: float) -> Constants:
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * every * dt
         raise ConfigError(
-            f"compensator.window = {params.window:g} s: must be >= {least:g} s, {LEAST_ROWS} rows of "
-            f"{every} samples"
+            f"compensator.window = {params.window:g} s: must be >= {least:g} s, the duration of {LEAST_ROWS} "
+            f"rows (samples per row: {every})"
         )
     lower, initial, upper = params.bounded()
     ranges = [high - low for low, high in zip(lower, upper, strict=True)]
@@ -324,32 +324,45 @@ class AdaptiveTimeSeries(PerAxis):
 
     @params
     class Params:
-        delay: float = number("initial delay, as identified, including the transport", "s", more_than=0.0)
+        delay: float = number(
+            "initial value of the delay, as identified, including the transport", "s", more_than=0.0
+        )
         window: float = number(
-            "time over which commands and measurements are fitted", "s", 1.0, more_than=0.0, at_most=60.0
+            "length of the window of commands and measurements to which the coefficients are fitted",
+            "s",
+            1.0,
+            more_than=0.0,
+            at_most=60.0,
         )
         decimation: int = integer(
-            "number of samples per row of the fit, and per fit", "samples", 16, at_least=1, at_most=1000
+            "number of samples per row of the fit; the coefficients are fitted once per row",
+            "samples",
+            16,
+            at_least=1,
+            at_most=1000,
         )
         cutoff_frequency: float = number(
-            "cut-off frequency of the low-pass filter on both signals", "Hz", 20.0, more_than=0.0
+            "cut-off frequency of the low-pass filter for commands and measurements", "Hz", 20.0, more_than=0.0
         )
         trigger_amplitude: float = number(
-            "displacement in the window below which the coefficients are held", "m", 1e-3, more_than=0.0
+            "displacement that a row of the window must exceed; otherwise the coefficients are held",
+            "m",
+            1e-3,
+            more_than=0.0,
         )
         regularization_ratio: float = number(
-            "weight against changes that the motion does not determine, relative to those that it does",
+            "penalty on changes of the coefficients that the motion does not determine, relative to other changes",
             default=1e-3,
             at_least=1e-12,
             at_most=1.0,
         )
-        initial: tuple[float, ...] | None = vector("first a0, a1, a2; left out: 1, delay, delay^2/2", UNITS, None)
-        lower: tuple[float, ...] | None = vector("lower limits of a0, a1, a2; left out: 0.7, 0, 0", UNITS, None)
+        initial: tuple[float, ...] | None = vector("initial a0, a1, a2; default: 1, delay, delay^2/2", UNITS, None)
+        lower: tuple[float, ...] | None = vector("lower limits of a0, a1, a2; default: 0.7, 0, 0", UNITS, None)
         upper: tuple[float, ...] | None = vector(
-            "upper limits of a0, a1, a2; left out: 1.3, 2.5 delay, 2.5 delay^2", UNITS, None
+            "upper limits of a0, a1, a2; default: 1.3, 2.5 delay, 2.5 delay^2", UNITS, None
         )
         rate: tuple[float, ...] | None = vector(
-            "largest change of a0, a1, a2 in a second; left out: from limit to limit in 2 s",
+            "largest change of a0, a1, a2 per second; default: from one limit to the other in 2 s",
             "1/s or s/s or s^2/s",
             None,
             at_least=0.0,
@@ -360,11 +373,14 @@ class AdaptiveTimeSeries(PerAxis):
             for name in ("initial", "lower", "upper", "rate"):
                 bounds = getattr(self, name)
                 if bounds is not None and len(bounds) != COEFFICIENTS:
-                    raise ConfigError(f"{path}.{name}: {len(bounds)} numbers; must be {COEFFICIENTS}: a0, a1, a2")
+                    raise ConfigError(
+                        f"{path}.{name}: must have {COEFFICIENTS} numbers (a0, a1, a2), but has {len(bounds)}"
+                    )
             for index, (low, start, high) in enumerate(zip(*self.bounded(), strict=True)):
                 if not low <= start <= high:
                     raise ConfigError(
-                        f"{path}.initial[{index}] = {start:g}: must be within lower = {low:g} and upper = {high:g}"
+                        f"{path}.initial[{index}] = {start:g}: must be between lower = {low:g} and upper = "
+                        f"{high:g}"
                     )
 
         def bounded(self) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:

@@ -51,7 +51,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Return ``shown`` of the first (0) or second (1) compensator for constants and states of the chain."""
+    """Return ``shown`` of the first (0) or second (1) compensator, for constants and states of the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the first compensator."""
@@ -73,8 +73,10 @@ class Chain(OnNumbers):
 
     @params
     class Params:
-        first: OfParams = component("compensator", "sees the target")
-        second: OfParams = component("compensator", "sees the output of the first as its target", after="first")
+        first: OfParams = component("compensator", "compensator that receives the target of the test")
+        second: OfParams = component(
+            "compensator", "compensator whose target is the output of the first", after="first"
+        )
         lead: float = lead_parameter()
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -84,8 +86,8 @@ class Chain(OnNumbers):
         for prefix, stage in built.items():
             if stage.external:
                 raise ConfigError(
-                    f"compensator.{prefix}.type = {type_of(stages[prefix])!r}: runs in another process, and "
-                    "cannot be part of a chain"
+                    f"compensator.{prefix}.type = {type_of(stages[prefix])!r}: cannot be part of a chain, "
+                    "because it runs in another process"
                 )
         self._both = self._first, self._second = built["first"], built["second"]
         names = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of several axes: its command and the law of ``recursive_iv.py``, computed with arrays."""
+"""Identified inverse of several axes: the command and the law of ``recursive_iv.py``, computed with arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rths_nodes.core.arithmetic import Numbers, along, dot, first, matvec, numbe
 from rths_nodes.core.samples import Array
 
 TAIL = 3
-"""Number of measurements before a block that third differences need."""
+"""Number of earlier measurements that the third differences of a block need."""
 
 Rows = tuple[Numbers, ...]
 
@@ -26,8 +26,8 @@ class Watched(NamedTuple):
 
     row: int
     samples: Array
-    """``(5 + decimation, 3 n)``: filtered signals at the end of the last block, its last signals, signals of this
-    block."""
+    """``(5 + decimation, 3 n)``: filtered signals at the end of the last block, last signals of that block, and
+    signals of this block."""
     seen: Array
     """``(3 + decimation, n)``: three measurements before the block and all measurements of the block."""
     mean: Array
@@ -118,7 +118,7 @@ def watch(
 
 
 def taken(k: Law, s: Watched) -> Array:
-    """Advance the filter by a block; return the noise variance of its measurements, ``(n,)``."""
+    """Advance the filter by a block; return the noise variance of the block's measurements, ``(n,)``."""
     block = k[0]
     _, rows, seen, _, noise, _, _, _, count, _ = s
     n, every = len(noise), len(rows) - KNOWN

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derivative feedforward: Taylor series that predicts the target by the delay (Mercan; Jung & Shing 2006).
+"""Derivative feedforward: Taylor series that extrapolates the target by the delay (Mercan; Jung & Shing 2006).
 
 Order 1 is the inverse of a first-order lag. Order 2 is the inverse of a second-order lag with 2 zeta / w = tau and
 1 / w^2 = tau^2 / 2 (zeta = 1 / sqrt(2)).
@@ -33,7 +33,9 @@ class DerivativeFeedforward(PerAxis):
     @params
     class Params:
         delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
-        order: int = integer("highest derivative of the target that is used", default=1, at_least=1, at_most=2)
+        order: int = integer(
+            "order of the highest derivative of the target in the law", default=1, at_least=1, at_most=2
+        )
         lead: float = lead_parameter()
 
         def spans(self) -> dict[str, float]:

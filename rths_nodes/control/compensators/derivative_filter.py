@@ -46,7 +46,7 @@ class DerivativeFilter:
 
     @classmethod
     def _held(cls, phase: float) -> Array:
-        """Return the matrix ``(4, 6)`` from states, last input and new input to the new states."""
+        """Return the matrix ``(4, 6)`` that maps states, last input and new input to the new states."""
         from scipy.linalg import expm
 
         order = ORDER
@@ -63,7 +63,7 @@ class DerivativeFilter:
         return np.ascontiguousarray(solved)
 
     def matrix(self, samples: int) -> Array:
-        """Return the matrix ``(4, 5 + samples)`` from states, last input and new inputs to the final states."""
+        """Return the matrix ``(4, 5 + samples)`` that maps states, last input and new inputs to final states."""
         now = self._transition
         rows = np.zeros((ORDER, KNOWN + samples))
         rows[:, :ORDER] = np.eye(ORDER)
@@ -93,7 +93,7 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """Return the contributions of each input and of each earlier number to the states after a block."""
+    """Return the contributions of each input and of each earlier value to the states after a block."""
     columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 

@@ -9,7 +9,7 @@ The law inverts the loading system's delay and amplitude error:
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
 pair is the displacement measured at k - 1 and the output of that sample, so the model contains the transport
 delay. The spacing s is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
-In TADC this is the adaptive stage, followed by a polynomial extrapolation (``chain``).
+In TADC this law is the adaptive stage, followed by a polynomial extrapolation (``chain``).
 
 If learning begins during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published
 law bursts: three parameters learned from the first few samples of a motion cause forces of MN. With ``guarded``,
@@ -82,7 +82,7 @@ class State(NamedTuple):
     model: Numbers
     targets: Array
     measured: Array
-    """Ring buffer of measured displacements, m; ``outputs`` likewise."""
+    """Ring buffers of measured displacements and of ``outputs``, m."""
     now: int
     output: float
     prepared: bool
@@ -216,31 +216,40 @@ class DiscreteModel(PerAxis):
 
     @params
     class Params:
-        spacing: int = integer("distance of the samples of the model", "samples", 5, at_least=1, at_most=100_000)
+        spacing: int = integer(
+            "spacing of the samples that the model uses", "samples", 5, at_least=1, at_most=100_000
+        )
         forgetting: float = number(
-            "forgetting factor rho per sample; 1 never forgets", "1", 0.9996, more_than=0.0, at_most=1.0
+            "forgetting factor rho per sample; with 1 nothing is forgotten",
+            "1",
+            0.9996,
+            more_than=0.0,
+            at_most=1.0,
         )
         initial: tuple[float, ...] = vector(
-            "first parameters; [1, 0, 0] sends the target, others come from an offline fit", "1", (1.0, 0.0, 0.0)
+            "initial parameters, e.g. from an offline fit; with [1, 0, 0] the command equals the target",
+            "1",
+            (1.0, 0.0, 0.0),
         )
         initial_covariance_per_mm2: float = number(
-            "first covariance of the parameters; a large one learns fast and may burst; published: 1000",
+            "initial covariance of the parameters, 1000 in the publication; with a large covariance the law "
+            "learns fast and may burst",
             "1/mm^2",
             1.0,
             more_than=0.0,
             at_most=1e9,
         )
-        after_soft_start: str = text("covariance after a soft start", "keep", choices=("keep", "reset"))
-        update_after: float = number("time of the test from which on it learns", "s", 0.5, at_least=0.0)
-        guarded: bool = flag("keep to the three limits below; false is the published law", default=True)
+        after_soft_start: str = text("covariance at the end of a soft start", "keep", choices=("keep", "reset"))
+        update_after: float = number("test time at which learning begins", "s", 0.5, at_least=0.0)
+        guarded: bool = flag("apply the three limits below; false selects the published law", default=True)
         parameter_rate: float = number(
-            "largest rate of the vector of parameters in use", "1/s", 30.0, more_than=0.0
+            "largest rate of change of the vector of parameters in use", "1/s", 30.0, more_than=0.0
         )
         largest_gain: float = number(
             "largest sum of the magnitudes of the parameters in use", "1", 100.0, more_than=0.0
         )
         quiet_amplitude: float = number(
-            "measured displacement below which learning rests; at least four times the noise",
+            "measured displacement below which learning pauses; at least four times the noise is recommended",
             "m",
             5e-5,
             at_least=0.0,
@@ -252,7 +261,7 @@ class DiscreteModel(PerAxis):
                 raise ConfigError(f"{path}.initial = {show(list(self.initial))}: must be {TAPS} numbers")
             if self.guarded and gain(self.initial) > self.largest_gain:
                 raise ConfigError(
-                    f"{path}.initial = {show(list(self.initial))}: the sum of their magnitudes must be <= "
+                    f"{path}.initial = {show(list(self.initial))}: the sum of the magnitudes must be <= "
                     f"largest_gain = {self.largest_gain:g}"
                 )
 
@@ -262,14 +271,14 @@ class DiscreteModel(PerAxis):
             cautions = []
             if self._starts_wildly(test):
                 cautions.append(
-                    f"initial_covariance_per_mm2 = {self.initial_covariance_per_mm2:g} 1/mm^2 without a soft "
-                    "start whose covariance is kept: may burst when it begins to learn within the loop"
+                    f"initial_covariance_per_mm2 = {self.initial_covariance_per_mm2:g} 1/mm^2: the law may "
+                    "burst when learning begins within the loop. Use a soft start and keep its covariance"
                 )
             if noise * PEAK_TO_RMS > quiet:
                 cautions.append(
-                    f"learns from the noise, {noise:g} m rms: in a quiet time of a few seconds the parameters, "
-                    "and with them the command, go to zero; keep it guarded, with a quiet_amplitude of "
-                    f"{PEAK_TO_RMS:g} times that"
+                    f"the law learns from the displacement noise of {noise:g} m rms, so that its parameters and "
+                    "the command go to zero within a few quiet seconds. Set guarded = true, and "
+                    f"quiet_amplitude to {PEAK_TO_RMS:g} times the noise"
                 )
             return cautions
 
@@ -284,7 +293,7 @@ class DiscreteModel(PerAxis):
     SHOWN = staticmethod(shown)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
+        """Return command divided by target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
         spacing = self._p.spacing * self._dt
         transfer = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
         return transfer * response(self._p.lead, omega)

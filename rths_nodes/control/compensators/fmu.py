@@ -40,8 +40,8 @@ INPUTS = {
 class AxisVariables:
     """Variables of the FMU for target, measurement and command of an axis."""
 
-    command: str = text("output of the FMU: displacement to which the actuator is sent")
-    target: str = text("input of the FMU: displacement of the target at the coming sample")
+    command: str = text("output of the FMU: displacement command for the actuator")
+    target: str = text("input of the FMU: displacement of the target at the next sample")
     velocity: str | None = text("input: velocity of the target", None)
     acceleration: str | None = text("input: acceleration of the target", None)
     measured: str | None = text("input: displacement measured at the last sample", None)
@@ -49,7 +49,7 @@ class AxisVariables:
 
 
 class Fmu(OnNumbers):
-    """A controller in an FMU. It does not know of bridged samples or a soft start, and learns in them."""
+    """A controller in an FMU. The FMU has no notice of bridged samples or a soft start, and learns in them."""
 
     external = True
     SOURCES = ("blochwitz_2012",)
@@ -57,12 +57,12 @@ class Fmu(OnNumbers):
     @params
     class Params(FmuParams):
         axes: dict[str, AxisVariables] = sections(
-            AxisVariables, "variables of the FMU by the name of the axis, in order"
+            AxisVariables, "variables of the FMU for each axis, by axis name, in the order of the axes"
         )
         lead: float = lead_parameter()
         shown: tuple[str, ...] = texts("outputs of the FMU to record with every sample")
         answer_within: float = number(
-            "timeout of the FMU for a sample; in real time the rig bridges and trips sooner",
+            "timeout for one sample of the FMU; in real time the test trips sooner, because bridging is limited",
             "s",
             1.0,
             more_than=0.0,
@@ -146,7 +146,7 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        """Reset; if the FMU has advanced, set it back to its start."""
+        """Set the FMU back to its start if it has advanced."""
         if self._process is None or not self._process.moved:
             return
         self._rest()

@@ -6,11 +6,11 @@
 Every ``decimation`` samples the coefficients are updated (:mod:`rths_nodes.control.compensators.recursive_iv`).
 
 The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``. It is
-late by half the window, but its term is only half a per cent. A difference of two samples would amplify the noise
-of the force.
+late by half the window, but its term is only half a per cent of the command. A difference of two samples would
+amplify the noise of the force.
 
-The coefficients include all delay between command and measured displacement, also transport; ``lead`` compensates
-only the delay after the measurement. doc/identified_inverse.md has derivation, bounds and failures.
+The coefficients include all delay between command and measured displacement, including transport; ``lead``
+compensates only the delay after the measurement. doc/identified_inverse.md has derivation, bounds and failures.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models import file, inverse
 
 ORDER = 3
-"""Highest derivative."""
+"""Order of the highest derivative."""
 
 
 def constants_in_arrays(
     params: IdentifiedInverse.Params, dt: float
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
-    """Return lead (s), weights of the last accelerations (oldest first) for the jerk, coefficients and law.
+    """Return lead (s), weights of the last accelerations for the jerk (oldest first), coefficients and law.
 
     Coefficients are ``(order + 1, n_axes, n_axes)``; the law is empty without learning.
     """
@@ -57,34 +57,45 @@ class IdentifiedInverse(Coupled):
     @params
     class Params:
         model: str | None = path(
-            "model file of rths identify --for identified_inverse; relative to the working directory", None
+            "model file, written by rths identify --for identified_inverse; the path is relative to the "
+            "working directory",
+            None,
         )
         inverse: file.Feedforward | None = section(
-            file.Feedforward, "coefficients, instead of a model file, with a row and a column for each axis", None
+            file.Feedforward, "coefficients in place of a model file, with a row and a column for each axis", None
         )
-        order: int = integer("highest derivative that is used and learned", default=3, at_least=0, at_most=ORDER)
-        learning: bool = flag("false: the coefficients stay as identified", True)
+        order: int = integer(
+            "order of the highest derivative that is used and learned", default=3, at_least=0, at_most=ORDER
+        )
+        learning: bool = flag("learn during the test; with false the coefficients stay as identified", True)
         relative_deviation: tuple[float, ...] = vector(
-            "standard deviations of C_0, C_1, C_2, C_3 relative to the identified values: expected changes of the "
-            "rig between identification and test",
+            "standard deviations of the expected changes of C_0, C_1, C_2, C_3 between identification and "
+            "test, relative to the identified values",
             "1",
             (0.02, 0.10, 0.15, 0.30),
             more_than=0.0,
         )
-        deviations: float = number("range of a coefficient, in standard deviations", "1", 3.0, more_than=0.0)
-        memory: float = number("time constant of forgetting", "s", 10.0, more_than=0.0)
+        deviations: float = number(
+            "largest distance of a coefficient from its identified value, in standard deviations",
+            "1",
+            3.0,
+            more_than=0.0,
+        )
+        memory: float = number("time constant with which past samples are forgotten", "s", 10.0, more_than=0.0)
         decimation: int = integer("number of samples per learning step", "samples", 16, at_least=1, at_most=1000)
         cutoff_frequency: float = number(
-            "cut-off frequency of the low-pass filter on all signals", "Hz", 20.0, more_than=0.0
+            "cut-off frequency of the low-pass filter for all signals", "Hz", 20.0, more_than=0.0
         )
         displacement_noise_rms: float = number(
-            "least noise of the displacement sensors in the law; it estimates more noise itself",
+            "smallest noise of the displacement sensors that the law assumes; larger noise is estimated from "
+            "the measurement",
             "m",
             1.6e-5,
             more_than=0.0,
         )
         jerk_window: float = number(
-            "time over which the third derivative is fitted: longer is quieter and later",
+            "time over which the third derivative is fitted; a longer time reduces its noise and increases its "
+            "delay",
             "s",
             2e-3,
             more_than=0.0,
@@ -95,7 +106,7 @@ class IdentifiedInverse(Coupled):
         def validate(self, path: str) -> None:
             if (self.model is None) == (self.inverse is None):
                 state = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.inverse is needed, {state}")
+                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.inverse is needed, but {state}")
             if len(self.relative_deviation) <= self.order:
                 raise ConfigError(
                     f"{path}.relative_deviation = {show(list(self.relative_deviation))}: must be {self.order + 1} "
@@ -113,8 +124,8 @@ class IdentifiedInverse(Coupled):
             left_out = file.load(self.model, inverse_only=True).lead + test.transport
             if abs(left_out) > 0.5 * test.dt:
                 raise ConfigError(
-                    f"model = {show(self.model)}: leaves {left_out:.4g} s of the transport out, which this law "
-                    "does not add: identify the rig with rths identify --for identified_inverse"
+                    f"model = {show(self.model)}: the model omits {left_out:.4g} s of the transport, and this "
+                    "law adds no transport. Identify the rig with rths identify --for identified_inverse"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -134,8 +145,8 @@ class IdentifiedInverse(Coupled):
             ]
             return [
                 f"{name}: a coefficient reached the end of its range, {self.deviations:g} standard deviations "
-                "from the identified value: the rig has changed, or the motion does not separate the "
-                "coefficients; identify it again, or look for the change"
+                "from the identified value, because the rig has changed or the motion does not separate the "
+                "coefficients. Look for a change of the rig, or identify it again"
                 for name in remarks
             ]
 
@@ -143,7 +154,10 @@ class IdentifiedInverse(Coupled):
         self._identified = identified_by(params)
         count, n, _ = self._identified.shape
         if n != n_axes:
-            raise ConfigError(f"{params.model or 'compensator.inverse'}: {n} axes; the test has {n_axes}")
+            raise ConfigError(
+                f"{params.model or 'compensator.inverse'}: the number of axes is {n}; must be {n_axes}, as in "
+                "the test"
+            )
         self._p = params
         names = [_name("c", power, i, j, n) for power, i, j in np.ndindex(count, n, n)]
         self.state_units: Mapping[str, str] = {
@@ -173,12 +187,12 @@ class IdentifiedInverse(Coupled):
         self._recorded: tuple[int | None, list[float]] = None, []
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s) with the identified coefficients, for exact derivatives.
+        """Return command divided by target at ``omega`` (rad/s), as identified, for exact derivatives.
 
-        ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
+        The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
         """
         count, n, _ = self._identified.shape
-        nothing = np.zeros((ORDER + 1 - count, n, n))  # for products of lead and coefficients
+        nothing = np.zeros((ORDER + 1 - count, n, n))  # room for the products of lead and coefficients
         ahead = inverse.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
         response = inverse.inverse_response(ahead, 1j * np.asarray(omega))
         return response[:, 0, 0] if n == 1 else response

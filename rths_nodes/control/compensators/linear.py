@@ -3,9 +3,10 @@
 
     z_{k+1} = A z_k + B u_k,   command = C z_k + D u_k
 
-with u the ``inputs`` of all axes, one input after the other. A continuous law (Ts = 0) is discretised by Tustin's
-rule. By default target and command belong to the same sample. A law designed in a simulation without delay
-between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs ``target_of: measurement``.
+where u has the ``inputs`` of all axes, one input after the other. A continuous law (Ts = 0) is discretised by
+Tustin's rule. By default target and command belong to the same sample. A law designed in a simulation without
+delay between target and measurement, such as the RTHS benchmark (Silva et al. 2020), needs ``target_of:
+measurement``.
 """
 
 from __future__ import annotations
@@ -53,27 +54,38 @@ class System(NamedTuple):
 class Law:
     """State space, D alone, or numerator and denominator (for a law with one input and one axis)."""
 
-    A: Rows | None = matrix("A, a row and a column for each state", default=None)
-    B: Rows | None = matrix("B, a row for each state, a column for each input", default=None)
-    C: Rows | None = matrix("C, a row for each axis, a column for each state", default=None)
-    D: Rows | None = matrix("D, a row for each axis, a column for each input; 0 if left out", default=None)
+    A: Rows | None = matrix("matrix A, with a row and a column for each state", default=None)
+    B: Rows | None = matrix("matrix B, with a row for each state and a column for each input", default=None)
+    C: Rows | None = matrix("matrix C, with a row for each axis and a column for each state", default=None)
+    D: Rows | None = matrix(
+        "matrix D, with a row for each axis and a column for each input; default: 0", default=None
+    )
     numerator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
     denominator: tuple[float, ...] | None = vector("coefficients, highest power first", default=None)
-    Ts: float = number("sample time, equal to the rig's; 0: continuous, in s or rad/s", "s", 0.0, at_least=0.0)
+    Ts: float = number(
+        "sample time, equal to the servo period; 0 for a continuous law, whose time is in s",
+        "s",
+        0.0,
+        at_least=0.0,
+    )
 
     def validate(self, path: str) -> None:
         prefix = f"{path}: " if path else ""
         complete = (self.A is None) == (self.B is None) == (self.C is None)
         of_states = any(matrix is not None for matrix in (self.A, self.B, self.C, self.D))
         if of_states == (self.denominator is not None) or (self.numerator is None) != (self.denominator is None):
-            raise ConfigError(f"{prefix}exactly one of A, B, C, D, and numerator with denominator, is needed")
+            raise ConfigError(
+                f"{prefix}the law needs exactly one form, either A, B, C, D or numerator and denominator"
+            )
         if self.denominator is None and (not complete or (self.A is None and self.D is None)):
-            raise ConfigError(f"{prefix}A, B and C are needed together; D alone is a law without states")
+            raise ConfigError(
+                f"{prefix}A, B and C are needed together; only D can be given alone, for a law without states"
+            )
         above, below = self.numerator or (), self.denominator or (1.0,)
         if len(above) > len(below) or not below[0]:
             raise ConfigError(
-                f"{join(path, 'numerator')} = {show(list(above))}: must have at most as many "
-                "coefficients as the denominator, whose first coefficient must not be 0"
+                f"{join(path, 'numerator')} = {show(list(above))}: must have at most as many coefficients as "
+                "the denominator, and the first coefficient of the denominator must not be 0"
             )
         self.system(path)
 
@@ -93,16 +105,17 @@ class Law:
             sizes = zip("ABCD", (a, b, c, d), strict=True)
             shapes = ", ".join(f"{name} is {' x '.join(map(str, matrix.shape))}" for name, matrix in sizes)
             raise ConfigError(
-                f"{path}{': ' if path else ''}{shapes}: must be n x n, n x inputs, axes x n, axes x inputs"
+                f"{path}{': ' if path else ''}{shapes}; the sizes must be n x n, n x inputs, axes x n, axes x "
+                "inputs"
             )
         return System(a, b, c, d)
 
     def sampled(self, dt: float, path: str) -> System:
-        """Return the law at the servo period ``dt`` (s). Raises ConfigError if Ts is another period."""
+        """Return the law at the servo period ``dt`` (s). Raises ConfigError if Ts is neither 0 nor ``dt``."""
         system = self.system(path)
         if self.Ts and abs(self.Ts - dt) > WHOLE_PERIOD * dt:
             raise ConfigError(
-                f"{path}: Ts = {self.Ts:.9g} s: must be the servo period, {dt:.9g} s, or 0: continuous"
+                f"{path}: Ts = {self.Ts:.9g} s: must be the servo period, {dt:.9g} s, or 0 for a continuous law"
             )
         if self.Ts or not len(system.a):
             return system
@@ -128,7 +141,7 @@ def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{location}: {file} cannot be read ({reason(error)})") from None
     if not isinstance(content, Mapping) or not content:
-        raise ConfigError(f"{location}: {file} has none of {', '.join(fields)}")
+        raise ConfigError(f"{location}: {file} contains none of the variables {', '.join(fields)}")
     try:
         return from_data(Law, content), f"{location}: {file}"
     except ConfigError as error:
@@ -153,13 +166,13 @@ class Constants(NamedTuple):
     commands: Rows
     onward: Rows
     waits: bool
-    """True to use the target of the last measured sample."""
+    """True if the law uses the target of the last measured sample."""
     lead: tuple[float, float, float, float, float]
     """Factors of the lead L (``taylor_lead.py``): L, L / 2, L / (3 dt), L / (2 dt), L / dt."""
 
 
 State = tuple[Numbers, Numbers, Numbers, Numbers, Numbers]
-"""State z; x (m), v (m/s), a (m/s^2) of the last target; its acceleration without lead."""
+"""State z; x (m), v (m/s), a (m/s^2) of the last target; acceleration of this target without lead."""
 
 
 def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constants:
@@ -167,8 +180,8 @@ def constants(law: Law, path: str, params: Linear.Params, dt: float) -> Constant
     n, per_axis = len(d), len(params.signals)
     if d.shape[1] != n * per_axis:
         raise ConfigError(
-            f"{path}: {d.shape[1]} inputs and {n} outputs; must be {n * per_axis} inputs: compensator.inputs "
-            f"({', '.join(params.signals)}) of each axis"
+            f"{path}: the law has {d.shape[1]} inputs and {n} outputs; the number of inputs must be "
+            f"{n * per_axis}, one for each axis and each of compensator.inputs ({', '.join(params.signals)})"
         )
     columns = [INPUTS.index(name) * n + axis for name in params.signals for axis in range(n)]
     onto = np.zeros((n + len(a), len(INPUTS) * n))
@@ -218,23 +231,24 @@ def step_of_one(
 
 
 class Linear(Coupled):
-    """A fixed linear law of the user, from target and measurement to command, for one axis or several."""
+    """A fixed linear law of the user that maps target and measurement to the command, for one or several axes."""
 
     @params
     class Params:
         file: str | None = path(
-            "YAML or MATLAB file (.mat) with A, B, C, D, or numerator and denominator, and Ts", None
+            "YAML or MATLAB file (.mat) with Ts and either A, B, C, D or numerator and denominator", None
         )
         law: Law | None = section(
-            Law, "A, B, C, D, or numerator and denominator, and Ts, in place of a file", None
+            Law, "Ts and either A, B, C, D or numerator and denominator, in place of a file", None
         )
         inputs: tuple[str, ...] = texts(
-            "signals in the order of its inputs, each of all axes; error: target less measurement of one sample; "
-            "left out: the target",
+            "signals in the order of the inputs of the law, each for all axes (error is the target minus the "
+            "measurement of the same sample); default: the target",
             INPUTS,
         )
         target_of: str = text(
-            "sample of its target: of the command, or of the measurement, one sample earlier",
+            "sample to which the target in the law belongs: sample of the command, or of the measurement (one "
+            "earlier)",
             "command",
             ("command", "measurement"),
         )
@@ -243,7 +257,7 @@ class Linear(Coupled):
         def validate(self, path: str) -> None:
             if (self.file is None) == (self.law is None):
                 state = "both are given" if self.file else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, {state}")
+                raise ConfigError(f"{path}: exactly one of {path}.file and {path}.law is needed, but {state}")
             if twice := [name for name in self.inputs if self.inputs.count(name) > 1]:
                 raise ConfigError(f"{path}.inputs: {twice[0]} is listed twice")
 
@@ -251,7 +265,9 @@ class Linear(Coupled):
             law, path = law_of(self, "")
             outputs = len(law.sampled(test.dt, path).d)
             if outputs != len(test.axes):
-                raise ConfigError(f"{path}: {outputs} outputs; must be {len(test.axes)}, one for each axis")
+                raise ConfigError(
+                    f"{path}: the number of outputs is {outputs}; must be {len(test.axes)}, one for each axis"
+                )
 
         def cautions(self, test: TestContext) -> list[str]:
             law, path = law_of(self, "")
@@ -259,7 +275,8 @@ class Linear(Coupled):
             cautions = acceleration_cautions(test) if "acceleration" in self.signals else []
             if fastest > 1.0 + ROUNDING:
                 cautions.append(
-                    f"{path}: the law is not stable; its state grows by the factor {fastest:.6g} per sample"
+                    f"{path}: the law is not stable, because its state grows by the factor {fastest:.6g} per "
+                    "sample"
                 )
             return cautions
 
@@ -274,14 +291,14 @@ class Linear(Coupled):
 
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
-        law, path = law_of(params)  # reads a file only once
+        law, path = law_of(params)  # read the file only once
         sampled = partial(constants, law, path)
         if len(law.system(path).d) == 1:
             return Kernel(sampled, rest, step_of_one)
         return CoupledKernel(sampled, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s) for exact derivatives.
+        """Return command divided by target at ``omega`` (rad/s) for exact derivatives.
 
         The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several. Raises ConfigError for a law with
         feedback, whose response depends on the rig.

@@ -55,7 +55,11 @@ class LinearAcceleration(PerAxis):
     class Params:
         delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
         spacing: int = integer(
-            "samples of an integration step: substeps times time_ratio", "samples", 1, at_least=1, at_most=LONGEST
+            "number of samples per integration step, which is substeps times time_ratio",
+            "samples",
+            1,
+            at_least=1,
+            at_most=LONGEST,
         )
         lead: float = lead_parameter()
 
@@ -66,8 +70,8 @@ class LinearAcceleration(PerAxis):
             step = test.samples_per_step
             if ramp_seen(test) == "quadratic" and self.spacing % step:
                 return [
-                    f"spacing = {self.spacing} samples: the acceleration of the quadratic ramp changes once in "
-                    f"{step} samples; take that"
+                    f"spacing = {self.spacing} samples: the acceleration of the quadratic ramp changes once "
+                    f"every {step} samples. Set spacing to a multiple of {step}"
                 ]
             return acceleration_cautions(test)
 

@@ -50,13 +50,16 @@ from rths_nodes.mechanics.structure import transition
 class FeedbackParams:
     """Weights of the regulator and noise densities of the observer; only their ratios matter."""
 
-    displacement_weight: float = number("q of the deviation", "1", 14.0, more_than=0.0)
-    command_weight: float = number("r of the feedback", "1", 1.0, more_than=0.0)
+    displacement_weight: float = number("weight q of the deviation", "1", 14.0, more_than=0.0)
+    command_weight: float = number("weight r of the feedback", "1", 1.0, more_than=0.0)
     process_noise: float = number(
-        "spectral density of the input of the shaping filter, at the command", "m^2/Hz", 1e3, more_than=0.0
+        "spectral density of the white noise that the shaping filter converts to a disturbance of the command",
+        "m^2/Hz",
+        1e3,
+        more_than=0.0,
     )
     measurement_noise: float = number("spectral density of the measurement noise", "m^2/Hz", 1.0, more_than=0.0)
-    shaping_frequency: float = number("of the shaping filter", "Hz", 5.0, more_than=0.0)
+    shaping_frequency: float = number("natural frequency of the shaping filter", "Hz", 5.0, more_than=0.0)
     shaping_damping: float = number("damping ratio of the shaping filter", "1", 0.7, more_than=0.0)
 
 
@@ -69,7 +72,7 @@ class DeviationController(NamedTuple):
 
     @property
     def constants(self) -> Array:
-        """Return the matrix of :func:`feedback_step`: from (z^_{k-1}, y_{k-1}) to (z^_k, u~_k)."""
+        """Return the matrix of :func:`feedback_step` that maps (z^_{k-1}, y_{k-1}) to (z^_k, u~_k)."""
         onward = np.hstack([self.phi, self.gamma])
         return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
 
@@ -92,7 +95,7 @@ def deviation_controller(
 ) -> DeviationController:
     """Return the feedback for ``plant`` with sample time ``dt`` (s); commands act ``lead`` (s) later.
 
-    Without ``coupled``, the off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if
+    If ``coupled`` is false, the off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if
     such a feedback does not exist or its sampled loop with ``plant`` is unstable.
     """
     from scipy.linalg import block_diag  # slow import (0.5 s), not needed to list components
@@ -107,8 +110,8 @@ def deviation_controller(
     radius = loop_radius(plant, controller, dt, round(lead / dt))
     if not radius < 1.0:
         raise ConfigError(
-            f"{path}: the feedback is not stable with this model: deviations grow {radius:.4g} times from sample "
-            f"to sample at {1.0 / dt:g} Hz, with commands {lead:g} s late; use a smaller "
+            f"{path}: the feedback is not stable with this model, because deviations grow by the factor "
+            f"{radius:.4g} per sample at {1.0 / dt:g} Hz with commands that are {lead:g} s late. Use a smaller "
             "displacement_weight or process_noise"
         )
     return controller
@@ -117,7 +120,7 @@ def deviation_controller(
 def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[Array, Array, Array]:
     from scipy.linalg import solve_continuous_are
 
-    speed = float(np.abs(plant.poles()).max())  # its inverse is the unit of time, to scale the Riccati equations
+    speed = float(np.abs(plant.poles()).max())  # 1 / speed is the unit of time in the Riccati equations
     a, b, c = plant.system / speed, plant.inputs / speed, plant.outputs
     n, m = b.shape
     pair, push, look = _shaping(params, speed)
@@ -133,7 +136,7 @@ def _continuous(plant: StateSpace, params: FeedbackParams, path: str) -> tuple[A
         gain = b.T @ solve_continuous_are(a, b, weight * (c.T @ c), one)
         observer = solve_continuous_are(shaped.T, seen.T, noise * (driven @ driven.T), one) @ seen.T
     except (np.linalg.LinAlgError, ValueError) as error:
-        raise ConfigError(f"{path}: no feedback for this model and these weights ({error})") from None
+        raise ConfigError(f"{path}: no feedback exists for this model and these weights ({error})") from None
     gain = np.hstack([gain, np.zeros((m, 2 * m))])
     closed = shaped - observer @ seen - np.vstack([b, np.zeros((2 * m, m))]) @ gain
     return closed * speed, observer * speed, gain
@@ -177,7 +180,8 @@ class Known(RigConstants):
 class Constants(NamedTuple):
     dt: float
     matrix: Array
-    """Matrix from displacement, velocity, acceleration, jerk to commands, with lead ``(n_axes, 4 n_axes)``."""
+    """Matrix ``(n_axes, 4 n_axes)`` that maps displacement, velocity, acceleration and jerk to commands with lead.
+    """
     feedback: Array
     """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
 
@@ -249,14 +253,17 @@ class ModelBased(Coupled):
 
     @params
     class Params:
-        model: str | None = path("model file, as rths identify writes it; relative to the working directory", None)
-        known: Known | None = section(Known, "constants of the rig, instead of a model file", None)
-        coupled: bool = flag("false: ignore the coupling of the axes", True)
+        model: str | None = path(
+            "model file, written by rths identify; the path is relative to the working directory", None
+        )
+        known: Known | None = section(Known, "constants of the rig, in place of a model file", None)
+        coupled: bool = flag("include the coupling of the axes; with false the coupling is ignored", True)
         feedback: FeedbackParams | None = section(
-            FeedbackParams, "LQG on the deviation from the target; none if left out", None
+            FeedbackParams, "LQG feedback of the deviation from the target; default: none", None
         )
         lead: float = number(
-            "time by which the target is read ahead; transport, and the lead of the model file, are added",
+            "time by which the target is read ahead; the transport and the lead of the model file are added to "
+            "this time",
             "s",
             0.0,
             at_least=0.0,
@@ -266,7 +273,7 @@ class ModelBased(Coupled):
         def validate(self, path: str) -> None:
             if (self.model is None) == (self.known is None):
                 state = "both are given" if self.model else "none is given"
-                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, {state}")
+                raise ConfigError(f"{path}: exactly one of {path}.model and {path}.known is needed, but {state}")
 
         def spans(self) -> dict[str, float]:
             return {"lead": self.lead}
@@ -290,8 +297,8 @@ class ModelBased(Coupled):
         model = model_of(params)
         if model.n_axes != n_axes:
             raise ConfigError(
-                f"{model.origin}: {model.n_axes} axes ({', '.join(model.axes) or 'without names'}); the test has "
-                f"{n_axes}"
+                f"{model.origin}: the number of axes is {model.n_axes} "
+                f"({', '.join(model.axes) or 'without names'}); must be {n_axes}, as in the test"
             )
         self.feedforward = feedforward_of(params, model)
         """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration and jerk."""
@@ -304,7 +311,9 @@ class ModelBased(Coupled):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward over target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s) for exact derivatives."""
+        """Return feedforward divided by target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact
+        derivatives.
+        """
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
 
 
@@ -322,7 +331,7 @@ def lead_of(params: ModelBased.Params, model: LoadingModel) -> float:
     lead: float = params.lead + model.lead
     if lead < 0.0:
         raise ConfigError(
-            f"{model.origin}: lead = {model.lead:g} s: with {params.lead:g} s of lead and transport the sum "
-            "must be >= 0"
+            f"{model.origin}: lead = {model.lead:g} s: the sum with the {params.lead:g} s of compensator.lead "
+            "and transport must be >= 0 s"
         )
     return lead

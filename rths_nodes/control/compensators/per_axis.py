@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compensators defined by a kernel. Most treat each axis separately, with a state for each.
+"""Compensators defined by a kernel. Most of them treat each axis separately and have a state for each axis.
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
@@ -78,7 +78,7 @@ class Bound(NamedTuple):
     """Parts of a compensator for a loop that calls kernels; ``states`` has one entry if the axes are coupled.
 
     ``shown`` has functions whose results, in order, are ``state()``. If ``renewed(state)`` is defined, these
-    results change only in steps after which it is true.
+    results change only in steps after which ``renewed`` returns true.
     """
 
     step: Function

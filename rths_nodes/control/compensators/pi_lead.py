@@ -3,8 +3,9 @@
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
-with target y and measured displacement m of the last sample; both transfer functions by Tustin's rule. Without
-transport this equals the benchmark's simulation, in which a measurement affects the command of the same instant.
+with target y and measured displacement m of the last sample. Both transfer functions are discretised by Tustin's
+rule. Without transport this law equals the benchmark's simulation, in which a measurement affects the command of
+the same instant.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
 
 Constants = tuple[float, float, float, float, float]
-"""K_p, K_i dt / 2, and the phase lead by Tustin's rule: weights of this and the last target, and feedback."""
+"""K_p and K_i dt / 2; weights of this target, the last target and the last output of the phase lead."""
 State = tuple[float, float, float, float]
 """Target, target with phase lead, error and integral (m) of the last sample."""
 
@@ -54,11 +55,13 @@ class ProportionalIntegralLead(PerAxis):
     @params
     class Params:
         proportional: float = number("gain K_p on the tracking error", "1", 2.0, at_least=0.0)
-        integral: float = number("gain K_i on its integral", "1/s", 95.0, at_least=0.0)
+        integral: float = number("gain K_i on the integral of the tracking error", "1/s", 95.0, at_least=0.0)
         lead_time: float = number(
-            "T_1 of the phase lead", "s", 50.83163360273612 / 8570.397339444286, at_least=0.0
+            "time constant T_1 of the phase lead", "s", 50.83163360273612 / 8570.397339444286, at_least=0.0
         )
-        lag_time: float = number("T_2 of the phase lead", "s", 1.0 / 8570.397339444286, more_than=0.0)
+        lag_time: float = number(
+            "time constant T_2 of the phase lead", "s", 1.0 / 8570.397339444286, more_than=0.0
+        )
         lead: float = lead_parameter()
 
     state_units: Mapping[str, str] = {"u_integral": "m"}

@@ -6,7 +6,7 @@ The polynomial of order n through the present target and n earlier targets, extr
     d^p_k = sum_i a_i d^c_{k - i s},   i = 0..n,   eta = delay / (s dt)
     a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
 
-with the spacing s in samples. For eta = 1, Table 1 has the weights, a_i = (-1)^i C(n + 1, i + 1). Order 2 is Eq.
+with the spacing s in samples. For eta = 1, Table 1 lists the weights a_i = (-1)^i C(n + 1, i + 1). Order 2 is Eq.
 (2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2. If the whole spring is under test, the
 remaining delay acts as negative damping above phi = w delay = pi/3 (n = 2) and pi/2 (n = 3): the structure must
 damp higher frequencies.
@@ -27,7 +27,7 @@ from rths_nodes.core.samples import Array
 MAX_ORDER = 4
 
 LONGEST = 100_000
-"""Longest delay or spacing, in samples. Longer ones indicate a wrong unit."""
+"""Longest delay or spacing, in samples. Larger values indicate a wrong unit."""
 
 ROUNDING = 0.5
 """Samples by which the delay may exceed the history, because the default spacing is the rounded delay."""
@@ -69,8 +69,8 @@ def constants(params: Polynomial.Params, dt: float) -> Constants:
     history = params.order * spacing
     if params.order and samples > history + ROUNDING:
         raise ConfigError(
-            f"compensator.delay = {params.delay:g} s: must be <= {history * dt:g} s, the history that order "
-            f"{params.order} at a spacing of {spacing} samples rests on"
+            f"compensator.delay = {params.delay:g} s: must be <= {history * dt:g} s, the length of the history "
+            f"that a polynomial of order {params.order} uses at a spacing of {spacing} samples"
         )
     return tuple(weights(params.order, samples / spacing).tolist()), spacing
 
@@ -108,10 +108,10 @@ class Polynomial(PerAxis):
     class Params:
         delay: float = number("delay to compensate, as identified, including the transport", "s", at_least=0.0)
         order: int = integer(
-            "degree of the polynomial; 0: the command is the target", default=3, at_least=0, at_most=MAX_ORDER
+            "degree of the polynomial; with 0 the command is the target", default=3, at_least=0, at_most=MAX_ORDER
         )
         spacing: int | None = integer(
-            "distance of the polynomial's points; left out: the delay, in whole samples",
+            "spacing of the points of the polynomial; default: the delay, rounded to whole samples",
             "samples",
             None,
             at_least=1,
@@ -125,7 +125,7 @@ class Polynomial(PerAxis):
     KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command over target at ``omega`` (rad/s); multiplied by the delay, Eq. (6) of Horiuchi et al."""
+        """Return command divided by target at ``omega`` (rad/s), Eq. (6) of Horiuchi et al. without the delay."""
         weights, spacing = constants(self._p, self._dt)
         ages = spacing * self._dt * np.arange(len(weights))
         return taps(omega, weights, ages) * response(self._p.lead, omega)

@@ -53,10 +53,10 @@ class Predefined(Coupled):
         def fits(self, test: TestContext) -> None:
             if test.has_structure:
                 raise ConfigError(
-                    "needs an integrator whose targets are known before the test: predefined, prescribed"
+                    "the targets of the integrator must be known before the test (predefined or prescribed)"
                 )
             if test.has_soft_start:
-                raise ConfigError("soft_start: must be left out: the commands begin with the test")
+                raise ConfigError("soft_start: must be left out, because the commands begin with the test")
             loaded, path = history.load(self.history), f"history = {show(self.history)}"
             loaded.check(test.axes, test.servo_rate, path)
             loaded.check_length(round(test.duration * test.servo_rate) + 1, path)
@@ -66,8 +66,10 @@ class Predefined(Coupled):
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         loaded, path = history.load(params.history), f"compensator.history = {show(params.history)}"
         if not len(loaded.command):
-            raise ConfigError(f"{path}: has targets, but no commands")
+            raise ConfigError(f"{path}: the file has targets, but no commands")
         if len(loaded.axes) != n_axes:
-            raise ConfigError(f"{path}: has {len(loaded.axes)} axes; the test has {n_axes}")
+            raise ConfigError(
+                f"{path}: the number of axes is {len(loaded.axes)}; must be {n_axes}, as in the test"
+            )
         self.state_names: tuple[str, ...] = ()
         self._hold(params, dt, n_axes)

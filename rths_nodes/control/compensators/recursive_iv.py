@@ -19,8 +19,7 @@ identified.
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
 - After a bridged sample, learning stops for the memory of the filter.
 
-The law learns once per block of samples. ``single_inverse.py`` is the code for one axis, ``coupled_inverse.py``
-for several axes.
+The law learns once per block of samples.
 """
 
 from __future__ import annotations
@@ -47,7 +46,9 @@ OF_DIFFERENCES = 20.0
 
 
 class Law(NamedTuple):
-    """The law as arrays. m (derivatives times axes) is ordered by derivative, in powers of the cut-off."""
+    """Law as arrays. Rows have m numbers (derivatives times axes), ordered by derivative and scaled by the
+    cut-off.
+    """
 
     block: Array
     """Matrix of the filter for a block, ``(4, 5 + decimation)``."""
@@ -70,7 +71,7 @@ class Law(NamedTuple):
     per_spread: Array
     """1 divided by the standard deviation of the identified coefficients; 0 for a deviation of 0."""
     powers: int
-    """Number of coefficients per axis and moving axis."""
+    """Number of coefficients for each pair of a commanded and a moving axis."""
 
 
 def law_of(params: AnyParams, identified: Array, dt: float) -> Law:
@@ -138,7 +139,7 @@ class State(NamedTuple):
 
 
 def inverse(watched_by: Function, series: Function) -> Function:
-    """Return the step with commands by ``series`` and coefficients by ``watched_by`` (``watch`` or ``kept``)."""
+    """Return the step that computes commands with ``series``. ``watched_by`` is ``watch`` or ``kept``."""
 
     def step(
         k: Constants, s: State, x: N, v: N, a: N, m: N, f: N, rests: bool, preparing: bool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identified inverse of one axis: its command and the law of ``recursive_iv.py``, computed with floats."""
+"""Identified inverse of one axis: the command and the law of ``recursive_iv.py``, computed with floats."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ memory of the filter in blocks."""
 
 
 Learning = tuple[Columns, Columns, int, Correction]
-"""Columns of the filter's block for inputs and for earlier numbers, index of a block's last sample, and
+"""Columns of the filter's block for inputs and for earlier values, index of the last sample of a block, and
 correction."""
 
 
@@ -271,9 +271,7 @@ def renewed(s: State) -> bool:
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
-    """Return the function ``shown`` for ``count`` coefficients; if the law ``learns``, with deviations and
-    distance.
-    """
+    """Return ``shown`` for ``count`` coefficients, with their deviations and distance if the law ``learns``."""
     like = (0.0,) * count
 
     def identified(k: Constants, s: State) -> Numbers:

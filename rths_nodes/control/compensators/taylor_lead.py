@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extrapolation of the target to a later time, by the parameter ``lead`` of compensators.
+"""Extrapolation of the target by the time ``lead``, a parameter of compensators.
 
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
 with displacement x, velocity v and acceleration a of the target; exact for a cubic motion. The lead L compensates
-delays after the measurement of the displacement, such as a late force; no transport is added to it.
+delays after the measurement of the displacement, such as a late force; no transport is added to the lead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import Field, number
 
 LONGEST = 0.1
-"""Longest lead, s. The Taylor series is valid in this range for motions of some Hz."""
+"""Longest lead, s. Up to this lead, the Taylor series is valid for motions of a few Hz."""
 
 Constants = tuple[float, float, object]
 State = tuple[float, object]
@@ -25,7 +25,7 @@ State = tuple[float, object]
 
 def lead_parameter() -> Field:
     return number(
-        "time by which the target is read ahead, with its derivatives; no transport is added to it",
+        "time by which the target and its derivatives are read ahead; no transport is added to this time",
         "s",
         0.0,
         at_least=0.0,
@@ -34,7 +34,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return ``step`` with a lead of its target; constants are lead (s), dt (s), constants of ``step``."""
+    """Return ``step`` with a target that is read ahead; constants are lead (s), dt (s), constants of ``step``."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -49,14 +49,17 @@ def ahead(step: ToNumber) -> ToNumber:
 
 
 def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: float) -> tuple[float, float, float]:
-    """Return x (m), v (m/s), a (m/s^2) of the target ``lead`` (s) later; ``before`` is a at ``dt`` (s) earlier."""
+    """Return x (m), v (m/s), a (m/s^2) of the target, extrapolated by ``lead`` (s).
+
+    ``before`` is the acceleration at the previous sample, ``dt`` (s) earlier.
+    """
     jerk = (a - before) / dt
     half = 0.5 * lead
     return x + lead * (v + half * (a + lead / 3.0 * jerk)), v + lead * (a + half * jerk), a + lead * jerk
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """Return ``kernel`` with a ``lead`` (s) of its target, or ``kernel`` itself for 0."""
+    """Return ``kernel`` with a target that is read ahead by ``lead`` (s), or ``kernel`` itself for 0."""
     if not lead:
         return kernel
     constants, rest, step = kernel
@@ -77,4 +80,4 @@ def acceleration_cautions(test: TestContext) -> list[str]:
     """Return a warning if the ramp is linear, because its acceleration is zero."""
     if ramp_seen(test) != "linear":
         return []
-    return ["this compensator uses the acceleration, which is zero on the linear ramp; set ramp.type = quadratic"]
+    return ["this compensator uses the acceleration, which is zero on the linear ramp. Set ramp.type = quadratic"]

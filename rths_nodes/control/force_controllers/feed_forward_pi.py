@@ -6,7 +6,7 @@
 
 F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame in series. e(u,
 c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``); without
-a column it is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both are
+a column e is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both are
 extrapolated linearly by the delay of the actuator.
 
 With the correct K, an error decays at the rate k_i (1/s). If the declared K is r times too small, the loop is r
@@ -83,13 +83,13 @@ class FeedForwardPi(ForceControllerOfKernel):
             "rate k_i at which the remaining error decays", "1/s", 5.0, more_than=0.0, at_most=1e4
         )
         proportional_gain: float = number(
-            "fraction k_p of an error that is corrected at once", "1", 0.0, at_least=0.0, less_than=1.0
+            "fraction k_p of an error that is corrected immediately", "1", 0.0, at_least=0.0, less_than=1.0
         )
         lead: float = number(
             "delay of the actuator, compensated by the feed-forward", "s", 0.0, at_least=0.0, at_most=0.2
         )
         column: ColumnGeometry | None = section(
-            ColumnGeometry, "column whose head a displacement axis moves; left out: no coupling", None
+            ColumnGeometry, "column whose head a displacement axis moves; default: no coupling", None
         )
         coupled_to: int = integer(
             "number of the displacement axis that moves the head of the column, from 1", "", 1, at_least=1
@@ -99,8 +99,9 @@ class FeedForwardPi(ForceControllerOfKernel):
             delay = self.lead + test.transport + test.dt
             if self.integral_gain * delay >= 0.5 * math.pi:
                 raise ConfigError(
-                    f"integral_gain = {self.integral_gain:g} 1/s: must be < {0.5 * math.pi / delay:.3g} 1/s with "
-                    f"{1e3 * delay:.3g} ms of lead, transport and sampling, or the force loop is unstable"
+                    f"integral_gain = {self.integral_gain:g} 1/s: must be < {0.5 * math.pi / delay:.3g} 1/s, "
+                    f"because the force loop is otherwise unstable with {1e3 * delay:.3g} ms of lead, transport "
+                    "and sampling"
                 )
             check_coupling(self.column, self.coupled_to, test)
 
@@ -110,7 +111,7 @@ class FeedForwardPi(ForceControllerOfKernel):
                 return []
             return [
                 f"integral_gain = {self.integral_gain:g} 1/s: with {1e3 * delay:.3g} ms of lead, transport and "
-                f"sampling the force loop bears a specimen that is at most "
+                "sampling the force loop is stable only if the specimen is at most "
                 f"{0.5 * math.pi / (self.integral_gain * delay):.2g} times as stiff as declared"
             ]
 

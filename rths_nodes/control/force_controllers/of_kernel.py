@@ -23,7 +23,7 @@ class ForceKernel(NamedTuple):
 
 
 class ForceControllerOfKernel(ForceController):
-    """A force controller of floats. Its parameters include ``column`` (or None) and ``coupled_to`` (from 1)."""
+    """Force controller in floats. Its parameters include ``column`` (or None) and ``coupled_to`` (from 1)."""
 
     def __init__(self, params: AnyParams, dt: float) -> None:
         constants, self._rest, self._begin, self._step = self.kernel_of(params)

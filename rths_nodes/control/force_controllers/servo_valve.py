@@ -119,7 +119,9 @@ class ServoValve(ForceControllerOfKernel):
             "velocity q_0 of the piston if the valve has no signal", "m/s", 0.0, at_least=-1e-2, at_most=1e-2
         )
         column: ColumnGeometry | None = section(
-            ColumnGeometry, "column whose head a displacement axis moves, to judge the loop; left out: none", None
+            ColumnGeometry,
+            "column whose head a displacement axis moves, used to judge the loop; default: none",
+            None,
         )
         coupled_to: int = integer(
             "number of the displacement axis that moves the head of the column, from 1", "", 1, at_least=1
@@ -130,8 +132,8 @@ class ServoValve(ForceControllerOfKernel):
             for name in ("gain", "displacement_gain"):
                 if getattr(self, name) * delay >= 0.5 * math.pi:
                     raise ConfigError(
-                        f"{name} = {getattr(self, name):g} 1/s: must be < {0.5 * math.pi / delay:.3g} 1/s with "
-                        f"{1e3 * delay:.3g} ms of valve and sampling, or the loop is unstable"
+                        f"{name} = {getattr(self, name):g} 1/s: must be < {0.5 * math.pi / delay:.3g} 1/s, "
+                        f"because the loop is otherwise unstable with {1e3 * delay:.3g} ms of valve and sampling"
                     )
             check_coupling(self.column, self.coupled_to, test)
 
@@ -147,6 +149,6 @@ class ServoValve(ForceControllerOfKernel):
         self._state = State(position)
 
     def hold(self, command: float, shown: float) -> float:
-        """Return the piston position (m) while held at ``command`` (m); the sensor measures ``shown`` (m)."""
+        """Return the position (m) of the piston held at ``command`` (m); the sensor measures ``shown`` (m)."""
         self._state, position = hold(self._constants, self._state, command, shown)
         return float(position)

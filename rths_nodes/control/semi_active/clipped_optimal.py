@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Semi-active control of a damper in the specimen: computes its voltage from the rig's measurements.
+"""Semi-active control of a damper in the specimen: computes the damper's voltage from the rig's measurements.
 
 The controller runs with the integrator, which provides the ground acceleration. At step i, with n samples per
 step, it receives Measurement i n and returns the auxiliary inputs for the following step.
@@ -33,12 +33,12 @@ class Constants(NamedTuple):
     channels: tuple[int, ...]
     """Indices of the measurements among the auxiliary channels."""
     ground: Numbers
-    """Factor of the ground acceleration in each of these measurements."""
+    """Factor of the ground acceleration in each measurement."""
     voltage: float
 
 
 State = tuple[Array, float]
-"""An array of z^ ``(2 n,)`` and the measurements of the last and the present step; and f_c, N."""
+"""Array of z^ ``(2 n,)`` and the measurements of the last and the present step; f_c, N."""
 
 
 def constants(
@@ -49,11 +49,11 @@ def constants(
     Raises ConfigError if the structure or a channel is missing, or if the parameters do not fit the structure.
     """
     if structure is None:
-        raise ConfigError("semi_active clipped_optimal: needs a structure")
+        raise ConfigError("semi_active clipped_optimal: the controller needs a structure")
     if is_sparse(structure.mass):
         raise ConfigError(
-            f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too "
-            "many for its Riccati equation; set reduction"
+            f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too many for the "
+            "Riccati equation of the controller. Set reduction in the scenario"
         )
     n = len(structure.influence)
     wanted = (*accelerations(n), DAMPER_DISPLACEMENT, DAMPER_FORCE)
@@ -77,7 +77,7 @@ def rest(k: Constants) -> State:
 def step(
     k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[State, tuple[float]]:
-    """Update the filter; full voltage if it moves the force towards the requested force f_c."""
+    """Update the filter. The voltage is full if it moves the force towards the requested force f_c."""
     gain, _, onward, channels, ground, voltage = k
     estimated, _ = s
     states, count, shown = len(onward), len(channels), numbers(auxiliary)
@@ -104,21 +104,26 @@ class ClippedOptimal(SemiActiveOfKernel):
 
     @params
     class Params:
-        voltage: float = number("V_max, applied when the force must grow", "V", 2.25, more_than=0.0)
+        voltage: float = number("voltage V_max, applied when the force must grow", "V", 2.25, more_than=0.0)
         weights: tuple[float, ...] | None = vector(
-            "q of the absolute acceleration of each degree of freedom; left out: 1 for the last",
+            "weight q of the absolute acceleration of each degree of freedom; default: 1 for the last one, 0 "
+            "for the others",
             "1",
             None,
             at_least=0.0,
         )
-        force_weight: float = number("r of the damper's force", "m^2/(s^4 N^2)", 1e-17, more_than=0.0)
+        force_weight: float = number("weight r of the damper's force", "m^2/(s^4 N^2)", 1e-17, more_than=0.0)
         noise_ratio: float = number(
-            "spectral density of the ground acceleration over the noise of each measurement, in SI units",
+            "spectral density of the ground acceleration, divided by the spectral density of the noise of each "
+            "measurement, in SI units",
             default=50.0,
             more_than=0.0,
         )
         damper_location: tuple[float, ...] | None = vector(
-            "elongation of the damper per displacement of each degree of freedom; left out: the first", "1", None
+            "elongation of the damper per displacement of each degree of freedom; default: 1 for the first "
+            "one, 0 for the others",
+            "1",
+            None,
         )
 
         def validate(self, path: str) -> None:
@@ -143,7 +148,9 @@ class ClippedOptimal(SemiActiveOfKernel):
 def _channel(measured: Sequence[str], name: str) -> int:
     if name not in measured:
         channels = ", ".join(measured) or "no auxiliary channel"
-        raise ConfigError(f"semi_active: needs the channel {name!r}; the rig measures: {channels}")
+        raise ConfigError(
+            f"semi_active: the controller needs the channel {name!r}, but the rig measures {channels}"
+        )
     return list(measured).index(name)
 
 
@@ -191,7 +198,7 @@ class _Plant:
         return gain
 
     def observer(self, noise_ratio: float) -> Array:
-        """Return L = S C', S of the Kalman filter; each measurement has noise of intensity 1."""
+        """Return L = S C' with the Kalman filter's covariance S; each measurement has noise of intensity 1."""
         intensity = noise_ratio * np.outer(self.ground, self.ground)
         covariance = _riccati(self.system.T, self.outputs.T, intensity, 1.0)
         observer: Array = covariance @ self.outputs.T
@@ -205,5 +212,7 @@ def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
         # b / sqrt(r) in place of r keeps precision for very small r
         solution: Array = solve_continuous_are(a, b * (1.0 / np.sqrt(r)), q, np.eye(b.shape[1]))
     except (np.linalg.LinAlgError, ValueError) as error:
-        raise ConfigError(f"semi_active: no controller for this structure and these weights ({error})") from error
+        raise ConfigError(
+            f"semi_active: no controller exists for this structure and these weights ({error})"
+        ) from error
     return solution

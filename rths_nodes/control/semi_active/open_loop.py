@@ -35,7 +35,7 @@ class Passive(SemiActiveOfKernel):
 def switched(
     k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
 ) -> tuple[tuple[()], tuple[float]]:
-    """Full voltage if ``chance`` is 1, zero if it is 0."""
+    """Full voltage if ``chance`` is 1, zero voltage if ``chance`` is 0."""
     (voltage,) = k
     return s, (voltage if chance > 0.0 else 0.0,)
 
@@ -45,7 +45,9 @@ class RandomSwitching(SemiActiveOfKernel):
 
     @params
     class Params:
-        voltage: float = number("voltage in half of the intervals", "V", 2.25, more_than=0.0)
+        voltage: float = number(
+            "voltage in about half of the intervals; 0 V is applied in the others", "V", 2.25, more_than=0.0
+        )
         interval: float = number(
             "interval between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0
         )

@@ -16,8 +16,8 @@ from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array
 
 Constants = tuple[object, Numbers, Numbers]
-"""Constants of the inner setup; by axis the length ratios specimen / structure and force ratios structure /
-specimen."""
+"""Constants of the inner setup; for each axis the length ratio specimen / structure and the force ratio structure
+/ specimen."""
 
 
 def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tuple[Function, Function]:
@@ -34,10 +34,10 @@ def to_scale(inner_axes: Function, inner_forces: Callable[..., Numbers]) -> tupl
 
 
 class ScaledSetup(SetupOfKernel):
-    """Setup of a scaled specimen. ``setup`` has the scale of the structure; axes, measurements and limits the
-    specimen's.
+    """Setup of a scaled specimen; ``setup`` has the scale of the structure.
 
-    ``length`` ``(n_axes,)`` and ``force`` are ratios of structure to specimen, force axes last.
+    Axes, measurements and limits have the scale of the specimen. ``length`` ``(n_axes,)`` and ``force`` are ratios
+    of structure to specimen, force axes last.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
@@ -55,7 +55,7 @@ T = TypeVar("T")
 def constants(params: object, n_dof: int, n_axes: int) -> tuple[()]:
     if n_dof != n_axes:
         raise ConfigError(
-            f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"
+            f"setup identity: {n_axes} axes for {n_dof} degrees of freedom; both numbers must be equal"
         )
     return ()
 

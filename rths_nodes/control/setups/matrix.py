@@ -32,12 +32,12 @@ def constants(params: Matrix.Params, n_dof: int, n_axes: int) -> tuple[object, o
     if matrix.shape != (n_axes, n_dof):
         rows, columns = matrix.shape
         raise ConfigError(
-            f"setup.matrix: {rows} rows of {columns} numbers; must be {n_axes} rows (axes) of {n_dof} "
-            "(degrees of freedom)"
+            f"setup.matrix: must be {n_axes} x {n_dof} (axes x degrees of freedom), but is {rows} x {columns}"
         )
     if np.linalg.matrix_rank(matrix) < n_axes:
         raise ConfigError(
-            "setup.matrix: its rows must be linearly independent, so that each axis can move separately"
+            "setup.matrix: the rows must be linearly independent, because each axis must be able to move "
+            "separately"
         )
     if is_small(params):
         return tuple(params.matrix), tuple(zip(*params.matrix, strict=True))
@@ -78,11 +78,11 @@ class Matrix(SetupOfKernel):
     @params
     class Params:
         matrix: tuple[tuple[float, ...], ...] = matrix(
-            "T, one row per axis, one column per degree of freedom", "m/m"
+            "matrix T, with one row per axis and one column per degree of freedom", "m/m"
         )
         coupled: bool = flag(
-            "axes that share a degree of freedom stop together; false: each axis has its own specimen, such as "
-            "dampers of several stories",
+            "stop axes together if they share a degree of freedom; false for axes with separate specimens, "
+            "such as dampers in several stories",
             True,
         )
 

@@ -59,8 +59,8 @@ class RigidCoupler(SetupOfKernel):
         """Points (x, y) in the plane of the coupler, in the pose at rest."""
 
         pose: tuple[tuple[float, ...], ...] | None = matrix(
-            "motion of the coupler per degree of freedom of the structure: a row each for x, (y) and theta, a "
-            "column for each degree of freedom; left out: the same",
+            "motion of the coupler per degree of freedom of the structure, with a row each for x, (y) and "
+            "theta and a column for each degree of freedom; default: the identity matrix",
             "m/m",
             None,
         )
@@ -78,7 +78,7 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Solve by Newton's method, starting from the linear solution; nan beyond the reach."""
+        """Solve by Newton's method, starting from the linear solution. Beyond the reach the result is nan."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 
@@ -91,18 +91,18 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
     size = n_dof if params.pose is None else len(params.pose)
     if size not in (2, 3) or n_axes != size:
         raise ConfigError(
-            f"setup rigid_coupler: {n_axes} axes for {size} degrees of freedom: must be 2 for x, theta or 3 "
-            "for x, y, theta; for a structure with more, set setup.pose"
+            f"setup rigid_coupler: {n_axes} axes for {size} degrees of freedom; both numbers must be 2 (x, "
+            "theta) or 3 (x, y, theta). For a structure with more degrees of freedom, set setup.pose"
         )
     coupler = Coupler(params, size, n_axes, "setup")
     if params.pose is not None:
         if len(params.pose[0]) != n_dof:
             raise ConfigError(
-                f"setup.pose: rows of {len(params.pose[0])} numbers; must be {n_dof}, one for each degree of "
-                "freedom"
+                f"setup.pose: the number of columns is {len(params.pose[0])}; must be {n_dof}, one for each "
+                "degree of freedom"
             )
         if np.linalg.matrix_rank(np.array(params.pose)) < size:
-            raise ConfigError("setup.pose: its rows must be linearly independent")
+            raise ConfigError("setup.pose: the rows must be linearly independent")
     return coupler
 
 

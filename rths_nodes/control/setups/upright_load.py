@@ -56,15 +56,17 @@ class UprightLoad(SetupOfKernel):
     @params
     class Params:
         actuator_length: float = number(
-            "length of the load actuator, pin to pin", "m", more_than=0.0, at_most=100.0
+            "length of the load actuator from pin to pin", "m", more_than=0.0, at_most=100.0
         )
         force_axis: int = integer(
-            "number of its axis among the axes controlled by force, from 1", "", 1, at_least=1
+            "number of the load actuator among the axes controlled by force, from 1", "", 1, at_least=1
         )
         inclined_by: int = integer(
-            "number of the displacement axis that moves its head, from 1", "", 1, at_least=1
+            "number of the displacement axis that inclines the load actuator, from 1", "", 1, at_least=1
         )
-        setup: OfParams = component("setup", "degrees of freedom <-> displacement axes", {"type": "identity"})
+        setup: OfParams = component(
+            "setup", "setup that converts between degrees of freedom and displacement axes", {"type": "identity"}
+        )
 
         def fits(self, test: TestContext) -> None:
             loads = len(test.force_axes)
@@ -106,10 +108,12 @@ class UprightLoad(SetupOfKernel):
 
 
 def places(params: UprightLoad.Params, n_axes: int) -> tuple[float, int, int]:
-    """Return the load actuator's length (m), the index of the axis that inclines it, and its own index.
+    """Return the length of the load actuator (m), the index of the axis that inclines it, and its own index.
 
-    Raises ConfigError.
+    Raises ConfigError if there is no such displacement axis.
     """
     if params.inclined_by > n_axes:
-        raise ConfigError(f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes")
+        raise ConfigError(
+            f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the number of displacement axes"
+        )
     return params.actuator_length, params.inclined_by - 1, n_axes + params.force_axis - 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Second-order actuator that is slower in fast motions, like a valve with limited flow.
 
-The TADC tests explain the growth of their delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) with the flow.
+The TADC paper explains the growth of the delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) with the flow.
 Use this actuator to test adaptive compensation, and ``servo_hydraulic`` if pressure, stall or the valve matter.
 """
 
@@ -78,13 +78,16 @@ class AmplitudeDependent(Unloaded):
         """The default actuator is equivalent to second_order in small motions."""
 
         natural_frequency: float = number(
-            "natural frequency w_0 / 2 pi of small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5
+            "natural frequency w_0 / 2 pi in small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5
         )
         damping_ratio: float = number("damping ratio zeta", default=0.6415455449, more_than=0.0, less_than=1.0)
         saturation_velocity: float = number(
-            "velocity amplitude v_s at which the natural frequency has fallen to 0.71", "m/s", 0.3, more_than=0.0
+            "velocity amplitude v_s at which the natural frequency is 0.71 times its value in small motions",
+            "m/s",
+            0.3,
+            more_than=0.0,
         )
-        memory: float = number("time constant in which the amplitude is forgotten", "s", 0.5, more_than=0.0)
+        memory: float = number("time constant with which the velocity amplitude decays", "s", 0.5, more_than=0.0)
         hold: str = hold_parameter()
 
     MOTION = Kernel(constants, lambda k: (0.0, 0.0, 0.0, 0.0), go)

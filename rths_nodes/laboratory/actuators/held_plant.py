@@ -29,7 +29,7 @@ GAIN_TOLERANCE = 0.01
 
 
 def hold_parameter(default: str = "staircase") -> Field:
-    return text("command within a sample: staircase (held) or ramp (straight)", default, HOLDS)
+    return text("command within a sample: staircase (constant) or ramp (linear)", default, HOLDS)
 
 
 def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
@@ -56,7 +56,7 @@ class Plant(NamedTuple):
 
 Rows = tuple[tuple[float, ...], ...]
 Constants = tuple[Rows, Rows]
-"""Rows that multiply ``(*x, last command, command)``: for the next x, displacement (m) and velocity (m/s)."""
+"""Rows that map ``(*x, last command, command)`` to the next x, displacement (m) and velocity (m/s)."""
 
 
 def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[object, float, float]:
@@ -115,7 +115,11 @@ class SecondOrder(HeldPlant):
     @params
     class Params:
         natural_frequency: float = number(
-            "natural frequency w / 2 pi, at 90 degrees of lag", "Hz", 15.571359045, more_than=0.0, at_most=1e5
+            "natural frequency w / 2 pi, at which the phase lag is 90 degrees",
+            "Hz",
+            15.571359045,
+            more_than=0.0,
+            at_most=1e5,
         )
         damping_ratio: float = number("damping ratio zeta", default=0.6415455449, more_than=0.0, at_most=1e3)
         hold: str = hold_parameter()
@@ -148,7 +152,7 @@ class TransferFunction(HeldPlant):
         def validate(self, path: str) -> None:
             key, order = f"{path}.denominator", len(self.denominator) - 1
             if not 1 <= order <= HIGHEST_ORDER:
-                raise ConfigError(f"{key}: the order is {order}: must be 1 to {HIGHEST_ORDER}")
+                raise ConfigError(f"{key}: the order is {order}; must be 1 to {HIGHEST_ORDER}")
             if self.denominator[0] == 0.0 or self.denominator[-1] == 0.0:
                 raise ConfigError(
                     f"{key} = {show(list(self.denominator))}: the first and the last coefficient must not be 0"
@@ -157,22 +161,30 @@ class TransferFunction(HeldPlant):
             if degree < 0:
                 raise ConfigError(f"{path}.numerator: must not be 0")
             if degree > order:
-                raise ConfigError(f"{path}.numerator: the order is {degree}: must be <= {order} (proper)")
+                raise ConfigError(
+                    f"{path}.numerator: the order is {degree}; must be <= {order}, the order of the denominator"
+                )
             if degree == order and self.hold != "ramp":
                 raise ConfigError(
-                    f"{path}.numerator: has the order of the denominator: the actuator would jump; use hold: ramp"
+                    f"{path}.numerator: must have a lower order than the denominator, because the actuator "
+                    "would otherwise jump; or use hold: ramp"
                 )
             _, scaled, rate = _scaled(self)
             poles = rate * np.roots(scaled)
             worst = poles[np.argmax(poles.real)]
             if worst.real >= 0.0:
-                raise ConfigError(f"{key}: has a pole at {worst:.4g} rad/s: the real part must be < 0 (stable)")
+                raise ConfigError(
+                    f"{key}: has a pole at {worst:.4g} rad/s; the real part must be < 0 for stability"
+                )
 
         def cautions(self, test: TestContext) -> list[str]:
             gain = self.numerator[-1] / self.denominator[-1]
             if abs(gain - 1.0) <= GAIN_TOLERANCE:
                 return []
-            return [f"numerator[-1] / denominator[-1] = {gain:.4g}: it settles at this multiple of its command"]
+            return [
+                f"numerator[-1] / denominator[-1] = {gain:.4g}: the actuator settles at this multiple of its "
+                "command"
+            ]
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
         super().__init__(params, dt, specimen)
@@ -238,8 +250,8 @@ def pure_delay(
 ) -> tuple[tuple[Array, int], float, float]:
     """Interpolate the command between two past samples.
 
-    State: a ring buffer of the last commands (m), two longer than the delay in whole samples, and the index of the
-    oldest command.
+    State: a ring buffer of the last commands (m), whose length is the delay in whole samples plus two, and the
+    index of the oldest command.
     """
     integral, fraction, dt = k
     ring, oldest = s
@@ -251,7 +263,7 @@ def pure_delay(
 
 
 def delay_constants(params: PureDelay.Params, dt: float) -> tuple[int, float, float]:
-    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError if too long."""
+    """Return the delay in whole samples, the remaining fraction, and ``dt``. Raises ConfigError beyond LONGEST."""
     samples = params.delay / dt
     if samples > LONGEST:
         raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
@@ -266,7 +278,7 @@ class PureDelay(Unloaded):
 
     @params
     class Params:
-        delay: float = number("time by which the actuator is late", "s", 0.0, at_least=0.0)
+        delay: float = number("time by which the actuator lags its command", "s", 0.0, at_least=0.0)
 
     MOTION = Kernel(delay_constants, lambda k: (np.zeros(k[0] + 2), 0), pure_delay)
 

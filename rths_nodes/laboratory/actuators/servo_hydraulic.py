@@ -54,7 +54,7 @@ State = tuple[float, float, float, float, float, Numbers, float]
 """Filtered error, spool and its rate, displacement and velocity (m, m/s); specimen states; last command (m)."""
 
 
-# state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states)
+# state within a substep: (filtered error, spool, its rate, x, v, fastest v in the substep, inner states);
 # v and the fastest v are passed from stage to stage and not integrated
 
 
@@ -127,7 +127,8 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """Return a substep that is halved repeatedly while it is too long for the specimen at its velocity.
+    """Return a substep that is halved repeatedly while it is too long for the specimen at the velocity of the
+    piston.
 
     The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the states
     become NaN.
@@ -209,7 +210,7 @@ class ServoHydraulic(Actuator):
         valve_damping_ratio: float = number("damping ratio of the servovalve", default=0.7, more_than=0.0)
         max_velocity: float = number("velocity at full flow without load", "m/s", 0.76, more_than=0.0)
         max_force: float = number("stall force", "N", 1.7e6, more_than=0.0)
-        substeps: int = integer("integration steps within a sample", default=4, at_least=1, at_most=1000)
+        substeps: int = integer("number of integration steps per sample", default=4, at_least=1, at_most=1000)
         hold: str = text(
             "command within a sample: staircase (as in the paper) or ramp", "staircase", ("staircase", "ramp")
         )
@@ -217,8 +218,8 @@ class ServoHydraulic(Actuator):
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
         if specimen.mass:
             raise ConfigError(
-                "actuator servo_hydraulic: the specimen must have no mass, because the flow sets the velocity; "
-                "use servo_hydraulic_linear"
+                "actuator servo_hydraulic: the specimen must have no mass, because the flow sets the velocity. "
+                "Use servo_hydraulic_linear"
             )
         self._dt = dt
         super().__init__(params, dt, specimen)
@@ -254,9 +255,9 @@ class ServoHydraulic(Actuator):
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return the ratio of displacement to command, far below the limits of flow and load."""
+        """Return the ratio of displacement to command for motions far below the limits of flow and load."""
         k: Constants = self.constants
-        a = np.zeros((4, 4))  # controller, spool, its rate, piston
+        a = np.zeros((4, 4))  # controller, spool, spool rate, piston
         a[0, [0, 3]] = -k.roll_off
         a[1, 2] = 1.0
         a[2, :3] = k.stiffness, -k.stiffness, -k.damping
@@ -271,6 +272,7 @@ def check_increments(params: ServoHydraulic.Params, times: float) -> None:
     needed = times / LONGEST
     if needed > max(MOST, params.substeps):
         raise ConfigError(
-            f"actuator.max_velocity = {params.max_velocity:g} m/s: there the specimen's states need {needed:.4g} "
-            f"integration steps per sample: must be <= {MOST}; raise servo_rate or actuator.substeps"
+            f"actuator.max_velocity = {params.max_velocity:g} m/s: at this velocity the specimen's states need "
+            f"{needed:.4g} integration steps per sample; must be <= {MOST}. Raise servo_rate or "
+            "actuator.substeps"
         )

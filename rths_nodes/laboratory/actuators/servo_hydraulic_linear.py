@@ -53,7 +53,10 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Constants of exact solution and parts. ``rows`` multiply ``(*small state, last command, command)``."""
+    """Constants of the exact solution and of the parts.
+
+    ``rows`` multiply ``(*small state, last command, command)``.
+    """
 
     rows: tuple[Numbers, ...]
     units: Numbers
@@ -70,7 +73,7 @@ State = tuple[Numbers, Numbers, float]
 """Scaled valve, valve rate, force, displacement and velocity; states of the specimen; last command (m)."""
 
 
-# within the parts of a sample the state holds the first five in SI units and the specimen's states
+# within the parts of a sample the state holds the first five numbers in SI units and the specimen's states
 
 
 def moved(s: Parts, h: float, rates: Parts) -> Parts:
@@ -111,7 +114,7 @@ def within(value: float, most: float) -> float:
 
 
 def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """Return the step of a sample in as many parts as the specimen's states need. Too many parts give NaN."""
+    """Return the step of a sample in as many parts as the specimen's states need; NaN if they need too many."""
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
@@ -182,31 +185,32 @@ class ServoHydraulicLinear(Actuator):
 
     @params
     class Params:
-        """The default has no dead band and no limit of force or valve."""
-
         a1_b0: float = number("valve and pressure gain a1 beta0", "N/(m s^3)", 2.1283e13, more_than=0.0)
         a2: float = number("natural velocity feedback a2", "N/m", 4.2297e6, at_least=0.0)
         a3: float = number("pole a3 of the actuator", "1/s", 3.3, at_least=0.0)
-        b1: float = number("beta1 of the valve", "1/s", 425.0, more_than=0.0)
-        b2: float = number("beta2 of the valve", "1/s^2", 9.9976e4, more_than=0.0)
-        gain: float = number("factor on the command", "1", 1.0261, more_than=0.0)
+        b1: float = number("coefficient beta1 of the valve", "1/s", 425.0, more_than=0.0)
+        b2: float = number("coefficient beta2 of the valve", "1/s^2", 9.9976e4, more_than=0.0)
+        gain: float = number("factor by which the command is multiplied", "1", 1.0261, more_than=0.0)
         max_force: float | None = number(
-            "limit of the absolute force; unlimited if omitted", "N", None, more_than=0.0
+            "limit of the absolute force; default: unlimited", "N", None, more_than=0.0
         )
         dead_band: float = number("absolute error up to which the valve does not respond", "m", 0.0, at_least=0.0)
         valve_limit: float | None = number(
-            "absolute error at which the valve is fully open; unlimited if omitted", "m", None, more_than=0.0
+            "absolute error at which the valve is fully open; default: unlimited", "m", None, more_than=0.0
         )
         substeps: int = integer(
-            "smallest number of Runge-Kutta steps per sample if not linear", default=4, at_least=1, at_most=1000
+            "smallest number of Runge-Kutta steps per sample if the plant is not linear",
+            default=4,
+            at_least=1,
+            at_most=1000,
         )
         hold: str = hold_parameter()
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
         if not specimen.mass > 0.0:
             raise ConfigError(
-                "actuator servo_hydraulic_linear: the specimen must have a mass, which the force accelerates; "
-                "use specimen.type = with_mass"
+                "actuator servo_hydraulic_linear: the specimen must have a mass that the force accelerates. "
+                "Use specimen.type = with_mass"
             )
         if not specimen.felt:
             raise ConfigError("actuator servo_hydraulic_linear: the specimen's force must act on the actuator")
@@ -264,7 +268,7 @@ def _small(p: ServoHydraulicLinear.Params, specimen: Specimen) -> tuple[Array, A
         a[STATES:, 3:] = slopes[1:]
     b = np.zeros(n)
     b[1] = p.a1_b0 * p.gain
-    force = p.a1_b0 / (p.b2 * rate)  # force from the valve for 1 m within its time constant
+    force = p.a1_b0 / (p.b2 * rate)  # force that an error of 1 m builds up in the time 1 / rate
     scale = np.concatenate([[rate * force, rate**2 * force, force, 1.0, rate], np.ones(n - STATES)])
     return a / scale[:, None] * scale, b / scale, scale
 
@@ -274,7 +278,7 @@ def _fastest(a: Array) -> float:
     worst = max(poles, key=lambda pole: float(pole.real))
     if worst.real > ROUNDING * np.abs(poles).max():
         raise ConfigError(
-            f"actuator servo_hydraulic_linear: with its specimen it has a pole at {worst:.4g} rad/s: the real "
-            "part must be <= 0 (stable)"
+            f"actuator servo_hydraulic_linear: actuator and specimen have a pole at {worst:.4g} rad/s; the real "
+            "part must be <= 0 for stability"
         )
     return float(np.abs(poles).max())

@@ -24,8 +24,9 @@ def longest_wait_parameter() -> float:
 
 def trigger_parameter() -> bool:
     parameter: bool = flag(
-        "the rig has a digital output for other data acquisition: high from the first sample of a running test to "
-        "the last one, or to the safe stop; the auxiliary channel trigger [1] has its state",
+        "the rig has a digital output for other data acquisition, which is high from the first to the last "
+        "sample of a running test, or to the safe stop; the auxiliary channel trigger [1] has the state of "
+        "this output",
         False,
     )
     return parameter

@@ -69,25 +69,25 @@ LARGEST = 768
 
 LAYOUT = {
     "magic": ("I", "0x53485452, the letters RTHS"),
-    "version": ("H", "of this layout: 2"),
+    "version": ("H", "version of this layout: 2"),
     "kind": ("B", "1 open, 2 begin, 3 command, 4 close; from the rig 17 answer, 18 state"),
     "axes": ("B", "number of axes, 1 to 8"),
     "session": ("I", "number of the session, not 0; random for each test"),
     "counter": (
         "I",
-        "state: its sample, from 0; command: the sample it belongs to; open: counts them; answer: ticks so far",
+        "sample of a state, from 0; sample to which a command belongs; number of an open; ticks before an answer",
     ),
-    "heard": ("I", "newest counter received from the other end; answer: counter of its open"),
-    "period": ("I", "of the tick, ns"),
+    "heard": ("I", "newest counter received from the other end; in an answer, the counter of the answered open"),
+    "period": ("I", "period of the tick, ns"),
     "flags": (
         "H",
         "1 emulator, 2 lockstep, 4 ramp, 8 bridged, 16 limited, 32 saturated, 64 trigger, 128 newtons, "
         "256 warning",
     ),
-    "transport": ("B", "samples after which a command acts"),
+    "transport": ("B", "number of samples after which a command takes effect"),
     "auxiliary": ("B", "number of auxiliary channels after the axes, 0 to 8"),
     "state": ("B", "0 idle, 1 waiting, 2 running, 3 braking, 4 stopped; from the test computer 0"),
-    "reason": ("B", "why it has stopped, or refuses; from the test computer 0"),
+    "reason": ("B", "reason of a stop or a refusal; from the test computer 0"),
     "hydraulics": ("B", "0 unknown, 1 off, 2 low, 3 high; from the test computer 0"),
     "interlock": ("B", "0 unknown, 1 closed, 2 open; from the test computer 0"),
 }
@@ -128,7 +128,7 @@ class Unreadable(ValueError):
 
 class OtherVersion(Unreadable):
     def __init__(self, version: int, head: Head) -> None:
-        super().__init__(f"version {version}; known: {VERSION}")
+        super().__init__(f"the version is {version}; must be {VERSION}")
         self.version, self.head = version, head
 
 
@@ -143,7 +143,7 @@ def head_of(data: bytes) -> Head:
         raise Unreadable(f"{len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)
     if magic != MAGIC:
-        raise Unreadable("does not begin with RTHS")
+        raise Unreadable("the datagram does not begin with RTHS")
     if CHECKSUM.unpack_from(data, len(data) - CHECKSUM.size)[0] != zlib.crc32(data[: -CHECKSUM.size]):
         raise Unreadable("wrong checksum")
     if version != VERSION:
@@ -167,7 +167,7 @@ class RigState:
 def state_of(data: bytes, head: Head) -> RigState:
     axes, end = head.axes, HEAD.size + head.axes * STATE_ROW.size
     if not axes or len(data) != end + 8 * head.auxiliary + CHECKSUM.size:
-        raise Unreadable(f"{len(data)} bytes for {axes} axes and {head.auxiliary} channels")
+        raise Unreadable(f"{len(data)} bytes do not match {axes} axes and {head.auxiliary} channels")
     rows = [STATE_ROW.unpack_from(data, HEAD.size + i * STATE_ROW.size) for i in range(axes)]
     displacement, force, command, modes, newtons = zip(*rows, strict=True)
     channels = np.frombuffer(data, "<f8", head.auxiliary, end).astype(float) if head.auxiliary else EMPTY
@@ -183,7 +183,7 @@ class FarLimits(NamedTuple):
     acceleration: float
     force: float
     error: float
-    """Largest magnitude of the difference between command and measured displacement."""
+    """Largest magnitude of command minus measured displacement."""
 
     def times(self, command: float, force: float) -> FarLimits:
         """Return the limits in SI units. ``command`` (m) and ``force`` (N) are the units of the datagrams."""
@@ -199,7 +199,7 @@ class FarLoad(NamedTuple):
 
     rate: float
     error: float
-    """Largest magnitude of the difference between command and measured force."""
+    """Largest magnitude of command minus measured force."""
     travel: float
     """Largest distance of the axis from the position that stiffness and drift explain."""
 
@@ -224,7 +224,7 @@ def answer_of(data: bytes, head: Head) -> Answer:
     end = HEAD.size + head.axes * ANSWER_ROW.size
     rest, loaded = end + ANSWER_END.size, head.axes if head.flags & NEWTONS else 0
     if len(data) != rest + loaded * LOAD_ROW.size + CHECKSUM.size:
-        raise Unreadable(f"{len(data)} bytes for an answer of {head.axes} axes")
+        raise Unreadable(f"{len(data)} bytes do not match an answer for {head.axes} axes")
     rows = [ANSWER_ROW.unpack_from(data, HEAD.size + i * ANSWER_ROW.size) for i in range(head.axes)]
     limits = [FarLimits(*row[2:]) for row in rows]
     loads = [FarLoad(*LOAD_ROW.unpack_from(data, rest + i * LOAD_ROW.size)) for i in range(loaded)]
@@ -242,7 +242,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, after: RigState, counter: int) -> RigState:
-    """Return the lost state ``counter`` by interpolation."""
+    """Return the lost state ``counter``, interpolated between two received states."""
     other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
     before_command = np.where(other_unit, after.command, before.command)
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)

@@ -45,7 +45,7 @@ class Transport(Protocol):
 
     def received(self) -> Iterator[tuple[bytes, str]]:
         """Yield at most MOST_AT_ONCE received datagrams, each with the address of its sender if the sender is
-        foreign, or "".
+        foreign, otherwise with "".
         """
         ...
 
@@ -111,7 +111,7 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives the session of ``link``, also in another process. The datagrams that it sends have the ``head``."""
+    """Receives the session of ``link``, also in another process. Datagrams of the listener have the ``head``."""
 
     def __init__(self, link: Link, head: Head) -> None:
         self._link, self._head = link, replace(head)

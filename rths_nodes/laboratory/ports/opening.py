@@ -64,14 +64,14 @@ def checked_answer(terms: Terms, label: str, address: str, head: Head, data: byt
     try:
         answer = datagrams.answer_of(data, head)
     except Unreadable as error:
-        raise ConfigError(f"{label}: its answer is invalid: {error}") from error
+        raise ConfigError(f"{label}: the answer is invalid ({error})") from error
     allowed = terms.start_tolerance
     for name, active, gains in zip(terms.axes, answer.active, terms.gains, strict=True):
         command = active * gains.command
         if not abs(command) <= allowed:
             raise ConfigError(
-                f"axes.{name}: the active command of the controller = {command:.6g} m: must be within "
-                f"+- {allowed:g} m (port.start_tolerance): the first command would be a jump"
+                f"axes.{name}: the active command of the controller = {command:.6g} m: must be within +- "
+                f"{allowed:g} m (port.start_tolerance), because the first command would otherwise be a jump"
             )
     wider: list[str] = []
     for name, declared, stated, gains in zip(terms.axes, terms.limits, answer.limits, terms.gains, strict=True):
@@ -81,7 +81,7 @@ def checked_answer(terms: Terms, label: str, address: str, head: Head, data: byt
             log.warning("axes.%s: the receiver at %s does not limit the command error", name, address)
     if any(terms.loads) and not head.flags & datagrams.NEWTONS:
         raise ConfigError(
-            f"{label}: refused: its receiver accepts no commands in N: install examples/udp_target of this "
+            f"{label}: refused: the receiver accepts no commands in N. Install examples/udp_target of this "
             "package on the target"
         )
     if wider := wider or _wider_loads(terms, answer):
@@ -97,7 +97,8 @@ def _wider_loads(terms: Terms, answer: Answer) -> list[str]:
             continue
         if not stated.rate:
             wider.append(
-                f"axes.{name}.force_control.closed_by = 'controller': there is no force loop on this axis"
+                f"axes.{name}.force_control.closed_by = 'controller': there is no force loop for this axis in "
+                "the receiver"
             )
             continue
         far = stated.times(abs(gains.command), abs(gains.newtons))
@@ -107,23 +108,26 @@ def _wider_loads(terms: Terms, answer: Answer) -> list[str]:
             ("force_control.largest_correction", "m", declared.travel, far.travel),
         ):
             if not there <= ours * _ROUNDING:
-                text = f"the receiver allows {there:.6g} {unit}; lower its limit"
+                text = f"the receiver allows {there:.6g} {unit}. Lower the limit of the receiver"
                 wider.append(f"axes.{name}.{path} = {ours:.6g} {unit}: {text}")
     return wider
 
 
 def _objection(terms: Terms, head: Head) -> str:
-    axes, emulator = f"{head.axes} there, {len(terms.axes)} here", terms.params.emulator
-    differ = {WRONG_AXES: axes, WRONG_PERIOD: f"period {head.period} ns there, {terms.head.period} ns here"}
+    axes, emulator = f"{head.axes} on the rig, {len(terms.axes)} in the test", terms.params.emulator
+    differ = {
+        WRONG_AXES: axes,
+        WRONG_PERIOD: f"period {head.period} ns on the rig, {terms.head.period} ns in the test",
+    }
     is_emulator = bool(head.flags & datagrams.EMULATOR)
     if head.reason == NO_LOCKSTEP:
         return (
-            "the rig has its own clock: use pace = realtime (hosts composed and processes), or "
+            "the rig has its own clock. Use pace = realtime (hosts composed and processes), or "
             "port.transport_samples >= 2 on the host embedded"
         )
     if head.reason == WRONG_EMULATOR or is_emulator != emulator:
-        there = "an emulator" if is_emulator else "a rig that is no emulator"
-        return f"port.emulator = {str(emulator).lower()}: but {there} has answered"
+        there = "an emulator" if is_emulator else "a rig that is not an emulator"
+        return f"port.emulator = {str(emulator).lower()}: {there} has answered"
     if head.reason:
         reason = datagrams.reason_of(head.reason)
         return f"{reason} ({differ[head.reason]})" if head.reason in differ else reason
@@ -131,24 +135,24 @@ def _objection(terms: Terms, head: Head) -> str:
         return f"{datagrams.REASONS[WRONG_AXES]} ({axes})"
     if head.auxiliary != len(terms.channels):
         here = ", ".join(terms.channels) or "none"
-        return f"it measures {head.auxiliary} auxiliary channels; declared here: {here}"
+        return f"the number of auxiliary channels is {head.auxiliary} on the rig; the scenario declares {here}"
     return ""
 
 
 def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
-    """Raise ConfigError if the round trip exceeds the declared transport; ``delays`` are ticks by exchange."""
+    """Raise ConfigError if the round trip exceeds the declared transport. ``delays`` has ticks per exchange."""
     declared = terms.head.transport
     needed, worst = round(statistics.median_high(delays)), max(delays)
     if needed > declared:
         raise ConfigError(
-            f"port.transport_samples = {declared}: the round trip to the rig at {address} takes "
-            f"{needed} samples (median of {len(delays)}; at most {worst}): must be >= {needed}"
+            f"port.transport_samples = {declared}: must be >= {needed}, because the round trip to the rig at "
+            f"{address} takes {needed} samples (median of {len(delays)} exchanges; longest: {worst})"
         )
     if worst > declared:
         longer = sum(delay > declared for delay in delays)
         log.warning(
-            "port.transport_samples = %d: %d of %d exchanges with the rig took longer, up to %d samples: the "
-            "receiver bridges such commands",
+            "port.transport_samples = %d: %d of %d exchanges with the rig took longer (up to %d samples). The "
+            "receiver bridges commands that arrive late",
             *(declared, longer, len(delays), worst),
         )
 
@@ -195,19 +199,21 @@ def _asked(link: Link, terms: Terms, lockstep: bool, number: int) -> tuple[Head,
 
 def other_version(label: str, version: int) -> ConfigError:
     return ConfigError(
-        f"{label}: refused: its receiver uses version {version} of the datagrams, must be version "
-        f"{datagrams.VERSION}: install examples/udp_target of this package on the target"
+        f"{label}: refused: the receiver uses version {version} of the datagrams; must be version "
+        f"{datagrams.VERSION}. Install examples/udp_target of this package on the target"
     )
 
 
 def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent: str) -> ConfigError:
-    unread = f"; {garbage} received datagrams are not of this version" if garbage else ""
-    cause = "is the rig, or rths emulate, running there?"
+    unread = f". Received datagrams of another version: {garbage}" if garbage else ""
+    cause = "Check that the rig, or rths emulate, is running at this address"
     if other_sender:
-        cause = f"answers came from {other_sender}: set port.address to it"
+        cause = f"Answers came from {other_sender}; set port.address to this address"
     elif unsent:
-        cause = f"this computer cannot send there: {unsent}"
-    return ConfigError(f"{label}: cannot connect: no answer within {within:g} s: {cause}{unread}")
+        cause = f"This computer cannot send datagrams to the address ({unsent})"
+    return ConfigError(
+        f"{label}: cannot connect, because no answer was received within {within:g} s. {cause}{unread}"
+    )
 
 
 def load_of(axis: Any) -> FarLoad | None:
@@ -229,9 +235,15 @@ def _wider(declared: Limits, stated: FarLimits) -> list[str]:
     for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
         ours, there = getattr(declared, key), getattr(stated, key)
         if not there <= ours * _ROUNDING:
-            wider.append(f"{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}; lower its limit")
+            wider.append(
+                f"{key} = {ours:.6g} {unit}: the receiver allows {there:.6g} {unit}. Lower the limit of the "
+                "receiver"
+            )
     ours, there = declared.deceleration, stated.acceleration
     if not abs(there - ours) <= _SAME * ours:
         worse = "harder" if there > ours else "longer"
-        wider.append(f"deceleration = {ours:.6g} m/s^2: the receiver brakes {worse}, at {there:.6g} m/s^2,")
+        wider.append(
+            f"deceleration = {ours:.6g} m/s^2: the receiver brakes {worse}; must be {there:.6g} m/s^2, as in "
+            "the receiver"
+        )
     return wider

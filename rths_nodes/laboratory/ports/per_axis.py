@@ -138,10 +138,10 @@ class PerAxisPort(OfPort, Readback):
         # an older Measurement is a duplicate; a later Measurement reveals a loss
         if measured.sample > self.sample:
             self._unheard.add(axis)
-            came = f"Measurement {measured.sample} came where {self.sample} was expected"
+            came = f"received Measurement {measured.sample}, expected Measurement {self.sample}"
             self._problem = self._problem or f"axes.{axis}: {came}"
         elif measured.sample == self.sample and measured.flags & FLAG_TRIPPED and not self._stopping:
-            self._problem = self._problem or f"axes.{axis}: its node has stopped it"
+            self._problem = self._problem or f"axes.{axis}: the node of this axis has stopped the axis"
         return measured.sample == self.sample
 
     def _merged(self, by_axis: dict[str, Measurement], sample: int) -> Measurement:
@@ -198,7 +198,7 @@ class PerAxisPort(OfPort, Readback):
 
 
 class LoadedAxesPort(ForceLoopPort):
-    """Force loops for a rig with one node per axis, whose nodes receive displacements.
+    """Force loops for a rig with one node per axis. The nodes receive displacements.
 
     Applied commands in N are kept until the true states arrive.
     """

@@ -105,7 +105,7 @@ class SentCommands:
         return np.where(newtons == forced, state.command, there)
 
     def places(self, state: RigState) -> Array:
-        """Return the commands of a ``state`` in m. For an axis in force control, this is its displacement."""
+        """Return the commands of a ``state`` in m. The command of an axis in force control is its displacement."""
         newtons = np.array([flag > 0 for flag in state.in_newtons])
         return np.where(newtons, state.displacement * self._places, state.command)
 
@@ -114,24 +114,29 @@ class SentCommands:
 class SessionParams:
     one_node: ClassVar[bool] = True
     carries_force: ClassVar[bool] = True
-    session: int = integer("number of the session; 0: random for each test", "", 0, at_least=0, at_most=2**32 - 1)
-    emulator: bool = flag("the other end is an emulator (rths emulate); a real rig is refused then", False)
+    session: int = integer(
+        "number of the session; 0: a random number for each test", "", 0, at_least=0, at_most=2**32 - 1
+    )
+    emulator: bool = flag("the other end is an emulator (rths emulate), and a real rig is refused", False)
     transport_samples: int = integer(
-        "samples after which a command acts; 1 if it arrives before the next tick, 0 only with an emulator in "
-        "lockstep. Earlier commands are kept until then",
+        "number of samples after which a command takes effect: 1 if commands arrive before the next tick, 0 "
+        "only with an emulator in lockstep. The receiver keeps a command until it takes effect",
         "",
         1,
         at_least=0,
         at_most=datagrams.LARGEST_QUEUE,
     )
     hold: str = text(
-        "command of the controller within a sample: step, held; ramp, along the slope", "step", ("step", "ramp")
+        "command of the controller within a sample: step (constant) or ramp (along the slope)",
+        "step",
+        ("step", "ramp"),
     )
     start_tolerance: float = number(
         "largest magnitude of the controller's active command at the start", "m", 1e-4, more_than=0.0, at_most=0.1
     )
     silence: float = number(
-        "time without a datagram after which the other end counts as dead; on this side in real time only",
+        "time without a datagram after which the other end counts as lost; the test computer applies it in "
+        "real time only",
         "s",
         0.1,
         at_least=0.005,
@@ -140,17 +145,22 @@ class SessionParams:
     connect_within: float = number("timeout for the rig's first answer", "s", 5.0, more_than=0.0)
     longest_wait: float = longest_wait_parameter()
     auxiliary_names: tuple[str, ...] = texts(
-        "further measured channels, in the order of the datagram, with units: pressure [Pa]; a rig in the "
-        "scenario replaces them"
+        "further measured channels with units, e.g. pressure [Pa], in the order of the datagram; a rig in the "
+        "scenario replaces this list"
     )
-    auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, in the same form")
+    auxiliary_inputs: tuple[str, ...] = texts(
+        "auxiliary channels of a command with units, in the order of the datagram"
+    )
     trigger: bool = trigger_parameter()
 
     def check_session(self, test: TestContext) -> None:
         if len(test.axes) > datagrams.LARGEST_AXES:
-            raise ConfigError(f"axes: {len(test.axes)}: must be <= {datagrams.LARGEST_AXES}, for one datagram")
+            raise ConfigError(
+                f"axes: the number of axes is {len(test.axes)}; must be <= {datagrams.LARGEST_AXES}, because "
+                "one datagram has all axes"
+            )
         if self.silence < 3.0 * test.dt:
-            raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
+            raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three servo periods")
 
     def cautions(self, test: TestContext) -> list[str]:
         caution = "transport_samples = 0: possible only with an emulator in lockstep"
@@ -182,7 +192,10 @@ class SessionPort(WarningPort):
         for name in ("auxiliary_names", "auxiliary_inputs"):
             if (count := len(getattr(self, name))) > datagrams.LARGEST_AUXILIARY:
                 most = datagrams.LARGEST_AUXILIARY
-                raise ConfigError(f"port.{name}: {count}: must be <= {most}, for one datagram")
+                raise ConfigError(
+                    f"port.{name}: the number of channels is {count}; must be <= {most}, because one datagram "
+                    "has all channels"
+                )
         self._n_channels = len(self.auxiliary_names)
         self.trigger = Trigger(params.trigger)
         if params.trigger:
@@ -397,7 +410,7 @@ class SessionPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Last reported active command, m. For an axis in force control, this is its displacement."""
+        """Last reported active command, m. The command of an axis in force control is its displacement."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:

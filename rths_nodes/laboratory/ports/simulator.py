@@ -70,8 +70,8 @@ class Drive:
             if driven in taken:
                 guilty, other = (name, taken[driven]) if output.cabled_to else (taken[driven], name)
                 raise ConfigError(
-                    f"axes.{guilty}.output.cabled_to = {show(driven)}: the command of axes.{other} drives that "
-                    "actuator, too; swap both cables"
+                    f"axes.{guilty}.output.cabled_to = {show(driven)}: the command of axes.{other} drives the "
+                    "same actuator. Swap both cables"
                 )
             taken[driven] = name
         self._places = [names.index(driven) for driven in taken]
@@ -145,27 +145,28 @@ class Simulator(WarningPort):
         can_be_switched: ClassVar[bool] = True
         carries_force: ClassVar[bool] = True
         transport_samples: int = integer(
-            "samples after which a command acts; 0 is ideal, as in papers; a real rig has at least 1",
+            "number of samples after which a command takes effect: 0 in most papers, at least 1 on a real rig",
             default=0,
             at_least=0,
             at_most=1000,
         )
         longest_wait: float = longest_wait_parameter()
         watchdog: float | None = number(
-            "time without a command after which the port itself holds the rig, in real time; none if omitted",
+            "time without a command after which the port itself holds the rig, in real time; default: no watchdog",
             "s",
             None,
             at_least=0.01,
             at_most=10.0,
         )
         auxiliary_noise_rms: tuple[float, ...] | None = vector(
-            "rms of the noise of each auxiliary channel of the rig; none if omitted",
+            "rms of the noise of each auxiliary channel of the rig; default: no noise",
             "m/s^2 or m or N",
             None,
             at_least=0.0,
         )
         hydraulics: str | None = text(
-            "pressure at the start; without pressure no actuator moves; by default full pressure, not reported",
+            "pressure at the start, without which no actuator moves; default: full pressure, which is not "
+            "reported",
             None,
             tuple(PRESSURES),
         )
@@ -173,7 +174,7 @@ class Simulator(WarningPort):
             "largest velocity of the actuators at low pressure", "m/s", 0.01, more_than=0.0, at_most=1e3
         )
         interlock: str | None = text(
-            "interlock at the start; if open no actuator moves; no interlock if omitted",
+            "state of the interlock at the start; no actuator moves while it is open; default: no interlock",
             None,
             ("closed", "open"),
         )

@@ -94,7 +94,11 @@ class UdpPort(SessionPort):
         address: str = text("address or name of the rig's target computer", "127.0.0.1")
         port: int = integer("UDP port on which the target listens", "", 25010, at_least=1, at_most=65535)
         local_port: int = integer(
-            "local UDP port, for a target that needs it declared; 0: any", "", 0, at_least=0, at_most=65535
+            "local UDP port, for a target that needs a declared port; 0: any port",
+            "",
+            0,
+            at_least=0,
+            at_most=65535,
         )
 
         def validate(self, path: str) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
-Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports this and
-does not release the rig. A node that recovers cannot drive the rig again. The process runs this file (``python
+Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports the cause
+and does not release the rig. A node that recovers cannot drive the rig again. The process runs this file (``python
 watchdog.py LIMIT``) without imports from the package, to start within milliseconds. It reads beats from standard
 input, and reports on standard output and standard error.
 """
@@ -47,7 +47,7 @@ class Watchdog:
                 self._taken = os.read(self._back, 1) in (TAKEN, b"")
         if not self._taken:
             return ""
-        return f"port.watchdog: no command for {self._limit:g} s: the port has taken the rig over"
+        return f"port.watchdog: no command was sent for {self._limit:g} s, and the port has taken over the rig"
 
     def end(self) -> None:
         with suppress(BrokenPipeError, BlockingIOError):
@@ -67,9 +67,9 @@ def main(limit: float) -> int:
         if END in message:
             return 0
         if not message:
-            _report("its node is gone")
+            _report("the node has ended")
             return 3
-    _report(f"no command for {1e3 * limit:.0f} ms")
+    _report(f"no command was sent for {1e3 * limit:.0f} ms")
     os.write(1, TAKEN)
     while (message := os.read(0, 4096)) and END not in message:
         pass
@@ -77,7 +77,7 @@ def main(limit: float) -> int:
 
 
 def _report(reason: str) -> None:
-    os.write(2, f"rths: port: the watchdog holds the rig: {reason}\n".encode())
+    os.write(2, f"rths: port: the watchdog holds the rig, because {reason}\n".encode())
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class OwnSensors:
             try:
                 head = datagrams.head_of(data)
                 if head.kind != datagrams.STATE or head.axes != len(self._gains) or not head.session:
-                    raise Unreadable("no state of these axes")
+                    raise Unreadable("the datagram is not a state of these axes")
                 state = datagrams.state_of(data, head)
             except Unreadable:
                 self.counts[GARBAGE] += 1

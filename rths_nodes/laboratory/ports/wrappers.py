@@ -97,7 +97,9 @@ class NamedPort(Port):
         # check the class first: a property may access the rig, which is not connected yet
         missing = [name for name in _MEMBERS if not (hasattr(type(port), name) or hasattr(port, name))]
         if missing:
-            raise ConfigError(f"{self.label}: {type(port).__name__} lacks {', '.join(missing)} of a port")
+            raise ConfigError(
+                f"{self.label}: {type(port).__name__} is not a complete port; it lacks {', '.join(missing)}"
+            )
         self._port, self._name = port, name
         self._failed = False
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A column, an actuator that drifts its head, and an actuator above that loads it, with the geometry of both.
+"""A column with an actuator that moves its head and an actuator that loads it from above, with their geometry.
 
 The first axis moves the head horizontally by u. The second axis pushes the head down: e is its extension, and a
 positive force is compression. a and b are the inclinations and c is the shortening in ``mechanics/axial_load.py``;
@@ -97,13 +97,13 @@ class AxiallyLoadedColumn(Rig):
 
         axial_stiffness: float = number("stiffness k_column of the column along its axis", "N/m", more_than=0.0)
         frame_stiffness: float | None = number(
-            "stiffness k_frame of the load frame, in series with the column; rigid if omitted",
+            "stiffness k_frame of the load frame, in series with the column; default: rigid",
             "N/m",
             None,
             more_than=0.0,
         )
         crushing_force: float | None = number(
-            "compression at which the column loses its axial stiffness; never if omitted",
+            "compression at which the column loses its axial stiffness; default: never",
             "N",
             None,
             more_than=0.0,
@@ -125,13 +125,16 @@ class AxiallyLoadedColumn(Rig):
         def fits(self, test: TestContext) -> None:
             if len(test.axes) != 2:
                 raise ConfigError(
-                    f"axes: {len(test.axes)}: must be 2, one that moves the head and one that loads it"
+                    f"axes: the number of axes is {len(test.axes)}; must be 2, one that moves the head and one "
+                    "that loads the column"
                 )
             check_drift(self, test.strokes[0], "")
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         if n_axes != 2:
-            raise ConfigError(f"rig axially_loaded_column: {n_axes} axes: must be 2, horizontal and vertical")
+            raise ConfigError(
+                f"rig axially_loaded_column: the number of axes is {n_axes}; must be 2 (horizontal and vertical)"
+            )
         super().__init__(params, dt, n_axes)
 
     @classmethod

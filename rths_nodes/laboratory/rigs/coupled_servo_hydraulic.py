@@ -42,9 +42,9 @@ class CoupledServoHydraulic(Rig):
 
     @params
     class Params(RigConstants):
-        damper: OfParams | None = component("specimen", "damper as part of the specimen; none if omitted", None)
+        damper: OfParams | None = component("specimen", "damper as part of the specimen; default: none", None)
         damper_location: tuple[float, ...] | None = vector(
-            "elongation of the damper per displacement of each axis; by default between ground and axis 1",
+            "elongation of the damper per displacement of each axis; default: a damper between ground and axis 1",
             "1",
             None,
         )
@@ -67,8 +67,8 @@ class CoupledServoHydraulic(Rig):
             if self.hold == "ramp":
                 return []
             return [
-                "hold = staircase: the ripple of the steps in the measured force acts as false damping. The "
-                "response may be tens of percent wrong although tracking looks perfect"
+                "hold = staircase: the steps cause a ripple of the measured force, which acts as false "
+                "damping. The response may be wrong by tens of per cent although the tracking looks perfect"
             ]
 
         def location(self) -> Array:
@@ -77,7 +77,9 @@ class CoupledServoHydraulic(Rig):
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         n = len(params.mass)
         if n != n_axes:
-            raise ConfigError(f"rig.mass: {n} rows; must be {n_axes}, the test has {n_axes} axes")
+            raise ConfigError(
+                f"rig.mass: the number of rows is {n}; must be {n_axes}, one for each axis of the test"
+            )
         damper = _damper(params)
         self.auxiliary_inputs = () if damper.voltage is None else (DAMPER_VOLTAGE,)
         self.auxiliary_names = accelerations(n)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actuators on one coupler, whose motions are transfer functions with zeros, poles and gains.
+"""Actuators on one coupler, described by transfer functions with zeros, poles and gains.
 
 The motion of axis i per command j is
 
@@ -44,7 +44,7 @@ class CondensedFrame:
     well below the natural frequencies of the specimen with t held.
     """
 
-    mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n", "kg")
+    mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n numbers", "kg")
     damping: tuple[tuple[float, ...], ...] = matrix("damping matrix of the specimen", "N s/m")
     stiffness: tuple[tuple[float, ...], ...] = matrix("stiffness matrix of the specimen", "N/m")
     driven: tuple[float, ...] = vector(
@@ -64,7 +64,9 @@ class CondensedFrame:
         _, o = self._split()
         stiffness = np.array(self.stiffness)
         if len(o) and np.linalg.eigvalsh(stiffness[np.ix_(o, o)])[0] <= ROUNDING * np.abs(stiffness).max():
-            raise ConfigError(f"{path}.stiffness: nothing holds a motion that the rig does not drive")
+            raise ConfigError(
+                f"{path}.stiffness: must be positive definite for degrees of freedom that the rig does not drive"
+            )
 
     def _split(self) -> tuple[Indices, Indices]:
         driven = np.array(self.driven, int) - 1
@@ -86,16 +88,16 @@ HZ = 2.0 * np.pi
 
 @params
 class Response:
-    static_gains: tuple[float, ...] = vector("motion of each axis per constant command", "1")
+    static_gains: tuple[float, ...] = vector("final motion of each axis per unit of a constant command", "1")
     poles: tuple[float, ...] = vector("real poles", "Hz", less_than=0.0)
     zeros: tuple[tuple[float, ...], ...] | None = matrix(
-        "real zeros: a row for each axis, or one for all; none if omitted", "Hz", None
+        "real zeros, with a row for each axis or one row for all axes; default: none", "Hz", None
     )
 
 
 @params
 class PolePair:
-    frequency: float = number("distance from the origin", "Hz", more_than=0.0)
+    frequency: float = number("natural frequency (distance of the poles from the origin)", "Hz", more_than=0.0)
     damping_ratio: float = number("damping ratio", more_than=0.0, less_than=1.0)
 
 
@@ -148,12 +150,14 @@ class CoupledTransferFunctions(Rig):
 
     @params
     class Params:
-        responses: dict[str, Response] = sections(Response, "responses by the name of the commanded axis")
+        responses: dict[str, Response] = sections(Response, "transfer functions by the name of the commanded axis")
         common_poles: PolePair | None = section(
-            PolePair, "poles that all transfer functions have; none if omitted", None
+            PolePair, "poles that all transfer functions have; default: none", None
         )
         coupler: Geometry = section(Geometry, "positions of the actuators on the coupler in the laboratory")
-        frame: CondensedFrame = section(CondensedFrame, "specimen; it drives x, (y) and theta of the coupler")
+        frame: CondensedFrame = section(
+            CondensedFrame, "specimen, whose driven degrees of freedom are x, (y) and theta of the coupler"
+        )
         hold: str = hold_parameter("ramp")
 
         def validate(self, path: str) -> None:
@@ -167,19 +171,23 @@ class CoupledTransferFunctions(Rig):
                 zeros = one.zeros or ()
                 if zeros and len(zeros) not in (1, n):
                     raise ConfigError(
-                        f"{key}.zeros: {len(zeros)} rows; must be {n}, one for each axis, or 1 for all"
+                        f"{key}.zeros: the number of rows is {len(zeros)}; must be {n}, one for each axis, or 1 "
+                        "for all axes"
                     )
                 if any(value == 0.0 for row in zeros for value in row):
-                    raise ConfigError(f"{key}.zeros: must not be 0 Hz, where the static gain is given")
+                    raise ConfigError(
+                        f"{key}.zeros: must not contain 0 Hz, because static_gains has the gain at 0 Hz"
+                    )
                 poles = len(one.poles) + (2 if self.common_poles else 0)
                 if (zeros and poles < len(zeros[0]) + 2) or poles < 2:
                     raise ConfigError(
-                        f"{key}: {poles} poles with {len(zeros[0]) if zeros else 0} zeros: must be at least two "
-                        "poles more than zeros, for the mass of the specimen"
+                        f"{key}: the number of poles is {poles}, the number of zeros is "
+                        f"{len(zeros[0]) if zeros else 0}; there must be at least two more poles than zeros, "
+                        "because the specimen has mass"
                     )
             if len(self.frame.driven) != n:
                 raise ConfigError(
-                    f"{path}.frame.driven = {show(self.frame.driven)}: must be {n} numbers, as many as axes"
+                    f"{path}.frame.driven = {show(self.frame.driven)}: must be {n} numbers, one for each axis"
                 )
 
         def fits(self, test: TestContext) -> None:
@@ -188,7 +196,8 @@ class CoupledTransferFunctions(Rig):
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         if len(params.responses) != n_axes:
             raise ConfigError(
-                f"rig.responses: {len(params.responses)} sections; must be {n_axes}, one for each axis"
+                f"rig.responses: the number of sections is {len(params.responses)}; must be {n_axes}, one for "
+                "each axis"
             )
         super().__init__(params, dt, n_axes)
 

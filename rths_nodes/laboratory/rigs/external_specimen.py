@@ -84,7 +84,7 @@ class Followed(Rig):
 
     @abstractmethod
     def _ask(self, x: Array, v: Array, a: Array) -> Array:
-        """Return forces ``(n_axes,)`` N after a step to x, v, a (m, s). Raises RuntimeError without an answer."""
+        """Return forces ``(n_axes,)`` N after a step to x, v, a (SI). Raises RuntimeError if no answer arrives."""
 
 
 class _Felt(Specimen):

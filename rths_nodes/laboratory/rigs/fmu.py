@@ -33,7 +33,7 @@ class AxisVariables:
     acceleration: str | None = text("input: its acceleration", None)
     force: str = text("output of the FMU: restoring force of the specimen; its start value counts as zero")
     stiffness: float = number(
-        "stiffness between two steps of the FMU: the initial stiffness of the specimen", "N/m", 0.0
+        "initial stiffness of the specimen, which applies between two steps of the FMU", "N/m", 0.0
     )
 
 
@@ -45,10 +45,12 @@ class Fmu(Followed):
     @params
     class Params(FmuParams):
         axes: dict[str, AxisVariables] = sections(
-            AxisVariables, "variables of the FMU by the name of the axis, in order"
+            AxisVariables, "variables of the FMU for each axis, by axis name, in the order of the axes"
         )
-        actuators: dict[str, OfParams] = components("actuator", "actuators by the name of the axis, in order")
-        every: int = integer("samples of a step of the FMU", default=1, at_least=1, at_most=1000)
+        actuators: dict[str, OfParams] = components(
+            "actuator", "actuator of each axis, by axis name, in the order of the axes"
+        )
+        every: int = integer("number of samples per step of the FMU", default=1, at_least=1, at_most=1000)
 
         def rows(self) -> Iterator[Row]:
             for axis, names in self.axes.items():
@@ -97,7 +99,7 @@ class Fmu(Followed):
         self._at_rest = process.start("rig", self._params.start_within)
         self._process = process
         if self._at_rest.any():
-            log.info("%s: forces at the start: %s N; they count as zero", self.name, self._at_rest.tolist())
+            log.info("%s: the forces at the start, %s N, count as zero", self.name, self._at_rest.tolist())
 
     def share_scheduling(self) -> None:
         if self._process is not None:

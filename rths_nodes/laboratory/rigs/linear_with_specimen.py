@@ -48,11 +48,12 @@ class Constants(NamedTuple):
     onward: tuple[Array, ...]
     """B matrices ``(n + p, n + 2 m + 2 J + 1)`` that yield final z and outputs from z, inputs and forces."""
     held: tuple[float, float]
-    """Change of x and v in a substep by a constant force, m/N and m/(N s)."""
+    """Change of x and v in a substep per newton of a constant force, m/N and m/(N s)."""
     correction: tuple[float, float]
     """Change of x and v in a substep per newton of a force that grows from zero, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
-    """Effect of F and F* in earlier substeps on x and v, latest last. Lists are used for fast indexing."""
+    """Effect of F and F* in earlier substeps on x and v; the latest substep is last. Lists are used for fast
+    indexing."""
     way: Way
     specimen: object
 

@@ -53,11 +53,11 @@ log = logging.getLogger(__name__)
 class Analysis:
     """OpenSees commands for a step of the specimen, as lists of words."""
 
-    integrator: str = text("words of ops.integrator: Newmark, gamma, beta", "Newmark 0.5 0.25")
-    algorithm: str = text("words of ops.algorithm", "Newton")
-    test: str = text("words of ops.test", "NormDispIncr 1e-12 50")
-    system: str = text("words of ops.system", "BandGeneral")
-    numberer: str = text("words of ops.numberer", "RCM")
+    integrator: str = text("arguments of ops.integrator: Newmark, gamma, beta", "Newmark 0.5 0.25")
+    algorithm: str = text("arguments of ops.algorithm", "Newton")
+    test: str = text("arguments of ops.test", "NormDispIncr 1e-12 50")
+    system: str = text("arguments of ops.system", "BandGeneral")
+    numberer: str = text("arguments of ops.numberer", "RCM")
 
     def validate(self, where: str) -> None:
         if self.integrator.split()[:1] != ["Newmark"]:
@@ -70,16 +70,22 @@ class OpenSees(Followed):
     @params
     class Params:
         model: str = path("Python file with the function specimen(hold), which builds the specimen", opens="files")
-        files: tuple[str, ...] = texts("files that the model opens, relative to it; imported modules are included")
-        interface: tuple[tuple[float, ...], ...] = matrix(
-            "node and degree of freedom that each axis moves, in OpenSees' numbers", "1"
+        files: tuple[str, ...] = texts(
+            "files that the model opens, relative to the model file; imported modules are included automatically"
         )
-        actuators: dict[str, OfParams] = components("actuator", "actuators by the name of the axis, in order")
-        gravity: bool = flag("the model has gravity loads, so that their P-Delta is in its forces", default=False)
-        every: int = integer("samples of a step of the model", default=1, at_least=1, at_most=1000)
-        analysis: Analysis = section(Analysis, "commands of OpenSees for a step")
+        interface: tuple[tuple[float, ...], ...] = matrix(
+            "node and degree of freedom that each axis moves, as numbered in OpenSees", "1"
+        )
+        actuators: dict[str, OfParams] = components(
+            "actuator", "actuator of each axis, by axis name, in the order of the axes"
+        )
+        gravity: bool = flag(
+            "the model has gravity loads, so that its forces include their P-Delta effect", default=False
+        )
+        every: int = integer("number of samples per step of the model", default=1, at_least=1, at_most=1000)
+        analysis: Analysis = section(Analysis, "OpenSees commands for a step")
         start_within: float = number(
-            "timeout for building the model, twice", "s", 60.0, more_than=0.0, at_most=3_600.0
+            "timeout for building the model twice", "s", 60.0, more_than=0.0, at_most=3_600.0
         )
         answer_within: float = number("timeout for a step of the model", "s", 10.0, more_than=0.0, at_most=3_600.0)
 
@@ -92,8 +98,9 @@ class OpenSees(Followed):
             check_files(self.model, self.files)
             if self.gravity and test.has_gravity and test.gravity_of_rig is None:
                 raise ConfigError(
-                    "gravity = True: the structure computes the P-Delta effect of its gravity_loads; set "
-                    "structure.experimental_gravity_loads to the part that the rig applies, 0 N for none"
+                    "gravity = True: the structure computes the P-Delta effect of its gravity_loads. Set "
+                    "structure.experimental_gravity_loads to the part that the rig applies (0 N if it applies "
+                    "none)"
                 )
             if not self.gravity and any(test.gravity_of_rig or ()):
                 raise ConfigError(
@@ -131,12 +138,12 @@ class OpenSees(Followed):
             try:
                 numbers = self._receive(n * n + n, self._params.start_within)
                 if ignored := self._process.line_with(IGNORED):
-                    raise RuntimeError(f"has constraints between nodes other than equalDOF: {ignored}")
+                    raise RuntimeError(f"the model has constraints between nodes other than equalDOF ({ignored})")
             except RuntimeError as error:
                 raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
             self._stiffness = numbers[: n * n].reshape((n, n), order="F")
             log.info(
-                "%s is built; initial stiffness %s N/m, forces at rest %s N, which count as zero",
+                "%s is built with the initial stiffness %s N/m. The forces at rest, %s N, count as zero",
                 self._process.name,
                 self._stiffness.tolist(),
                 numbers[n * n :].tolist(),
@@ -159,13 +166,13 @@ class OpenSees(Followed):
         data = b""
         while len(data) < 8 * size:
             if not select.select([self._channel], [], [], within)[0]:
-                raise RuntimeError(f"OpenSees has not answered in {within:g} s")
+                raise RuntimeError(f"OpenSees has not answered within {within:g} s")
             try:
                 part = self._channel.recv(8 * size - len(data))
             except OSError as error:
                 raise RuntimeError(self._end(str(error))) from error
             if not part:
-                raise RuntimeError(self._end("it has closed the connection"))
+                raise RuntimeError(self._end("the connection was closed"))
             data += part
         return np.frombuffer(data, "<f8").copy()
 

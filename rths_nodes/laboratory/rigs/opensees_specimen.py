@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the process runs this file without the package
     from rths_nodes.core.opensees.model_process import Model
 
 SMALL = 1e-6
-"""Displacement (m or rad) that determines the initial stiffness."""
+"""Displacement (m or rad) with which the initial stiffness is computed."""
 
 SLOW = 1e9
 """Duration, s, of a step so slow that inertia and damping forces vanish."""
@@ -62,11 +62,13 @@ class Specimen:
         model.build("specimen(hold)", hold)
         name = Path(task["model"]).name
         if len(calls) != 1:
-            raise SystemExit(f"specimen(hold) of {name} has called hold() {len(calls)} times: must be once")
+            raise SystemExit(
+                f"specimen(hold) of {name} has called hold() {len(calls)} times; must be called exactly once"
+            )
         if ops.getPatterns() and not task["gravity"]:
-            raise SystemExit("the model has loads: rig.gravity must be true")
+            raise SystemExit("rig.gravity must be true, because the model has loads")
         if task["gravity"] and not ops.getPatterns():
-            raise SystemExit("the model has no loads: rig.gravity must be false")
+            raise SystemExit("rig.gravity must be false, because the model has no loads")
         self._prepare(task["analysis"], model)
         ops.reactions()
         self.rest = [0.0] * len(self._interface)
@@ -79,8 +81,8 @@ class Specimen:
         size = len(ops.nodeDisp(node))
         if node in ops.getConstrainedNodes() or node in ops.getRetainedNodes():
             raise ValueError(
-                f"node {node}, degree of freedom {number} is tied to another node: "
-                "the rig can move only free nodes"
+                f"node {node}: degree of freedom {number} is tied to another node, but the rig can move only "
+                "free nodes"
             )
         ops.fix(node, *(int(index == number) for index in range(1, size + 1)))
 
@@ -111,7 +113,8 @@ class Specimen:
         ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
 
     def stiffness(self) -> list[float]:
-        """Return the stiffness matrix, N/m, by columns. Column j holds the forces if only axis j is displaced.
+        """Return the stiffness matrix, N/m, by columns. Column j holds the forces per unit displacement of axis j
+        alone.
 
         The call moves the model.
         """
@@ -119,7 +122,7 @@ class Specimen:
         n = len(self._interface)
         for axis in range(n):
             moved = [SMALL * (index == axis) for index in range(n)]
-            forces = self._go(SLOW, (moved, [0.0] * n, [0.0] * n), "for its initial stiffness")
+            forces = self._go(SLOW, (moved, [0.0] * n, [0.0] * n), "while computing the initial stiffness")
             columns += [force / SMALL for force in forces]
         return columns
 

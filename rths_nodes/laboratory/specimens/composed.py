@@ -47,7 +47,7 @@ def side_by_side(
 
 
 class Parallel(Specimen):
-    """F = F_1 + F_2 at the same displacement. Either specimen may itself be parallel."""
+    """F = F_1 + F_2 at the same displacement. Either specimen may itself be a parallel specimen."""
 
     @params
     class Params:
@@ -79,7 +79,9 @@ class WithMass(Specimen):
     @params
     class Params:
         mass: float = number("mass that moves with the actuator", "kg", more_than=0.0)
-        specimen: OfParams = component("specimen", "specimen that holds the mass", {"type": "kelvin_voigt"})
+        specimen: OfParams = component(
+            "specimen", "specimen to which the mass is attached", {"type": "kelvin_voigt"}
+        )
 
         def decay(self) -> Decay:
             return stated(self.specimen)
@@ -125,13 +127,15 @@ class WithBacklash(Specimen):
         kind = type_of(params.specimen)
         if held.mass:
             raise ConfigError(
-                f"specimen with_backlash: specimen.type = {kind!r}: must have no mass, which would move by itself "
-                "in the gap; for a mass on the actuator's side put with_mass around with_backlash"
+                f"specimen with_backlash: specimen.type = {kind!r}: must have no mass, because the mass would "
+                "move by itself in the gap. For a mass on the actuator's side, put with_mass around "
+                "with_backlash"
             )
         if held.initial_state:
             raise ConfigError(
-                f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states, because it would "
-                "not spring back to zero in the gap; use kelvin_voigt, or output.lost_motion of the axis"
+                f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states, because the "
+                "specimen would not return to zero in the gap. Use kelvin_voigt, or output.lost_motion of the "
+                "axis"
             )
         kernel, constants = held.bound()
         force = behind_gap(kernel.force)

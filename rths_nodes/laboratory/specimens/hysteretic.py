@@ -49,7 +49,7 @@ class ElastoplasticAbsorber(Specimen):
         stiffness: float = number("elastic stiffness k", "N/m", 2.0e6, more_than=0.0)
         yield_force: float = number("yield force F_y", "N", 10e3, more_than=0.0)
         post_yield_ratio: float = number(
-            "post- to pre-yield stiffness eta", default=0.05, at_least=0.0, at_most=1.0
+            "ratio eta of post-yield to pre-yield stiffness", default=0.05, at_least=0.0, at_most=1.0
         )
         exponent: float = number("sharpness q of yielding", default=2.0, at_least=1.0, at_most=SHARPEST)
 
@@ -76,16 +76,18 @@ def softening_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[flo
 
 
 class SofteningElastomeric(Specimen):
-    """F = k d + c v + f z, z Bouc-Wen. Friction dominates at small, stiffness at large displacements."""
+    """F = k d + c v + f z, z Bouc-Wen. Friction dominates at small displacements, stiffness at large ones."""
 
     ABOUT = "Elastomeric damper whose stiffness falls and whose loss factor grows with the amplitude."
 
     @params
     class Params:
-        stiffness: float = number("stiffness k that remains", "N/m", 2.0e6, at_least=0.0)
+        stiffness: float = number("stiffness k that remains after slip", "N/m", 2.0e6, at_least=0.0)
         damping: float = number("damping c", "N s/m", 0.20e6, at_least=0.0)
         friction_force: float = number("force f of the hysteretic part", "N", 60e3, at_least=0.0)
-        slip_displacement: float = number("displacement x_f at which it slips", "m", 60e-3 / 5.6, more_than=0.0)
+        slip_displacement: float = number(
+            "displacement x_f at which the hysteretic part slips", "m", 60e-3 / 5.6, more_than=0.0
+        )
         beta: float = number("Bouc-Wen beta", default=0.5, at_least=0.0)
         gamma: float = number("Bouc-Wen gamma", default=0.5, at_least=0.0)
         exponent: float = number("Bouc-Wen q", default=1.0, at_least=1.0, at_most=SHARPEST)
@@ -145,10 +147,10 @@ class SlippingElastomeric(Specimen):
 
     @params
     class Params:
-        stiffness: float = number("stiffness k_1 of the rubber, moved slowly", "N/m", 17.0e6, more_than=0.0)
-        relaxing_stiffness: float = number("stiffness k_m that relaxes", "N/m", 27.0e6, at_least=0.0)
+        stiffness: float = number("stiffness k_1 of the rubber in slow motion", "N/m", 17.0e6, more_than=0.0)
+        relaxing_stiffness: float = number("stiffness k_m of the rubber that relaxes", "N/m", 27.0e6, at_least=0.0)
         relaxation_time: float = number("relaxation time tau", "s", 0.085, more_than=0.0)
-        slip_force: float = number("force F_s at which it slips", "N", 108e3, more_than=0.0)
+        slip_force: float = number("force F_s at which the damper slips", "N", 108e3, more_than=0.0)
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
         def decay(self) -> Decay:
@@ -203,10 +205,13 @@ class DegradingColumn(Specimen):
 
     @params
     class Params:
-        stiffness: float = number("stiffness k of the sound column", "N/m", 1.0e6, more_than=0.0)
+        stiffness: float = number("stiffness k of the undamaged column", "N/m", 1.0e6, more_than=0.0)
         damage_displacement: float = number("level d_0 at which damage begins", "m", 0.020, more_than=0.0)
         post_damage_ratio: float = number(
-            "r: slope beyond the level over slope below", default=0.3, at_least=0.0, at_most=1.0
+            "ratio r of the slope beyond the level to the slope below the level",
+            default=0.3,
+            at_least=0.0,
+            at_most=1.0,
         )
         damping: float = number("damping c", "N s/m", 0.0, at_least=0.0)
 

@@ -61,38 +61,46 @@ class MagnetorheologicalDamper(Specimen):
     """F = c_1 y' + k_1 (x - x_0), y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), z Bouc-Wen in x - y.
 
     z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
-    magnetic field: alpha, c_0 and c_1 are passive value + value per volt times u. u' = -eta (u - v) follows the
-    ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults describe the damper of
-    Dyke, Spencer, Sain & Carlson (1996).
+    magnetic field: alpha, c_0 and c_1 are the passive value plus the value per volt times u. u' = -eta (u - v)
+    follows the ``voltage`` v of the current driver (V, limited to 0 ... ``max_voltage``). The defaults describe
+    the damper of Dyke, Spencer, Sain & Carlson (1996).
     """
 
     SOURCES = ("spencer_1997",)
 
     @params
     class Params:
-        voltage: float = number("voltage at the current driver without a controller", "V", 0.0, at_least=0.0)
-        max_voltage: float = number(
-            "voltage at which the driver, and the fluid, saturates", "V", 2.25, more_than=0.0
-        )
+        voltage: float = number("voltage at the current driver if there is no controller", "V", 0.0, at_least=0.0)
+        max_voltage: float = number("voltage at which the driver and the fluid saturate", "V", 2.25, more_than=0.0)
         filter_rate: float = number("rate eta of driver and fluid", "1/s", 190.0, more_than=0.0)
-        hysteretic_stiffness: float = number("alpha_a, force per z without field", "N/m", 14.0e3, at_least=0.0)
+        hysteretic_stiffness: float = number(
+            "force alpha_a per z without magnetic field", "N/m", 14.0e3, at_least=0.0
+        )
         hysteretic_stiffness_per_volt: float = number("alpha_b", "N/(m V)", 69.5e3, at_least=0.0)
-        damping: float = number("c_0a, at large velocities without field", "N s/m", 2100.0, at_least=0.0)
+        damping: float = number(
+            "damping c_0a at large velocities, without magnetic field", "N s/m", 2100.0, at_least=0.0
+        )
         damping_per_volt: float = number("c_0b", "N s/(m V)", 350.0, at_least=0.0)
         series_damping: float = number(
-            "c_1a, in series: rounds the force at small velocities", "N s/m", 28.3e3, more_than=0.0
+            "damping c_1a in series, without magnetic field; it rounds the force at small velocities",
+            "N s/m",
+            28.3e3,
+            more_than=0.0,
         )
         series_damping_per_volt: float = number("c_1b", "N s/(m V)", 295.0, at_least=0.0)
-        stiffness: float = number("k_0, at large velocities", "N/m", 4690.0, at_least=0.0)
+        stiffness: float = number("stiffness k_0 at large velocities", "N/m", 4690.0, at_least=0.0)
         accumulator_stiffness: float = number("k_1", "N/m", 500.0, at_least=0.0)
         accumulator_displacement: float = number(
-            "x_0, the pre-load of the accumulator (0.143 m in the paper); 0 where the load cell is tared", "m", 0.0
+            "initial displacement x_0, the pre-load of the accumulator (0.143 m in the paper); 0 if the load "
+            "cell is tared",
+            "m",
+            0.0,
         )
-        slope: float = number("A, slope of z before it yields", "1", 301.0, more_than=0.0)
+        slope: float = number("slope A of z before yielding", "1", 301.0, more_than=0.0)
         beta: float = number("Bouc-Wen beta", "1/m^2", 363.0e4, at_least=0.0)
         gamma: float = number("Bouc-Wen gamma", "1/m^2", 363.0e4, at_least=0.0)
         exponent: float = number(
-            "Bouc-Wen n; beta and gamma are in 1/m^n", default=2.0, at_least=1.0, at_most=SHARPEST
+            "Bouc-Wen exponent n; beta and gamma have the unit 1/m^n", default=2.0, at_least=1.0, at_most=SHARPEST
         )
 
         def validate(self, path: str) -> None:

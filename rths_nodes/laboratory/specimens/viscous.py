@@ -63,10 +63,10 @@ class KelvinVoigt(Specimen):
         """The dashpot force at the reference velocity v_0 is c v_0 for any exponent."""
 
         stiffness: float = number("stiffness k", "N/m", 7.6e6, at_least=0.0)
-        damping: float = number("damping c, at the reference velocity", "N s/m", 0.64e6, at_least=0.0)
+        damping: float = number("damping c at the reference velocity", "N s/m", 0.64e6, at_least=0.0)
         exponent: float = number("exponent a of the velocity", default=1.0, more_than=0.0, at_most=5.0)
         reference_velocity: float = number(
-            "velocity v_0 at which c holds; matters only with an exponent", "m/s", 1.0, more_than=0.0
+            "reference velocity v_0 of c; has an effect only if the exponent is not 1", "m/s", 1.0, more_than=0.0
         )
 
     KERNEL = SpecimenKernel(
@@ -105,8 +105,8 @@ class MaxwellDamper(Specimen):
         """The relaxation time is c / k_s."""
 
         damping: float = number("damping c", "N s/m", 0.2e6, more_than=0.0)
-        series_stiffness: float = number("spring k_s in series", "N/m", 20e6, more_than=0.0)
-        parallel_stiffness: float = number("spring k_p in parallel with both", "N/m", 0.0, at_least=0.0)
+        series_stiffness: float = number("stiffness k_s of the spring in series", "N/m", 20e6, more_than=0.0)
+        parallel_stiffness: float = number("stiffness k_p of the spring in parallel", "N/m", 0.0, at_least=0.0)
 
         def decay(self) -> Decay:
             return Decay(self.series_stiffness / self.damping, settling=ROUNDED_OFF)
@@ -162,7 +162,7 @@ class ReliefValveDamper(Specimen):
         relief_force: float = number("force F_r at which the valve opens", "N", 200e3, more_than=0.0)
         relief_damping: float = number("damping c_2 above the relief force", "N s/m", 0.27e6, at_least=0.0)
         series_stiffness: float | None = number(
-            "spring k_s in series: oil, mounts and brace; rigid if omitted", "N/m", None, more_than=0.0
+            "stiffness k_s of oil, mounts and brace in series; default: rigid", "N/m", None, more_than=0.0
         )
 
         def validate(self, path: str) -> None:
