@@ -508,7 +508,8 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
     if section is not None and not port.can_warn:
         raise ConfigError(
             f"rig: warning.output = {show(section.output)}: the port {type(scenario.port).type_name!r} "
-            f"{f'at {port.address} ' if port.address else ''}has no warning output. Delete the key, or connect one"
+            f"{f'at {port.address} ' if port.address else ''}has no warning output. Delete the key, or connect a "
+            "warning output"
         )
     return section
 

@@ -85,7 +85,7 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
     """Return remarks on ``axes`` whose active command cannot be read, at the ``places`` ``(n_axes,)`` m."""
     return [
         f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
-        f"position, {position:.6g} m: expect a bump if both differ"
+        f"position, {position:.6g} m, so expect a bump if the active command differs"
         for name, position in zip(axes, places.tolist(), strict=True)
     ]
 
@@ -314,8 +314,8 @@ class _Axis:
             return ""
         self._pushed = None  # report a dead load cell only once
         return (
-            f"axes.{self.name}: the force does not move with the rig: it has changed by {travel.shown:.4g} N "
-            f"where it should by some {travel.gone:.4g} N, there and back: is the load cell dead?"
+            f"axes.{self.name}: the force does not move with the rig: out and back, it has changed by "
+            f"{travel.shown:.4g} N, but should have changed by about {travel.gone:.4g} N. Check the load cell"
         )
 
 

@@ -132,10 +132,12 @@ class BoundedRamp:
     def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
         self._start, self._goal = np.array(start, float), np.array(goal, float)
         if not (np.isfinite(self._start).all() and np.isfinite(self._goal).all()):
-            raise ConfigError(f"ramp from {self._start.tolist()} m to {self._goal.tolist()} m: must be finite")
+            raise ConfigError(
+                f"ramp from {self._start.tolist()} m to {self._goal.tolist()} m: both positions must be finite"
+            )
         for name, bound in (("velocity", np.asarray(velocity)), ("acceleration", np.asarray(acceleration))):
             if not (bound > 0.0).all():
-                raise ConfigError(f"ramp: {name} = {bound.tolist()}: must be > 0")
+                raise ConfigError(f"ramp: {name} = {bound.tolist()}: all values must be > 0")
         self._way = self._goal - self._start
         far = np.abs(self._way)
         slow, gentle = STEEPEST * far / velocity, np.sqrt(MOST_CURVED * far / acceleration)

@@ -56,8 +56,8 @@ LEFT_OVER = 0.1
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
-    "the force is unknown. Switch the pressure off at the controller or, if the displacement is right, unload by "
-    "displacement (unload, to a place)"
+    "The force is unknown, so switch the pressure off at the controller or, if the displacement is right, "
+    "unload by displacement (unload, to a place)"
 )
 LARGEST_STEP = 0.125
 """Largest step, as a fraction of the travel."""
@@ -98,7 +98,9 @@ def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
         try:
             positions[name.strip() if colon or len(names) > 1 else names[0]] = float(number)
         except ValueError:
-            raise ConfigError(f"unload.to = {text!r}: must be a number (m), or axis: number, ...") from None
+            raise ConfigError(
+                f"unload.to = {text!r}: must be a number (m), or pairs of axis: number, separated by commas"
+            ) from None
     return positions
 
 
@@ -110,8 +112,8 @@ def bounds_of(scenario: Scenario) -> list[Unloading]:
         rig = axis.rig_axis
         if rig is None or rig.unloading is None:
             problems.append(
-                f"axes.{name}: {section_of(rig, 'unloading')} is missing: travel (m) and velocity (m/s) bound the "
-                "motion to zero force"
+                f"axes.{name}: {section_of(rig, 'unloading')} is missing. Travel (m) and velocity (m/s) are "
+                "required as bounds of the motion to zero force"
             )
         else:
             bounds.append(rig.unloading)
@@ -134,7 +136,9 @@ def goal_of(
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
-        problems.append("unload.signed: empty: a person must sign for a motion under an unknown force")
+        problems.append(
+            "unload.signed: must not be empty, because a person must sign for a motion under an unknown force"
+        )
     names, bounds = tuple(scenario.axes), bounds_of(scenario)
     for name, position in to.items():
         if name not in names:
@@ -146,13 +150,13 @@ def goal_of(
             problems.append(f"unload.to.{name} = {position} m: must be finite")
         elif way > bounds[index].travel:
             problems.append(
-                f"unload.to.{name} = {position:g} m: is {way:.4g} m away: must be <= {bounds[index].travel:g} m, "
-                "unloading.travel of the rig file"
+                f"unload.to.{name} = {position:g} m: is {way:.4g} m away, but may be {bounds[index].travel:g} m "
+                "away at most (unloading.travel of the rig file)"
             )
         if name not in checks or checks[name].displacement_sign != VERIFIED:
             problems.append(
-                f"unload.to.{name}: the check has not verified the displacement of this axis: switch the pressure "
-                "off at the controller"
+                f"unload.to.{name}: the check has not verified the displacement of this axis. Switch the "
+                "pressure off at the controller"
             )
     problems.refuse()
     return goal
@@ -265,8 +269,8 @@ class Way:
             return False
         worst = int(np.argmax(np.where(drifting, second / self._range, 0.0)))
         self.given_up = (
-            f"axes.{self._names[worst]}: the force does not rest, but changes by {second[worst]:.4g} N from one "
-            f"rest to the next: the load cell drifts, or the specimen relaxes for long; {UNKNOWN}"
+            f"axes.{self._names[worst]}: the force is not steady: it changes by {second[worst]:.4g} N between "
+            f"two consecutive rests, because the load cell drifts or the specimen relaxes slowly. {UNKNOWN}"
         )
         return True
 
@@ -305,7 +309,7 @@ class Way:
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
         return (
             f"axes.{self._names[worst]}: the force no longer follows the displacement: it has changed by "
-            f"{change[worst]:.4g} N while the axis moved by {1e3 * moved[worst]:.4g} mm; {UNKNOWN}"
+            f"{change[worst]:.4g} N while the axis moved by {1e3 * moved[worst]:.4g} mm. {UNKNOWN}"
         )
 
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
@@ -366,7 +370,7 @@ class Way:
             if waited >= PATIENCE:
                 self._give_up(active, why or "the force does not fall")
                 return
-        self._give_up(active, f"it was not unloaded after {MOST_STEPS} steps")
+        self._give_up(active, f"the specimen is not unloaded after {MOST_STEPS} steps")
 
     def _level(self, active: Places) -> float:
         return float((np.abs(self._forces()) / self._range)[active].max())
@@ -377,8 +381,8 @@ class Way:
             worst = int(active[np.argmax((np.abs(self._forces()) / self._range)[active])])
             gone = self._walk.command - self._start
             self.given_up = (
-                f"axes.{self._names[worst]}: {why}: {self._forces()[worst]:.4g} N after "
-                f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm: the rig holds where it is"
+                f"axes.{self._names[worst]}: the rig holds at {self._forces()[worst]:.4g} N after "
+                f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm, because {why}"
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
@@ -405,7 +409,10 @@ class Way:
                 elif abs(change[index]) > MOST_ANSWER * expected + self._seen()[index]:
                     self._give_up(
                         active,
-                        f"the force has fallen by more than {MOST_ANSWER:g} times the stiffness times the travel",
+                        (
+                            f"the force has fallen by more than {MOST_ANSWER:g} times the product of "
+                            "stiffness and travel"
+                        ),
                     )
                 elif (
                     length > self._step[index] and not why
@@ -418,7 +425,7 @@ class Way:
                 self._tangent[:, index] = (self._forces() - force) / step if step else change / gone
                 return
             if why or length >= furthest:
-                self._give_up(np.array([index]), why or f"the force does not fall; {UNKNOWN}")
+                self._give_up(np.array([index]), why or f"the force does not fall. {UNKNOWN}")
                 if not self.given_up:  # an axis within its tolerance, such as a dashpot, needs no step
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf

@@ -182,9 +182,9 @@ class FreeRig:
             return ""
         axis = int(np.argmax(size / self._force))
         return (
-            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN and may change by "
-            f"{self._force[axis] * 1e-3:.3g} kN (small_move.force): a specimen is mounted, or something is in "
-            "the way"
+            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN but may change by "
+            f"{self._force[axis] * 1e-3:.3g} kN at most (small_move.force). A specimen is mounted, or an "
+            "obstacle is in the way"
         )
 
     def ramp(self, goal: Array, velocity: Array) -> None:
