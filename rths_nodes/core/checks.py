@@ -73,7 +73,9 @@ class TestContext:
         """Raise ConfigError unless ``names``, the value of parameter ``key``, equals ``axes``."""
         if (listed := tuple(names)) != self.axes:
             shown, axes = ", ".join(listed) or "none", ", ".join(self.axes)
-            raise ConfigError(f"{key}: of {shown}; must be of the axes of the test in their order: {axes}")
+            raise ConfigError(
+                f"{key}: is for the axes {shown}, but must be for the axes of the test in their order, {axes}"
+            )
 
     def of_first(self, n: int) -> TestContext:
         if n == len(self.axes):

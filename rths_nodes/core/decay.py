@@ -71,8 +71,8 @@ def decay_of(specimen: Any) -> Decay:
         return decay
     if specimen.initial_state:
         raise ConfigError(
-            f"specimen {type(specimen).__name__}: has inner states but no attribute decay: add a Decay of "
-            "rths_nodes.core, which bounds the increments of these states"
+            f"specimen {type(specimen).__name__}: the class has inner states but no attribute decay. Add a Decay "
+            "of rths_nodes.core, which bounds the increments of these states"
         )
     return Decay()
 
@@ -97,9 +97,9 @@ def check_at(decay: Decay, law: str, velocity: float, dt: float, constant: bool 
     needed = decay.increments(velocity, dt, constant)
     if needed > MOST:
         moving = decay.per_velocity > 0.0
-        where = f"at {velocity:g} m/s, the velocity limit, " if moving else ""
+        where = f"at the velocity limit of {velocity:g} m/s, " if moving else ""
         way_out = "raise servo_rate or lower limits.velocity" if moving else "raise servo_rate"
         raise ConfigError(
-            f"{law}: {where}the specimen's states need {needed:.4g} increments per sample: must be <= {MOST}; "
+            f"{law}: {where}the specimen's states need {needed:.4g} increments per sample: must be <= {MOST}, so "
             f"{way_out}"
         )

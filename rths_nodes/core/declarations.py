@@ -78,10 +78,10 @@ class OfPort(Protocol):
         raise PortError("this port has no warning output")
 
     def set_interlock(self, closed: bool) -> None:
-        raise PortError("the interlock of this rig cannot be switched on purpose")
+        raise PortError("the interlock of this rig cannot be switched by software")
 
     def set_hydraulics(self, pressure: str) -> None:
-        raise PortError("the pressure of this rig cannot be switched on purpose")
+        raise PortError("the pressure of this rig cannot be switched by software")
 
 
 class OfParams(checks.ChecksScenario):

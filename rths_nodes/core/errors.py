@@ -76,7 +76,7 @@ def show(value: object, unit: str = "") -> str:
     try:
         shown = repr(value) if not isinstance(value, float) else f"{value:g}"
     except ValueError:  # Python refuses to convert integers with thousands of digits
-        shown = "a number of thousands of digits"
+        shown = "a number with thousands of digits"
     if len(shown) > 60:
         shown = shown[:57] + "..."
     return f"{shown} {unit}".rstrip()

@@ -42,7 +42,9 @@ def params(cls: type[T]) -> type[T]:
     made: Any = attrs.frozen(kw_only=True, slots=True)(cls)
     bare = ", ".join(field.name for field in attrs.fields(made) if _KEY not in field.metadata)
     if bare:
-        raise TypeError(f"{cls.__qualname__}: {bare}: declare each with number(), text() or a similar function")
+        raise TypeError(
+            f"{cls.__qualname__}: {bare}: must be declared with number(), text() or a similar function"
+        )
     checks.complete(made)
     checked: type[T] = made
     return checked

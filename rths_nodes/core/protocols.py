@@ -184,7 +184,7 @@ class Integrator(Protocol):
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
         """Replace constants and memory of the restoring force ``name`` by ``change(constants, memory)``."""
-        raise TypeError("an integrator that follows nothing")
+        raise TypeError("this integrator does not support changes of a restoring force")
 
     def finish(self, experimental_force: Array) -> None:
         """Receive the force at the last step. An external part may wait for this force."""

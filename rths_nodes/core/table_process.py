@@ -73,7 +73,7 @@ class Reader:
 
     def add(self, name: str, item: Item) -> None:
         if name in self.items:
-            raise Refused(f"two of its variables are called {name!r}")
+            raise Refused(f"two variables of the file are called {name!r}")
         self.items[name] = item
 
     def matlab(self, path: str) -> None:
@@ -129,7 +129,7 @@ class Reader:
             ):  # skip the group of MATLAB with the contents of cells
                 dotted = name.replace("/", ".")
                 if dotted in datasets:
-                    raise Refused(f"two of its datasets are called {dotted!r}")
+                    raise Refused(f"two datasets of the file are called {dotted!r}")
                 datasets[dotted] = item
 
         with h5py.File(path, "r") as file:

@@ -409,10 +409,8 @@ class Way:
                 elif abs(change[index]) > MOST_ANSWER * expected + self._seen()[index]:
                     self._give_up(
                         active,
-                        (
-                            f"the force has fallen by more than {MOST_ANSWER:g} times the product of "
-                            "stiffness and travel"
-                        ),
+                        f"the force has fallen by more than {MOST_ANSWER:g} times the product of "
+                        "stiffness and travel",
                     )
                 elif (
                     length > self._step[index] and not why

@@ -282,9 +282,9 @@ WRONG: list[tuple[str, str]] = [
     ("duration=1_0", "duration = '1_0': must be a number in s"),
     (
         "structure.mass=1e-400",
-        "--set structure.mass: line 1: '1e-400': too small for a number, would be read as 0",
+        "--set structure.mass: line 1: '1e-400': too small for a floating-point number; it would be read as 0",
     ),
-    ("duration=" + "9" * 5000, "--set duration: line 1: not YAML: a whole number of 5000 digits"),
+    ("duration=" + "9" * 5000, "--set duration: line 1: not YAML: 5000 digits are too many for a whole number"),
     # too large to be
     (
         "duration=86400 servo_rate=40000 substeps=1",

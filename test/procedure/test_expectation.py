@@ -53,7 +53,7 @@ def test_a_wrong_scale_is_the_ratio_to_the_stiffness_of_the_scenario(walk, wrong
 
 def test_a_wrong_scale_of_the_displacement_is_named_beside_the_static_error(walk):
     found = checked(walk("axes.story_1.sensors.displacement_scale=0.5", rig=UNKNOWN))
-    words = "the axis moves by 50% of its command: the loop has a static error, or the scale of displacement"
+    words = "the axis moves by 50% of its command. The control loop has a static error, or the scale of the "
     assert any(words in each for each in found.remarks)
 
 

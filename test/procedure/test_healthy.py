@@ -20,7 +20,7 @@ RATIOS, RESOLUTIONS, SEEDS = (1, 10, 50), (1e-6, 5e-6, 20e-6), range(1, 21)
 CHOSEN = random.Random(605).sample([*product(SHIPPED, RATIOS, RESOLUTIONS, SEEDS)], 5)
 """Five of all; soak tries all."""
 TRUE_OF = {
-    "marths_2023": ("its command: the loop has a static error",),  # 8 and 14 % of the published plant
+    "marths_2023": ("its command. The control loop has a static error",),  # 8 and 14 % of the published plant
     "three_independent_axes": ("the force exists only in motion",),  # two dampers
 }
 """What has to be said of the rig of a scenario."""

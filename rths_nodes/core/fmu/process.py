@@ -169,7 +169,7 @@ class FmuProcess:
         except OSError as error:
             raise RuntimeError(self._end(str(error))) from error
         if len(message) != 8 * len(self._outputs.references):
-            raise RuntimeError(self._end("it has closed the connection"))
+            raise RuntimeError(self._end("the FMU process has closed the connection"))
         self._works = False
         self.unchanged += self._changed and message == self._told
         self._told = message
@@ -197,7 +197,8 @@ class FmuProcess:
             self._process = None
             if self.steps >= FEW_STEPS and self.unchanged > LARGEST_UNCHANGED * self.steps:
                 log.warning(
-                    "%s: no output has changed in %d of %d steps with new inputs: its internal step may be longer",
+                    "%s: no output has changed in %d of %d steps with new inputs. The internal step "
+                    "of the FMU may be longer",
                     self.name,
                     self.unchanged,
                     self.steps,

@@ -31,7 +31,7 @@ def check_rows(lists: Mapping[str, Rows]) -> None:
 
 def check_count(path: str, rows: Rows, n: int, noun: str) -> None:
     if len(rows) != n:
-        raise ConfigError(f"{path}: must be {n} {'row' if n == 1 else 'rows'}, one for each {noun}")
+        raise ConfigError(f"{path}: must have {n} {'row' if n == 1 else 'rows'}, one for each {noun}")
 
 
 def shown(numbers: Sequence[float | Sequence[float]]) -> str:

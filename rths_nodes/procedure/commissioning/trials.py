@@ -514,10 +514,8 @@ def witnessed(bench: Bench) -> Rows:
     for cause, stated in (
         (
             EMERGENCY,
-            (
-                "the pressure falls when the emergency stop is pressed, and nothing moves when the emergency "
-                "stop is reset"
-            ),
+            "the pressure falls when the emergency stop is pressed, and nothing moves when the emergency "
+            "stop is reset",
         ),
         (END_STOPS, f"mechanical stops or cushions exist beyond the limit of stroke ({ends})"),
         (
@@ -572,10 +570,8 @@ TRIALS: dict[str, Trial] = {
         signs,
         (SIGN,),
         "each axis moves by its `small_move` and back",
-        (
-            "each axis moves in the right direction, with an error of at most a fifth of `small_move`; no "
-            "other axis moves"
-        ),
+        "each axis moves in the right direction, with an error of at most a fifth of `small_move`; no "
+        "other axis moves",
         "commands and displacements belong to the same axis, with the same sign and unit",
     ),
     "limits": Trial(
@@ -627,10 +623,8 @@ TRIALS: dict[str, Trial] = {
         interlock,
         (INTERLOCK,),
         "the operator opens the interlock in slow motion, then closes it",
-        (
-            "the rig brakes with the next sample; once the interlock is closed, each axis moves at most "
-            "by its distance from its command"
-        ),
+        "the rig brakes with the next sample; once the interlock is closed, each axis moves at most "
+        "by its distance from its command",
         "the interlock reaches the receiver; closing the interlock moves nothing",
     ),
     "pressure": Trial(

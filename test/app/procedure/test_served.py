@@ -245,7 +245,7 @@ def test_in_each_state_of_a_real_test_an_act_prepared_before_a_stop_moves_nothin
             assert not answer.done
             assert answer.state == seen.state, "nothing has happened"
             refused.append(
-                (act, State(state).name, f"now there is state {State(seen.state).name}" in answer.reason)
+                (act, State(state).name, f"the procedure now has state {State(seen.state).name}" in answer.reason)
             )
             again = ("position", "arm", "run") if act == "run" else (act,)  # the stop took back what was armed
             for name in again:
