@@ -109,7 +109,7 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
             raise
         except Exception as error:
             raise ConfigError(
-                f"{label}: cannot be built: {raised_at(error, cls.__module__)}{type(error).__name__}: {error}"
+                f"{label}: the component cannot be built: {raised_at(error, cls.__module__)}{type(error).__name__}: {error}"
             ) from error
 
     built = one()
@@ -225,7 +225,7 @@ class Guard(NamedTuple):
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
             if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):
                 shown = show(output(result))
-                raise self.failure(f"{self.label}: {located(function)} gives {shown}: must be finite")
+                raise self.failure(f"{self.label}: {located(function)} returns {shown}: must be finite")
             return result
 
         vars(guarded_function)[GUARD] = self

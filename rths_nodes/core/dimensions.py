@@ -42,7 +42,7 @@ class Unit(NamedTuple):
         """Return this unit times a ``power`` of the ``other``. Raises ValueError beyond LARGEST_POWER."""
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
-            raise ValueError(f"has a power above {LARGEST_POWER}")
+            raise ValueError(f"the unit has a power above {LARGEST_POWER}")
         return Unit(self.factor * other.factor**power, powers)
 
     @property

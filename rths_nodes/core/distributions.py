@@ -79,9 +79,9 @@ class Kind:
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
-    # a draw takes one random number, whatever the limits
     from scipy.special import ndtr, ndtri  # imported late, because the import takes 0.2 s
 
+    # a draw takes exactly one random number, even if the limits are narrow
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
     return min(max(mean + deviation * float(ndtri(generator.uniform(below, above))), low), high)
 

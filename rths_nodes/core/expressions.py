@@ -106,7 +106,7 @@ def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
         nodes: Any = ast.walk(_parsed(source.decode()))
     except ValueError:
         return text
-    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]  # positions of nodes are bytes in a line
+    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]  # nodes have byte offsets in their line
     for node in nodes:
         noun, owner = _owned(node)
         new = names.get(owner, owner) if noun in nouns and isinstance(owner, str) else owner

@@ -126,7 +126,7 @@ class Reader:
         def visit(name: str, item: object) -> None:
             if not name.startswith("#") and isinstance(
                 item, h5py.Dataset
-            ):  # skip the group of MATLAB with the contents of cells
+            ):  # skip the group in which MATLAB stores the contents of cells
                 dotted = name.replace("/", ".")
                 if dotted in datasets:
                     raise Refused(f"two datasets of the file are called {dotted!r}")

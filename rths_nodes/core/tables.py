@@ -87,7 +87,7 @@ class Table:
         if not (finite := np.isfinite(column)).all():
             row = int(np.flatnonzero(~finite)[0])
             raise ConfigError(
-                f"{path}: {called} of {self.path}, row {row + 1}: {column[row]} must be a number; "
+                f"{path}: row {row + 1} of {called} in {self.path} is {column[row]}: must be a number; "
                 f"{np.count_nonzero(~finite)} of {len(column)} numbers are missing"
             )
         return column

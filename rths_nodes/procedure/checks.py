@@ -180,7 +180,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
     for quantity, step in zip(("displacement", "force"), rig.steps, strict=True):
         change = abs(float(move.change(quantity, FROM)[i]))
         noise = CERTAINTY * math.sqrt(2.0 / stand.samples) * float(getattr(stand, f"{quantity}_scatter")[i])
-        # with noise above a third of the step, the mean is finer than the step
+        # if the noise exceeds a third of the step, the mean has a finer resolution than the step
         coarse = (
             0.5 * float(step[i])
             if noise == 0.0 or getattr(stand, f"{quantity}_scatter")[i] < step[i] / 3.0
@@ -373,7 +373,7 @@ def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> 
         changes = np.abs(end.force - move.stands[0].force)
         other = int(np.argmax(changes / rig.force_bound))
         axis_checks.findings.append(
-            f"axes.{name}: the small move was ended after {_mm(gone)}, because the force of "
+            f"axes.{name}: the small move was aborted after {_mm(gone)}, because the force of "
             f"axes.{rig.names[other]} has changed by {changes[other]:.4g} N but may change by "
             f"{rig.force_bound[other]:.4g} N at most (small_move.force). The scale of the command or of the "
             "force is wrong, an obstacle is in the way, or the specimen is stiffer than expected"

@@ -159,7 +159,7 @@ class LossWatch:
         if reason or pressure == HYDRAULICS_LOW:
             return
         rests = self._still >= self.taken_after
-        if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN: in motion
+        if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN in motion
             self._missed = measured.displacement - sent
         elif led_on:
             self._missed = None

@@ -235,7 +235,7 @@ class GuardedRig(SessionMachine):
         self.begin(act)
         if held:
             self._ready()
-        under_way = self.under_way  # read here: the thread that drives the rig calls the function
+        under_way = self.under_way  # read here, because another thread calls the function
         self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
 
     @contextmanager

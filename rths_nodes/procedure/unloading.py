@@ -468,7 +468,7 @@ class Way:
             if np.isfinite(tangent).all():
                 missed = change[active] - tangent @ gone[active]
                 updated = tangent + np.outer(missed, gone[active]) / length
-                # a secant of the wrong sign is due to noise or a reversal: keep the tangent
+                # keep the tangent, because a secant of the wrong sign is due to noise or a reversal
                 if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
                     self._tangent[at] = updated
         return why

@@ -156,7 +156,7 @@ WRONG_RIGS: list[tuple[dict[str, Any], str]] = [
         {"sensors": {"second": {"scale": -1.0}}},
         "axes.a: the second displacement sensor.*has the wrong sign",
     ),
-    ({"specimen": {"type": "kelvin_voigt", "stiffness": 4e7}}, "axes.a: the small move was ended after"),
+    ({"specimen": {"type": "kelvin_voigt", "stiffness": 4e7}}, "axes.a: the small move was aborted after"),
 ]
 
 

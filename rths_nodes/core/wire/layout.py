@@ -169,7 +169,7 @@ class Layout:
             if last is not None and last[0] is data:
                 return last[1]
             if not self.size <= len(data) <= self.size + TRAILING:
-                raise ValueError(f"{self.message}: has {len(data)} bytes, expected {self.size} bytes")
+                raise ValueError(f"{self.message}: received {len(data)} bytes, expected {self.size} bytes")
             row = self._integers.unpack_from(data)
             if row[0] != ENCAPSULATION or row[self._tail] != self._counts:
                 raise ValueError(f"{self.message}: array lengths or byte order differ from the configuration")

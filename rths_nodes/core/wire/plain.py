@@ -59,7 +59,7 @@ def decode(message: str, data: bytes, text: str | None = None) -> Data:
         nonlocal at
         length = get("I", 4)
         if at + length > len(data):
-            raise ValueError("a text is longer than the message")
+            raise ValueError("a string is longer than the message")
         text = data[at : at + length].rstrip(b"\0").decode()
         at += length
         return text

@@ -162,7 +162,7 @@ def _stop(
     first = int(numbers[braking[0]]) if len(braking) else None
     moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
     last = int(numbers[moving[-1]]) if len(moving) else 0
-    slowest = deceleration * dt**2 + step  # the last sample of a receiver may be the first at rest
+    slowest = deceleration * dt**2 + step  # the last state may be the first at rest
     rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
     rest = last + 1 if first is not None and rested else None
     return first, rest, float(sign * (places[-1] - position))
@@ -231,7 +231,7 @@ def _run_up(rig: FreeRig, dash: Dash) -> Array:
 def _killed(bench: Bench, fast: bool) -> Rows:
     for _ in range(KILLS):
         with bench.opened() as rig:
-            stated = rig.stated()  # at home: the process to be killed cannot ask for clearance
+            stated = rig.stated()  # moves home: the process to be killed cannot ask for clearance
         dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
         bench.operator.ready(moves(bench, dash, words), moves=True)
@@ -489,9 +489,7 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
         along = far if slope[i] >= 0.0 else -far
         good = still and bool(last.stopped) and -spare <= along <= most + spare
         allowed = f"the axis rests within {resolved((most + spare) * 1e3, finest, 'mm')}"
-        measured = (
-            f"the axis rests after {resolved(along * 1e3, finest, 'mm')}: {last.stopped or 'it has not stopped'}"
-        )
+        measured = f"the axis rests after {resolved(along * 1e3, finest, 'mm')}: {last.stopped or 'the rig has not stopped'}"
         rows.append(judged(CABLE, name, allowed, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
     return rows
 

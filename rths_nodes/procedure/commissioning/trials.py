@@ -271,7 +271,7 @@ def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
         return [untried_fast(STOPPED)]
     with bench.opened() as rig:
-        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # after the motion home
+        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # valid after the motion home
     statement = f"every axis moves out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
     bench.operator.ready(statement, moves=True)
     steady: list[int] = []
@@ -546,7 +546,7 @@ def calibrations(bench: Bench) -> Rows:
             words = ", ".join(f"{fact} {value}" for fact, value in facts.items() if value)
             if expired:
                 verdict = WITNESSED if signed else FAILED
-                words += "; expired, signed for by both persons" if signed else "; expired"
+                words += "; expired, but signed for by both persons" if signed else "; expired"
             else:
                 verdict = NOT_TRIED if missing else WITNESSED
                 words += ("; " if words else "") + f"not stated: {', '.join(missing)}" if missing else ""
@@ -640,14 +640,14 @@ TRIALS: dict[str, Trial] = {
         (EMERGENCY, END_STOPS, CONTROLLER),
         "both persons state their observation",
         "both persons have seen the function; motion is barred while the emergency stop is not witnessed",
-        "statement of two persons, not measured",
+        "the statement of two persons; nothing is measured",
     ),
     "calibrations": Trial(
         calibrations,
         (CALIBRATION,),
         "the rig file states certificate, class (ISO 376, ISO 7500-1, ISO 9513) and expiry date",
         "the calibration has not expired, or both persons have signed for it",
-        "statement of the rig file, not measured",
+        "the statement of the rig file; nothing is measured",
     ),
 }
 """Trials by name, in order. The trial of the signs is first, because all others depend on it."""
