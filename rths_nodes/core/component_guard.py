@@ -109,7 +109,8 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
             raise
         except Exception as error:
             raise ConfigError(
-                f"{label}: the component cannot be built: {raised_at(error, cls.__module__)}{type(error).__name__}: {error}"
+                f"{label}: the component cannot be built: "
+                f"{raised_at(error, cls.__module__)}{type(error).__name__}: {error}"
             ) from error
 
     built = one()

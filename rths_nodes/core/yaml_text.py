@@ -128,7 +128,10 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
         return int(digits, 0)
     if len(digits) > 1 and digits[0] == "0":
         octal = f" (YAML 1.1 reads {int(text, 8)})" if not set(digits) & set("89") else ""
-        problem = f"{text}: a whole number must not begin with 0{octal}. Write {int(text)}, or put quotes around the text"
+        problem = (
+            f"{text}: a whole number must not begin with 0{octal}. Write {int(text)}, or put quotes around "
+            "the text"
+        )
         raise _refused(node.start_mark, problem)
     return int(text)
 

@@ -426,8 +426,8 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
             else "an axis has moved too far"
         )
         return (
-            f"the small force was aborted, because {how}. The scale of force_command is wrong, or another specimen "
-            "is in the rig"
+            f"the small force was aborted, because {how}. The scale of force_command is wrong, or another "
+            "specimen is in the rig"
         )
     (least, least_force), i = rig.least(move.stands[0]), move.index
     changed = move.change("force", 1, 2)

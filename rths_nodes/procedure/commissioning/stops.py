@@ -489,7 +489,10 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
         along = far if slope[i] >= 0.0 else -far
         good = still and bool(last.stopped) and -spare <= along <= most + spare
         allowed = f"the axis rests within {resolved((most + spare) * 1e3, finest, 'mm')}"
-        measured = f"the axis rests after {resolved(along * 1e3, finest, 'mm')}: {last.stopped or 'the rig has not stopped'}"
+        measured = (
+            f"the axis rests after {resolved(along * 1e3, finest, 'mm')}: "
+            f"{last.stopped or 'the rig has not stopped'}"
+        )
         rows.append(judged(CABLE, name, allowed, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
     return rows
 
