@@ -247,7 +247,7 @@ class Guard(NamedTuple):
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Return ``text``, which begins with file and line, after the label of the component defined in this file."""
+    """Prefix ``text``, which begins with file and line, with the label of the component defined in that file."""
     guards = {vars(function)[GUARD] for function in functions if GUARD in vars(function)}
     modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}
     labels = [label for label, names in modules.items() if text.startswith(f"{names.get('__file__')}:")]

@@ -231,7 +231,7 @@ class ForceController(Component):
     """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
 
     Built with ``(params, dt)``, dt in s. The caller checks the command, and holds the axis instead of sending an
-    invalid one.
+    invalid command.
     """
 
     coupled_to: int | None = None
@@ -281,7 +281,7 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Return computing times (s) of samples before the test; empty if computed in this process."""
+        """Return computing times (s) of samples before the test; empty if this process computes the commands."""
         return EMPTY
 
     @abstractmethod

@@ -2,7 +2,7 @@
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable while decay rate times increment is below 2.785. Bouc-Wen states
-decay with the velocity. An increment that suits a slow test can diverge in a fast test.
+decay faster at a higher velocity. An increment that is stable in a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 64
 HARD_LIMIT = 2 * MOST
 """Largest number of increments per sample. If it is exceeded, the states become nan, which trips the test."""
 ROUNDED_OFF = 40.0
-"""Number of decay times after which the effect of earlier states is below rounding."""
+"""Number of decay times after which the effect of earlier states is below rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)

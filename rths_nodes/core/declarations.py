@@ -154,11 +154,11 @@ class OfGroundMotionParams(OfParams):
 
 class OfCompensatorParams(OfParams):
     lead: float
-    """Time by which the target is read ahead, s, if the compensator has this parameter."""
+    """Time by which the target is read ahead, s. Only used if the compensator has this parameter."""
     known: Any = None
-    """Constants of the rig, instead of a model file."""
+    """Constants of the rig that replace a model file."""
     inverse: Any = None
-    """Gains of an identified inverse, instead of a model file."""
+    """Gains of an identified inverse that replace a model file."""
 
 
 class OfSemiActiveParams(OfParams):

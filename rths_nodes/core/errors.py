@@ -113,7 +113,9 @@ def raised_at(error: Exception, module: str) -> str:
 
 
 def located(source: Any, name: str = "") -> str:
-    """Return the name of a class or function, or ``name``; with file and line if from another package."""
+    """Return ``name``, by default the name of ``source``, with file and line if ``source`` is from another
+    package.
+    """
     source = inspect.unwrap(source)
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):

@@ -100,7 +100,7 @@ class AxisQuantity(NamedTuple):
     """Quantity of an axis. ``value`` is a function of reading, previous reading and sampling rate (Hz).
 
     ``level`` is the class of its levels, or None if only expressions use the quantity. :class:`Disagreement`
-    subtracts its channel. ``limit`` names the limit of the same value, ``noise`` the sensor with the same noise.
+    subtracts its channel. ``limit`` names the limit of this quantity, ``noise`` the sensor whose noise it has.
     """
 
     unit: str

@@ -126,7 +126,7 @@ def integer(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds:
 
 
 def text(doc: str, default: object = attrs.NOTHING, choices: Iterable[str] = (), **further: Any) -> Field:
-    """Declare a text, optionally one of ``choices``."""
+    """Declare a string, optionally one of ``choices``."""
     return _field("text", doc, default, choices=tuple(choices), **further)
 
 
@@ -144,7 +144,7 @@ def path(
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Field:
-    """Declare a list of texts, stored as a tuple, by default empty. Each text may be limited to ``choices``."""
+    """Declare a list of strings, stored as a tuple, by default empty. ``choices`` limits each string."""
     return _field("texts", doc, (), choices=tuple(choices), **further)
 
 

@@ -158,7 +158,9 @@ class Integrator(Protocol):
         """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
-        """Return the reason to wait after ``open``; empty at step 0. Raises ConfigError if waiting is futile."""
+        """Return why step 0 is not reached after ``open``; empty at step 0. Raises ConfigError if it cannot be
+        reached.
+        """
         return ""
 
     def begin(self, experimental_force: Array) -> None:

@@ -127,7 +127,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return a text for this process and the added components in ``parts``; empty without such components."""
+    """Identify this process and the added components in ``parts``; return an empty string if there are none."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -180,7 +180,9 @@ def first_line(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class that belongs to the parameters ``built``. Raises ConfigError if not installed."""
+    """Return the component class of the parameters ``built``. Raises ConfigError if it is missing or was
+    redefined.
+    """
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)

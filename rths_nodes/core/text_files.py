@@ -66,7 +66,9 @@ def encoding_of(head: bytes) -> str:
 
 
 def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file. Raises ValueError if damaged, or if it unpacks to over ``most`` bytes."""
+    """Return the arrays of an npz file. Raises ValueError if the file is damaged or unpacks to over ``most``
+    bytes.
+    """
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
@@ -81,7 +83,7 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, which identify its version. Raises OSError or ValueError."""
+    """Return inode, size and times of a file, which identify its version. Raises OSError and ValueError."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -100,7 +102,7 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 
 
 def stored_columns(columns: Mapping[str, object]) -> str:
-    """Write columns of numbers to a CSV file and return its path. This process deletes the file at its end.
+    """Write columns of numbers to a CSV file and return its path. The file is deleted when this process ends.
 
     Raises ValueError unless all columns have numbers and equal length; the message begins with the column.
     """

@@ -41,7 +41,7 @@ class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
     ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion. ``ended`` is why the move ended
-    early; a complete move has an empty string.
+    early, or an empty string if the move is complete.
     """
 
     index: int
@@ -85,7 +85,8 @@ class AxisMove:
 
 @dataclass(frozen=True)
 class RigKnowledge:
-    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bound and range of force (N).
+    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), permitted change and range of
+    force (N).
 
     ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels;
     None for an axis without such a sensor.
@@ -299,7 +300,9 @@ BOTH_AFTER_HALF = 3
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first`` is the rest before the moves, ``stopped`` why the moves ended."""
+    """Return the checks of each axis. ``first`` is the rest before the moves; ``stopped`` is why the moves were
+    stopped, or an empty string.
+    """
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, checks)
@@ -503,12 +506,12 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
 
 
 def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
-    """Return whether the force differs between the rests. A dashpot without stiffness has equal forces."""
+    """Return whether the force differs between the rests. The force of a dashpot does not."""
     return bool(abs(move.change("force")[move.index]) > rig.least(move.stands[0])[1][move.index])
 
 
 def _under_way(move: AxisMove) -> float:
-    """Return half the difference between the mean forces out and back, which depends only on the rate."""
+    """Return half the difference between the mean forces of outward and return motion: the rate-dependent part."""
     out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
     return move.direction * 0.5 * (out - back)
 

@@ -2,9 +2,9 @@
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
 Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
-and also forces if the operator has declared the specimen unloaded. Tares are bounded. The tare of a displacement
-is relative to the controller's active command, if this can be read. A larger tare shows a wrong zero of the
-sensor.
+and also forces if the operator has declared the specimen unloaded. The tare of a displacement is relative to the
+controller's active command, if this command can be read. Tares are bounded, because a larger tare indicates a
+wrong zero of the sensor.
 """
 
 from __future__ import annotations
@@ -155,7 +155,10 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """Item to sign for: ``name`` and text ``words``. The scale of a sensor also has ``axis`` and ``channel``."""
+    """Item that the operator must sign for, with its ``name`` and text ``words``.
+
+    ``axis`` is empty for a caution about the scenario; only the scale of a sensor has a ``channel``.
+    """
 
     name: str
     words: str

@@ -52,7 +52,7 @@ GENTLE = 0.1
 """Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity of the motion to the start, as a fraction of the limit. Used if the rig file contains no velocity."""
+"""Velocity of the motion to the start, as a fraction of the limit. Used if the rig file states no velocity."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,9 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity of each axis to its start, m/s: from its small move, else a fraction of its limit."""
+    """Return the velocity of each axis to its start, m/s: of its small move if stated, else a fraction of its
+    limit.
+    """
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
     return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])

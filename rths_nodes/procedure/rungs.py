@@ -41,7 +41,8 @@ from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
 
 @dataclass(frozen=True)
 class Armed:
-    """An armed rung with its ``code`` and its ``reach``, the largest displacement of each axis, ``(n_axes,)`` m.
+    """An armed rung with its ``code`` and its ``reach``, the largest permitted displacement of each axis,
+    ``(n_axes,)`` m.
 
     ``inputs`` are the hashes of the files that the scenario names, by path.
     """
@@ -408,7 +409,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that has not always followed in this run; None if it has."""
+        """Return the command for a rig that has stopped following in this run; None if it has always followed."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None

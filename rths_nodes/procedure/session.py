@@ -86,7 +86,10 @@ class Test(Protocol):
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``. Raises ActRefused."""
+        """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``.
+
+        Raises ActRefused if no person has cleared the motion.
+        """
         ...
 
     def write(self, quietly: bool = False) -> None: ...
@@ -95,7 +98,9 @@ class Test(Protocol):
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Make ``method`` the act of the same name, which a stop ends; it raises ActRefused if it is not possible."""
+    """Turn ``method`` into the act of the same name, which a stop ends and which raises ActRefused if not
+    possible.
+    """
 
     @wraps(method)
     def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:

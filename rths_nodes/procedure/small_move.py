@@ -119,7 +119,7 @@ class SmallMoves:
 
     @staticmethod
     def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        """Return the guard of the return motion. It never ends this motion, which leads to the start."""
+        """Return the guard of the return motion, which never ends this motion."""
 
         def listen(measured: Measurement) -> str:
             forces.append(measured.force)
@@ -157,7 +157,9 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end after the rest at ``share`` of its travel; an empty string if it need not."""
+    """Return why the move must end after the rest at the fraction ``share`` of its travel; an empty string if it
+    need not.
+    """
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -380,7 +382,9 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. An axis in N gets its displacement minus the sensor's offset ``shift`` (m)."""
+        """Return ``sent`` in m. For an axis in N, this is the displacement minus the sensor's offset ``shift``
+        (m).
+        """
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)

@@ -8,12 +8,12 @@ together, so that axes of one specimen do not load each other:
 
 J is the tangent dF/dc of forces with respect to commands. It is measured with a small step of each axis towards
 less force, and updated with the secant of each step (Broyden 1965), which also fits a yielded specimen. If the
-forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight come
-last.
+forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight are
+unloaded last.
 
 A load cell may fail unnoticed. Within a travel as long as the small move, the force must therefore respond with
-the stiffness of that move. Without this response, the operator can sign for positions of axes whose displacement a
-check has verified.
+the stiffness of that move. If the force does not respond, the operator can sign for positions of axes whose
+displacement a check has verified.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ STILL = (1e-3, 1e-5)
 def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
     """Parse positions by axis, m: one number for a rig with one axis, else ``axis: number, ...``.
 
-    Raises ConfigError.
+    Raises ConfigError for any other ``text``.
     """
     positions = {}
     for entry in text.split(","):
@@ -199,7 +199,8 @@ def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
 class Way:
     """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
 
-    ``first`` and ``last`` are rests. ``given_up`` is why the specimen is not unloaded; an empty string if it is.
+    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is why the specimen is not unloaded; an
+    empty string if it is.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force keeps changing. The changes decrease if only the specimen relaxes."""
+        """Return whether a force keeps changing. If only the specimen relaxes, the changes decrease."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -284,7 +285,9 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force (N) in the first, maybe very short, step of an axis."""
+        """Return the smallest significant change of force (N) in the first step of an axis, which may be very
+        short.
+        """
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))

@@ -20,7 +20,7 @@ SHARE_OF_STEP = 1e-9
 
 
 class Row(NamedTuple):
-    """Input or output of the FMU, named by parameter ``place``. An empty ``quantity`` accepts any unit."""
+    """Input or output of the FMU, named by the parameter ``place``. An empty ``quantity`` accepts any unit."""
 
     place: str
     name: str

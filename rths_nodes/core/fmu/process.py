@@ -129,7 +129,9 @@ class FmuProcess:
             raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Begin ``step`` (from 0) with ``inputs`` in SI units, due ``within`` s. Raises RuntimeError."""
+        """Begin ``step`` (from 0) with ``inputs`` in SI units; the outputs are due in ``within`` s. Raises
+        RuntimeError.
+        """
         request = self._request
         request[0] = step
         np.multiply(inputs, self._per_input, out=request[1:])
@@ -156,7 +158,9 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs, or None after ``wait`` s. Raises RuntimeError if the step fails or is overdue."""
+        """Return the outputs, or None if they are missing after ``wait`` s. Raises RuntimeError if the step fails
+        or is overdue.
+        """
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))

@@ -88,7 +88,9 @@ class Model:
             )
 
     def command(self, name: str, arguments: Sequence[object]) -> None:
-        """Run a command of the analysis. Printed output is an error, because OpenSees continues with a default."""
+        """Run a command of the analysis. Printed output counts as an error, because OpenSees continues with a
+        default value.
+        """
         before = os.fstat(PRINTED).st_size
         try:
             getattr(self._ops, name)(*arguments)

@@ -149,7 +149,9 @@ def _stop(
     dt: float,
     step: float,
 ) -> tuple[int | None, int | None, float]:
-    """Return the samples until the axis brakes and until it rests (None if it does not), and its distance (m)."""
+    """Return the numbers of samples until the axis brakes and until it rests (None if it does not), and its travel
+    (m).
+    """
     seen = ROUNDED * deceleration * dt**2 + step
     numbers = np.asarray(samples) - since
     later = numbers > 0

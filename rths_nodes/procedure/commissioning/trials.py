@@ -309,7 +309,9 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true, ``(n_axes,)`` m."""
+    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true; travel is
+    ``(n_axes,)`` m.
+    """
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
         super().__init__(port)
@@ -386,7 +388,9 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop from two ``commands`` before it and all after it, ``(n, n_axes)`` m."""
+    """Check the operator's stop. ``commands`` ``(n, n_axes)`` m are the last two before the stop, and all after
+    it.
+    """
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
     if len(commands) >= 2:
