@@ -40,7 +40,7 @@ class TestContext:
     substeps: int
     """Samples per integration step, as stated in the scenario."""
     samples_per_step: int
-    """Samples per integration step, on the time axis of the rig."""
+    """Samples per integration step, in the time of the rig."""
     duration: float
     """Duration of the test, s, in the time of the structure."""
     ramp: str

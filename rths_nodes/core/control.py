@@ -46,7 +46,7 @@ def rows_of(motion: Motion | Target) -> Rows:
 class Component(ABC):
     Params: ClassVar[type]
     KERNEL: ClassVar[Any] = None
-    """Arithmetic as pure functions (``core/kernels.py``), if it is the same for all parameters."""
+    """Arithmetic as pure functions (``core/kernels.py``), if these functions are the same for all parameters."""
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Any:
@@ -244,7 +244,7 @@ class ForceController(Component):
 
     @abstractmethod
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over an axis whose command is ``place`` (m) and whose force ``target`` (N) is for the same sample.
+        """Take over an axis: ``place`` (m) is its command and ``target`` (N) its force target for the same sample.
 
         ``drift`` and ``drift_before`` (m) are the present and the previous target of the coupled axis.
         """

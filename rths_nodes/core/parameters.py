@@ -95,7 +95,7 @@ class Spec:
 
     @property
     def left_out(self) -> object:
-        """Default of an omitted parameter, as data or built; None if there is none."""
+        """Default of an omitted parameter, as data or built; None if the parameter has no default."""
         if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]
             return self.default.factory()
         return None if self.required else self.default

@@ -127,7 +127,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Identify this process and the added components in ``parts``; return an empty string if there are none."""
+    """Return an identifier of this process and of the added components in ``parts``; empty if there are none."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -148,7 +148,7 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``. A class or kernel as ``name`` is added first.
+    """Return the component class ``name`` of ``family``. If ``name`` is a class or a kernel, it is added first.
 
     Raises ConfigError with the known names.
     """

@@ -71,7 +71,8 @@ class Rig:
     def at_commands(cls, params: AnyParams) -> object | None:
         """Return parameters of a rig with the same specimen and ideal actuators.
 
-        None for a specimen that cannot be separated from its actuators, or whose force depends on acceleration.
+        Return None for a specimen that cannot be separated from its actuators, or whose force depends on
+        acceleration.
         """
         return None
 

@@ -182,7 +182,7 @@ def dataset(item: Dataset, field: str | None) -> Item:
 
 
 def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item:
-    """Return scaled numbers by the netCDF conventions, with NaN for missing values."""
+    """Return the numbers, scaled by the netCDF conventions, with NaN for missing values."""
     values = np.array(raw, float)
     for name in ATTRIBUTES[:2]:
         if name in attributes:

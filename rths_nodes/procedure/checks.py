@@ -506,7 +506,7 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
 
 
 def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
-    """Return whether the force differs between the rests. The force of a dashpot does not."""
+    """Return whether the force differs between the rests. A dashpot alone has equal forces."""
     return bool(abs(move.change("force")[move.index]) > rig.least(move.stands[0])[1][move.index])
 
 

@@ -98,7 +98,7 @@ class Test(Protocol):
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Turn ``method`` into the act of the same name, which a stop ends and which raises ActRefused if not
+    """Turn ``method`` into the act of the same name. A stop ends the act; ActRefused is raised if it is not
     possible.
     """
 
@@ -602,7 +602,7 @@ class RigSession(GuardedRig):
             self.rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Brake, hold and disarm the rig. Acts under way end and can no longer move or arm it. Thread-safe."""
+        """Brake, hold and disarm the rig. Acts under way end and can no longer move or arm the rig. Thread-safe."""
         reason = reason or "the operator has asked to stop"
         with self.lock:
             self.count_stop(reason)

@@ -285,7 +285,7 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force (N) in the first step of an axis, which may be very
+        """Return the smallest significant change of force (N) in the first step of an axis. This step may be very
         short.
         """
         assert self.last is not None

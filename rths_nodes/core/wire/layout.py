@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout of messages, which only the ``.msg`` texts in ``msg/`` define.
+"""Layout of messages, as defined by the ``.msg`` texts in ``msg/`` alone.
 
 Messages of one run have a mark, the field ``run``, after a header with an empty ``frame_id``. Length and position
 of the mark are constant, so that layouts are constant and a node can compare these bytes first.
@@ -159,7 +159,7 @@ class Layout:
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
         """Return a function that converts the bytes of a message to the result of ``make`` and the stamp in ns.
 
-        The function raises ValueError if layout or run differ, and caches its last result, because nodes of a
+        The function raises ValueError if layout or run differs, and caches its last result, because nodes of a
         process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None

@@ -114,7 +114,7 @@ def judge_stop(
     dt: float,
     step: float,
 ) -> tuple[str, str, bool]:
-    """Return the stated and the measured stop as texts, and whether they agree.
+    """Return the stated and the measured stop as text, and whether they agree.
 
     The axis is at ``position`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
     after ``bridged`` samples; ``step`` (m) is the resolution of its commands ``active`` ``(n,)`` m at ``samples``.
