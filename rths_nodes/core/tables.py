@@ -119,7 +119,7 @@ class Placed(Protocol):
     column: str
 
     def read(self, table: Table, path: str) -> Array:
-        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file states a different unit."""
+        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file states another unit."""
         ...
 
 
