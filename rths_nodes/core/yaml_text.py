@@ -204,7 +204,7 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """Return ``word`` as a number if it is a number in YAML, else unchanged. Raises ConfigError for an ambiguous
+    """Return ``word`` as a number if it is one in YAML, else unchanged. Raises ConfigError for an ambiguous
     number.
     """
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))

@@ -129,7 +129,7 @@ class FmuProcess:
             raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Begin ``step`` (from 0) with ``inputs`` in SI units; the outputs are due in ``within`` s. Raises
+        """Begin ``step`` (from 0) with ``inputs`` in SI units, to be answered in ``within`` s. Raises
         RuntimeError.
         """
         request = self._request

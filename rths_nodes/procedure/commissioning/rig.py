@@ -176,8 +176,8 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why the axes are not free, judged by the ``change`` of force ``(n_axes,)`` N; an empty string if
-        they are.
+        """Return why the axes are not free after a ``change`` of force ``(n_axes,)`` N; an empty string if they
+        are.
         """
         size = np.abs(change)
         if not (size > self._force).any():
@@ -287,9 +287,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Context of a session that begins with the rig at home. Raises ConfigError if the session cannot be
-        opened.
-        """
+        """Context of a session that begins with the rig at home. Raises ConfigError if no session can be opened."""
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)

@@ -149,9 +149,7 @@ def _stop(
     dt: float,
     step: float,
 ) -> tuple[int | None, int | None, float]:
-    """Return the numbers of samples until the axis brakes and until it rests (None if it does not), and its travel
-    (m).
-    """
+    """Return the number of samples to braking and the number to rest (None without either), and the travel (m)."""
     seen = ROUNDED * deceleration * dt**2 + step
     numbers = np.asarray(samples) - since
     later = numbers > 0

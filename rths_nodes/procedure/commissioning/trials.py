@@ -388,8 +388,8 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop. ``commands`` ``(n, n_axes)`` m are the last two before the stop, and all after
-    it.
+    """Check the operator's stop from ``commands`` ``(n, n_axes)`` m: the last two before the stop, and all later
+    ones.
     """
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
