@@ -287,7 +287,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Context of a session that begins with the rig at home. Raises ConfigError if no session can be opened."""
+        """Context of a session that begins with the rig at home. Raises ConfigError if no session can open."""
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
