@@ -24,7 +24,7 @@ TRUE_OF = {
     "three_independent_axes": ("the force exists only in motion",),  # two dampers
 }
 """What has to be said of the rig of a scenario."""
-ASKED = ("of the force not verified", "of the displacement not verified", "of the scenario's, ")
+ASKED = ("of the force not verified", "of the displacement not verified", "times the scenario's, ")
 """What stands beside each question whether somebody signs."""
 COMPUTED = {name for name in SHIPPED if files.load(name).rig is None} - {"rths_benchmark_2020"}
 """Those with a rung d: neither a coupled rig, nor a mass in the specimen, which makes force of any noise."""
