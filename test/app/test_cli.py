@@ -266,7 +266,10 @@ WRONG: list[tuple[str, str]] = [
     ("servo_rate=.nan", "servo_rate = nan: must be a finite number in Hz"),
     ("duration=.inf", "duration = inf: must be a finite number in s"),
     ("duration=-.inf", "duration = -inf: must be a finite number in s"),
-    ("structure.frequency=1e400", "--set structure.frequency: line 1: '1e400': too large for a number"),
+    (
+        "structure.frequency=1e400",
+        "--set structure.frequency: line 1: '1e400': too large for a floating-point number",
+    ),
     ("substeps=2.5", "substeps = 2.5: must be a whole number"),
     ("substeps=.nan", "substeps = nan: must be a whole number"),
     ("substeps=.inf", "substeps = inf: must be a whole number"),
@@ -275,7 +278,7 @@ WRONG: list[tuple[str, str]] = [
     # read as something else by YAML 1.1, or not at all
     (
         "duration=010",
-        r"--set duration: line 1: 010: a whole number must not begin with 0 .YAML 1.1 reads 8.; write 10",
+        r"--set duration: line 1: 010: a whole number must not begin with 0 .YAML 1.1 reads 8.. Write 10",
     ),
     ("duration=1:30", "duration = '1:30': must be a number in s"),
     ("servo_rate=12:30:45", "servo_rate = '12:30:45': must be a number in Hz"),

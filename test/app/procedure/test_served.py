@@ -78,8 +78,8 @@ def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
     now = "HELD" if state == "ARMED" else state
     for part in (
         f"{act}: ",
-        f"state {state}, {prepared.stops} stops",
-        f"{now}, {prepared.stops + 1} stops",
+        f"state {state}, stop count {prepared.stops}",
+        f"{now}, stop count {prepared.stops + 1}",
         "look",
     ):
         assert part in answer.reason
