@@ -19,8 +19,9 @@ from rths_nodes.core.version import __version__ as __version__
 # A checkout finds the built messages of the installed package.
 __path__ = extend_path(__path__, __name__)
 
-# Set this before numpy is loaded: a sum must not depend on the number of threads, and under SCHED_FIFO threads
-# that wait for each other never end. A program that loads numpy first or sets the variable makes its own choice.
+# Set this before numpy is loaded, because a sum must not depend on the number of threads, and threads that wait
+# for each other never end under SCHED_FIFO. A program that loads numpy first or sets the variable makes its own
+# choice.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:

@@ -186,5 +186,5 @@ def test_a_port_of_another_package_that_leaves_all_out_gets_the_defaults() -> No
     named.drop_heartbeat()
     named.accept_any_start()
     for act, given in (("set_interlock", False), ("set_hydraulics", "low")):
-        with pytest.raises(Exception, match=naming("switched", "purpose")):
+        with pytest.raises(Exception, match=naming("switched", "software")):
             getattr(named, act)(given)

@@ -37,7 +37,7 @@ class Actuator:
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
         """Return the kernel of an actuator with these ``params`` and this ``specimen``."""
-        raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
+        raise NotImplementedError(f"{cls.__name__}: the class must have a kernel, or its own method step")
 
     def reset(self) -> None:
         """Return to rest, with displacement and command zero."""

@@ -42,7 +42,10 @@ def _wrong(address: str) -> str:
     else:
         return ""
     if ":" in address:
-        return "an IPv6 address has up to eight groups of hexadecimal digits; the port has its own key"
+        return (
+            "an IPv6 address has up to eight groups of hexadecimal digits, and the port number belongs to "
+            "another key"
+        )
     labels = address.removesuffix(".").split(".")
     if labels[-1].isdigit():
         return "an IPv4 address has 4 numbers from 0 to 255, without leading zeros"
@@ -51,5 +54,5 @@ def _wrong(address: str) -> str:
     for label in labels:
         if len(label) > LONGEST_LABEL or not _LABEL.fullmatch(label):
             characters = "letters, digits, hyphens and underscores, with no hyphen at either end"
-            return f"the label {show(label)} must have 1 to {LONGEST_LABEL} {characters}"
+            return f"the label {show(label)} must consist of 1 to {LONGEST_LABEL} {characters}"
     return ""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a defined order.
 
-A kernel (``core/kernels.py``) runs in plain Python and compiled. The functions of this module return the same bits
-in both forms, on every Python and with every BLAS. Other functions do not: ``math`` raises exceptions where
-compiled code returns inf or nan; ``sum()`` of floats is compensated from Python 3.12 on; BLAS products depend on
-the processor. ``exp``, ``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or later the
-last bit of their results is the same on every x86-64 and aarch64 machine.
+A kernel (``core/kernels.py``) runs in plain Python or in compiled form. The functions of this module return the
+same bits in both forms, on every Python and with every BLAS. Other functions do not: ``math`` raises exceptions
+where compiled code returns inf or nan; ``sum()`` of floats is compensated from Python 3.12 on; BLAS products
+depend on the processor. ``exp``, ``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or
+later the last bit of their results is the same on every x86-64 and aarch64 machine.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def all_finite(values: Sequence[float] | Array) -> bool:
 
 
 def sqrt(x: float) -> float:
-    """Square root of ``x``; nan below zero."""
+    """Square root of ``x``; nan if ``x`` is negative."""
     return math.sqrt(x) if x >= 0.0 else NAN
 
 
 def hypot(x: float, y: float) -> float:
-    """Length of the vector (``x``, ``y``), corrected for rounding (Dekker 1971); inf if it exceeds 1e154."""
+    """Length of the vector (``x``, ``y``), corrected for rounding (Dekker 1971); inf for lengths above 1e154."""
     long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
     length = sqrt(long * long + short * short)
     if not 0.0 < length < LONGEST:
@@ -81,7 +81,7 @@ def _square_error(x: float) -> float:
 
 
 def exp(x: float) -> float:
-    """Exponential of ``x``; inf if it exceeds the largest float."""
+    """Exponential of ``x``; inf if the result exceeds the largest float."""
     return INF if x > LARGEST_EXPONENT else math.exp(x)
 
 
@@ -144,7 +144,7 @@ def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Split the result of :func:`matvec` into one list for each row of ``like``; into tuples if compiled."""
+    """Split the result of :func:`matvec` into one list for each row of ``like``, or into tuples if compiled."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 

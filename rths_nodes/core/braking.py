@@ -7,9 +7,9 @@ Let d be the step between two successive commands. The deceleration a allows d t
     d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: each differs from the last by |d| / N <= a dt^2
     w = |d| (N - 1) / 2                      braking distance, the sum of the steps
 
-Therefore w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with
-|v| <= sqrt(2 a l) stops within the remaining distance l. An axis with a step of at most a dt^2 may end at its
-stroke.
+Therefore w < |v| T / 2 with v = d / dt and T = max_j |v_j| / a_j; for one axis w < v^2 / (2 a). An axis with |v|
+<= sqrt(2 a l) stops within the remaining distance l. An axis whose step is at most a dt^2 may stop at the limit of
+its stroke.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def way_left(position: float, step: float, stroke: float) -> float:
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
     """Return lists of the axes that stop together, because they have the same number in ``groups``.
 
-    Force axes stop alone; without ``groups``, all axes do.
+    Each force axis stops alone. Without ``groups``, every axis stops alone.
     """
     together: dict[int, list[int]] = {}
     for axis, limit in enumerate(limits):

@@ -40,7 +40,7 @@ class TestContext:
     substeps: int
     """Samples per integration step, as stated in the scenario."""
     samples_per_step: int
-    """Samples per integration step, on the time axis of the rig."""
+    """Samples per integration step, in the time of the rig."""
     duration: float
     """Duration of the test, s, in the time of the structure."""
     ramp: str
@@ -53,7 +53,7 @@ class TestContext:
     gravity_of_rig: tuple[float, ...] | None = None
     """Gravity loads that the rig applies, as declared by the structure, N; None if not declared."""
     observed: tuple[str, ...] = ()
-    """Names of the degrees of freedom that follow the interface in a Target."""
+    """Names of the degrees of freedom that are listed after the interface in a Target."""
     transport: float = 0.0
     """Time until a command takes effect, as declared by the port, s."""
     behind: bool = False
@@ -65,7 +65,8 @@ class TestContext:
     force_lead: float | None = None
     """Extrapolation time of measured forces, s; None without extrapolation."""
     to_axes: Callable[[Array, Array], tuple[Array, Array]] = field(default=unchanged, compare=False)
-    """Converts displacements (m) and velocities (m/s) ``(n, n_axes)`` from degrees of freedom to axes."""
+    """Converts displacements (m) and velocities (m/s) from degrees of freedom ``(n, n_dof)`` to axes ``(n,
+    n_axes)``."""
     axis: str = ""
     """Name of the component's axis; empty if the component has no axis or serves all axes."""
 
@@ -73,7 +74,9 @@ class TestContext:
         """Raise ConfigError unless ``names``, the value of parameter ``key``, equals ``axes``."""
         if (listed := tuple(names)) != self.axes:
             shown, axes = ", ".join(listed) or "none", ", ".join(self.axes)
-            raise ConfigError(f"{key}: of {shown}; must be of the axes of the test in their order: {axes}")
+            raise ConfigError(
+                f"{key}: is for the axes {shown}, but must be for the axes of the test in their order, {axes}"
+            )
 
     def of_first(self, n: int) -> TestContext:
         if n == len(self.axes):

@@ -109,7 +109,8 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
             raise
         except Exception as error:
             raise ConfigError(
-                f"{label}: cannot be built: {raised_at(error, cls.__module__)}{type(error).__name__}: {error}"
+                f"{label}: the component cannot be built: "
+                f"{raised_at(error, cls.__module__)}{type(error).__name__}: {error}"
             ) from error
 
     built = one()
@@ -119,7 +120,9 @@ def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) ->
         # a property of an external component may use the rig, which is not open yet
         wanted = [name for name in wanted if not outside or callable(getattr(protocol, name, None))]
         if names := ", ".join(name for name in wanted if not hasattr(built, name)):
-            raise ConfigError(f"{label}: {located(cls)} lacks {names} of the family {family}: add them")
+            raise ConfigError(
+                f"{label}: {located(cls)} lacks {names}. Add these members, which the family {family} requires"
+            )
         if not outside:
             for name in SHOWN.get(family, ()):
                 if not _is_fit(value := getattr(built, name), family):
@@ -160,16 +163,16 @@ def _probe(compensator: Compensator, label: str, n_axes: int) -> None:
             for name, (value, before) in arguments.items():
                 if not np.array_equal(value, before):
                     raise ConfigError(
-                        f"{label}: {located(compensator.step, 'step')} changes its input {name}: work on a "
-                        f"copy, {name}.copy()"
+                        f"{label}: {located(compensator.step, 'step')} changes its input {name}. Work on a copy, "
+                        f"{name}.copy()"
                     )
     except ComponentError as error:
         raise ConfigError(str(error)) from error
     first, again = commands
     if not np.array_equal(first, again, equal_nan=True):
         raise ConfigError(
-            f"{label}: reset() does not restore the first state: the same command is {show(again.tolist())} m "
-            f"after it, and {show(first.tolist())} m before"
+            f"{label}: reset() does not restore the initial state: with equal inputs, the command is "
+            f"{show(again.tolist())} m after reset() and {show(first.tolist())} m before"
         )
 
 
@@ -223,7 +226,7 @@ class Guard(NamedTuple):
                 raise self.failure(f"{self.label}: {where}{type(error).__name__}: {error}") from error
             if output is not None and not is_finite(output(result)) and is_finite(arguments[first:]):
                 shown = show(output(result))
-                raise self.failure(f"{self.label}: {located(function)} gives {shown}: must be finite")
+                raise self.failure(f"{self.label}: {located(function)} returns {shown}: must be finite")
             return result
 
         vars(guarded_function)[GUARD] = self
@@ -244,7 +247,7 @@ class Guard(NamedTuple):
 
 
 def labelled(text: str, functions: Iterable[Callable[..., object]]) -> str:
-    """Return ``text``, which begins with file and line, after the label of the component defined in this file."""
+    """Prefix ``text``, which begins with file and line, with the label of the component defined in that file."""
     guards = {vars(function)[GUARD] for function in functions if GUARD in vars(function)}
     modules = {guard.label: vars(sys.modules[guard.module]) for guard in guards if guard.module in sys.modules}
     labels = [label for label, names in modules.items() if text.startswith(f"{names.get('__file__')}:")]
@@ -265,9 +268,9 @@ def _showing(step: Callable[..., object], family: str, label: str) -> Callable[.
         for name, size in zip(SHOWN[family], sizes, strict=True):
             value = getattr(self, name)
             if not _is_fit(value, family) or np.shape(value) != size:
-                raise ComponentError(f"{label}: step: {name} became {show(value)}: must keep its shape {size}")
+                raise ComponentError(f"{label}: step: {name} became {show(value)}, but must keep its shape {size}")
             if not is_finite(value) and is_finite(arguments):
-                raise ComponentError(f"{label}: {located(step)}: {name} became {show(value)}: must be finite")
+                raise ComponentError(f"{label}: {located(step)}: {name} became {show(value)}, but must be finite")
         return result
 
     return stepped
@@ -280,9 +283,9 @@ def _state(state: Function, label: str) -> Function:
         try:
             count, names = len(values), len(self.state_names)
         except (TypeError, AttributeError) as error:
-            raise ComponentError(f"{label}: state and state_names: {error}") from error
+            raise ComponentError(f"{label}: state() and state_names must be sequences ({error})") from error
         if count != names:
-            raise ComponentError(f"{label}: state() gives {count} numbers; state_names has {names}")
+            raise ComponentError(f"{label}: state() returns {count} numbers, but state_names has {names} names")
         return values
 
     return checked
@@ -301,8 +304,8 @@ def _command(step: Callable[..., object], label: str, source: Function) -> Calla
                 else show(command)
             )
             raise ComponentError(
-                f"{label}: {located(source, name)} gives {problem}: must be an array {shape} of floats, the "
-                "commands in m"
+                f"{label}: {located(source, name)} returns {problem}: must be an array {shape} of floats "
+                "(commands in m)"
             )
         if not is_finite(command) and is_finite((target.displacement, target.velocity, measured)):
             raise ComponentError(

@@ -46,7 +46,7 @@ def rows_of(motion: Motion | Target) -> Rows:
 class Component(ABC):
     Params: ClassVar[type]
     KERNEL: ClassVar[Any] = None
-    """Arithmetic as pure functions (``core/kernels.py``), if it is the same for all parameters."""
+    """Arithmetic as pure functions (``core/kernels.py``), if these functions are the same for all parameters."""
 
     @classmethod
     def kernel_of(cls, params: AnyParams) -> Any:
@@ -231,7 +231,7 @@ class ForceController(Component):
     """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
 
     Built with ``(params, dt)``, dt in s. The caller checks the command, and holds the axis instead of sending an
-    invalid one.
+    invalid command.
     """
 
     coupled_to: int | None = None
@@ -244,7 +244,7 @@ class ForceController(Component):
 
     @abstractmethod
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over an axis whose command is ``place`` (m) and whose force ``target`` (N) is for the same sample.
+        """Take over an axis: ``place`` (m) is its command and ``target`` (N) its force target for the same sample.
 
         ``drift`` and ``drift_before`` (m) are the present and the previous target of the coupled axis.
         """
@@ -281,7 +281,7 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Return computing times (s) of samples before the test; empty if computed in this process."""
+        """Return computing times (s) of samples before the test; empty if this process computes the commands."""
         return EMPTY
 
     @abstractmethod

@@ -2,7 +2,7 @@
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable while decay rate times increment is below 2.785. Bouc-Wen states
-decay with the velocity. An increment that suits a slow test can diverge in a fast test.
+decay faster at a higher velocity. An increment that is stable in a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 64
 HARD_LIMIT = 2 * MOST
 """Largest number of increments per sample. If it is exceeded, the states become nan, which trips the test."""
 ROUNDED_OFF = 40.0
-"""Number of decay times after which the effect of earlier states is below rounding."""
+"""Number of decay times after which the effect of earlier states is below rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def decay_of(specimen: Any) -> Decay:
         return decay
     if specimen.initial_state:
         raise ConfigError(
-            f"specimen {type(specimen).__name__}: has inner states but no attribute decay: add a Decay of "
-            "rths_nodes.core, which bounds the increments of these states"
+            f"specimen {type(specimen).__name__}: the class has inner states but no attribute decay. Add a Decay "
+            "of rths_nodes.core, which bounds the increments of these states"
         )
     return Decay()
 
@@ -97,9 +97,9 @@ def check_at(decay: Decay, law: str, velocity: float, dt: float, constant: bool 
     needed = decay.increments(velocity, dt, constant)
     if needed > MOST:
         moving = decay.per_velocity > 0.0
-        where = f"at {velocity:g} m/s, the velocity limit, " if moving else ""
+        where = f"at the velocity limit of {velocity:g} m/s, " if moving else ""
         way_out = "raise servo_rate or lower limits.velocity" if moving else "raise servo_rate"
         raise ConfigError(
-            f"{law}: {where}the specimen's states need {needed:.4g} increments per sample: must be <= {MOST}; "
+            f"{law}: {where}the specimen's states need {needed:.4g} increments per sample: must be <= {MOST}, so "
             f"{way_out}"
         )

@@ -78,10 +78,10 @@ class OfPort(Protocol):
         raise PortError("this port has no warning output")
 
     def set_interlock(self, closed: bool) -> None:
-        raise PortError("the interlock of this rig cannot be switched on purpose")
+        raise PortError("the interlock of this rig cannot be switched by software")
 
     def set_hydraulics(self, pressure: str) -> None:
-        raise PortError("the pressure of this rig cannot be switched on purpose")
+        raise PortError("the pressure of this rig cannot be switched by software")
 
 
 class OfParams(checks.ChecksScenario):
@@ -154,11 +154,11 @@ class OfGroundMotionParams(OfParams):
 
 class OfCompensatorParams(OfParams):
     lead: float
-    """Time by which the target is read ahead, s, if the compensator has this parameter."""
+    """Time by which the target is read ahead, s. Only used if the compensator has this parameter."""
     known: Any = None
-    """Constants of the rig, instead of a model file."""
+    """Constants of the rig that replace a model file."""
     inverse: Any = None
-    """Gains of an identified inverse, instead of a model file."""
+    """Gains of an identified inverse that replace a model file."""
 
 
 class OfSemiActiveParams(OfParams):

@@ -42,7 +42,7 @@ class Unit(NamedTuple):
         """Return this unit times a ``power`` of the ``other``. Raises ValueError beyond LARGEST_POWER."""
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
-            raise ValueError(f"has a power beyond {LARGEST_POWER}")
+            raise ValueError(f"the unit has a power above {LARGEST_POWER}")
         return Unit(self.factor * other.factor**power, powers)
 
     @property
@@ -93,7 +93,7 @@ def unit_of(text: str) -> Unit:
         factor = _FACTOR.fullmatch(part)
         if factor is None or factor[1] not in UNITS:
             raise ValueError(
-                f"{part!r} is not a unit; known: {', '.join(UNITS)}, between * and /, with ^ for a power"
+                f"{part!r} is not a unit; known: {', '.join(UNITS)}, combined by * and /, with ^ for a power"
             )
         unit = unit.times(UNITS[factor[1]], sign * int(factor[2] or 1))
     return unit

@@ -45,7 +45,7 @@ class Distribution:
         power = self.numbers[1]
         if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
             raise ConfigError(
-                f"{self.kind}: {self.leader} must keep its sign and be a number; {show(standing)} has become "
+                f"{self.kind}: {self.leader} must be a number and keep its sign, but {show(standing)} has become "
                 f"{show(drawn)}"
             )
         factor = (drawn / standing) ** power
@@ -58,7 +58,9 @@ class Distribution:
         if isinstance(nominal, (list, tuple)):
             return [self._multiplied(entry, factor) for entry in nominal]
         if isinstance(nominal, bool) or not isinstance(nominal, (int, float)):
-            raise ConfigError(f"{self.kind}: multiplies numbers, not {show(nominal)}")
+            raise ConfigError(
+                f"{self.kind}: the distribution multiplies numbers and cannot multiply {show(nominal)}"
+            )
         return nominal * factor()
 
 
@@ -77,9 +79,9 @@ class Kind:
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
-    # a draw takes one random number, whatever the limits
     from scipy.special import ndtr, ndtri  # imported late, because the import takes 0.2 s
 
+    # a draw takes exactly one random number, even if the limits are narrow
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
     return min(max(mean + deviation * float(ndtri(generator.uniform(below, above))), low), high)
 
@@ -98,11 +100,11 @@ def _positive(_: float, deviation: float) -> str:
 
 
 def _ascending(low: float, high: float) -> str:
-    return "" if low < high else "the lower limit must be < the upper one"
+    return "" if low < high else "the lower limit must be < the upper limit"
 
 
 def _share(share: float) -> str:
-    return "" if 0.0 < share < 1.0 else "must be > 0 and < 1"
+    return "" if 0.0 < share < 1.0 else "the number must be > 0 and < 1"
 
 
 KINDS: dict[str, Kind] = {
@@ -127,18 +129,19 @@ KINDS: dict[str, Kind] = {
         ("smallest", "largest"),
         lambda g, low, high: int(g.integers(int(low), int(high) + 1)),
         lambda *ends: (
-            _ascending(*ends) or ("" if all(end == int(end) for end in ends) else "must be whole numbers")
+            _ascending(*ends)
+            or ("" if all(end == int(end) for end in ends) else "both limits must be whole numbers")
         ),
     ),
     "choice": Kind(("values",), lambda g, values: values[int(g.integers(len(values)))], any_values=True),
     "relative_normal": Kind(
-        ("standard deviation as a share",),
+        ("relative standard deviation",),
         lambda g, share: 1.0 + float(g.normal(0.0, share)),
         _share,
         relative=True,
     ),
     "relative_uniform": Kind(
-        ("largest deviation as a share",),
+        ("largest relative deviation",),
         lambda g, share: 1.0 + float(g.uniform(-share, share)),
         _share,
         relative=True,
@@ -163,12 +166,12 @@ def distribution(data: object, path: str) -> Distribution:
     if kind.follows:
         leader, *power = numbers if numbers else (None,)
         if not (isinstance(leader, str) and len(power) <= 1 and all(map(_is_number, power))):
-            raise ConfigError(f"{where}: must be {_listed(kind)}, or the key alone")
+            raise ConfigError(f"{where}: must be {_listed(kind)}, or only the key")
         return Distribution(name, (leader, *(power or [1.0])))
     if len(numbers) != len(kind.numbers) or not all(map(_is_number, numbers)):
         raise ConfigError(f"{where}: must be {_listed(kind)}")
     if refusal := kind.refusal(*numbers):
-        raise ConfigError(f"{where}: {refusal}; the numbers are {_listed(kind)}")
+        raise ConfigError(f"{where}: {refusal}. The numbers are {_listed(kind)}")
     return Distribution(name, tuple(map(float, numbers)))
 
 

@@ -73,7 +73,7 @@ def median_count(counts: Counter[int]) -> int:
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
     """Return the counts between ``edges`` (s), by default 10 bins per decade between 1 us and 1 s.
 
-    Outliers are counted in the outermost bins. ``counts`` are the same as in :func:`statistics`.
+    Outliers are counted in the outermost bins. ``counts`` has the same meaning as in :func:`statistics`.
     """
     if edges is None:
         edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)

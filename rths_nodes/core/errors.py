@@ -76,7 +76,7 @@ def show(value: object, unit: str = "") -> str:
     try:
         shown = repr(value) if not isinstance(value, float) else f"{value:g}"
     except ValueError:  # Python refuses to convert integers with thousands of digits
-        shown = "a number of thousands of digits"
+        shown = "a number with thousands of digits"
     if len(shown) > 60:
         shown = shown[:57] + "..."
     return f"{shown} {unit}".rstrip()
@@ -113,7 +113,9 @@ def raised_at(error: Exception, module: str) -> str:
 
 
 def located(source: Any, name: str = "") -> str:
-    """Return the name of a class or function, or ``name``; with file and line if from another package."""
+    """Return ``name``, by default the name of ``source``, with file and line if ``source`` is from another
+    package.
+    """
     source = inspect.unwrap(source)
     name = name or source.__qualname__
     if package_of(source.__module__) == package_of(__name__):

@@ -71,13 +71,13 @@ class Expression:
 
 def _parsed(text: str) -> ast.Expression:
     if len(text) > LONGEST:
-        raise ValueError(f"has {len(text)} characters: must be <= {LONGEST}")
+        raise ValueError(f"the expression has {len(text)} characters: must be <= {LONGEST}")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"is not an expression ({error.args[0] if error.args else error})") from None
+        raise ValueError(f"the text is not an expression ({error.args[0] if error.args else error})") from None
     if (terms := sum(1 for _ in ast.walk(tree))) > MOST_TERMS:
-        raise ValueError(f"has {terms} parts: must be <= {MOST_TERMS}")
+        raise ValueError(f"the expression has {terms} parts: must be <= {MOST_TERMS}")
     return tree
 
 
@@ -106,7 +106,7 @@ def renamed(text: str, names: Mapping[str, str], nouns: Collection[str]) -> str:
         nodes: Any = ast.walk(_parsed(source.decode()))
     except ValueError:
         return text
-    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]  # positions of nodes are bytes in a line
+    starts = [0, *accumulate(map(len, source.splitlines(keepends=True)))]  # nodes have byte offsets in their line
     for node in nodes:
         noun, owner = _owned(node)
         new = names.get(owner, owner) if noun in nouns and isinstance(owner, str) else owner
@@ -144,8 +144,8 @@ class _Reader:
         if isinstance(node, ast.Call):
             return self._call(node)
         raise ValueError(
-            f"{ast.unparse(node)!r} is not allowed; allowed: numbers, quantities such as "
-            f"{self._example()}, + - * / **, {', '.join(FUNCTIONS)}, {CONSTANT}(number, unit)"
+            f"{ast.unparse(node)!r} is not allowed. Use only numbers, quantities such as {self._example()}, + - "
+            f"* / **, {', '.join(FUNCTIONS)}, and {CONSTANT}(number, unit)"
         )
 
     def _example(self) -> str:
@@ -154,10 +154,10 @@ class _Reader:
     def _quantity(self, node: ast.Attribute | ast.Subscript) -> tuple[Unit, ast.expr]:
         noun, whose = _owned(node)
         if noun not in self._names:
-            raise ValueError(f"{ast.unparse(node)!r}: no such quantity; known: {', '.join(self._names)}")
+            raise ValueError(f"{ast.unparse(node)!r}: unknown quantity; known: {', '.join(self._names)}")
         if whose not in self._names[noun]:
             choices = ", ".join(self._names[noun]) or "none"
-            raise ValueError(f"{ast.unparse(node)!r}: no such {noun}; known: {choices}")
+            raise ValueError(f"{ast.unparse(node)!r}: unknown {noun}; known: {choices}")
         index, unit = self._names[noun][whose]
         self.places[index] = None
         value: ast.expr = ast.Subscript(ast.Name("v", ast.Load()), ast.Constant(index), ast.Load())
@@ -177,7 +177,7 @@ class _Reader:
         elif isinstance(node.op, (ast.Mult, ast.Div)):
             unit = left.times(right, 1 if isinstance(node.op, ast.Mult) else -1)
         else:
-            raise ValueError(f"{source!r}: allowed operators: + - * / **")
+            raise ValueError(f"{source!r}: the operator must be one of + - * / **")
         return unit, ast.BinOp(a, node.op, b)
 
     def _call(self, node: ast.Call) -> tuple[Unit, ast.expr]:
@@ -185,7 +185,7 @@ class _Reader:
         if name == CONSTANT:
             return _constant(node)
         if name not in FUNCTIONS:
-            raise ValueError(f"{source!r}: no such function; known: {', '.join(FUNCTIONS)}, {CONSTANT}")
+            raise ValueError(f"{source!r}: unknown function; known: {', '.join(FUNCTIONS)}, {CONSTANT}")
         _, least, most = FUNCTIONS[name]
         if node.keywords or not least <= len(node.args) <= most:
             raise ValueError(f"{source!r}: {name} takes {least} to {most} numbers")
@@ -210,7 +210,7 @@ def _number(node: ast.Constant) -> float:
     except OverflowError:
         value = math.inf
     if not math.isfinite(value):
-        raise ValueError("has a number that is too large")
+        raise ValueError("the expression has a number that is too large")
     return value
 
 
@@ -219,7 +219,10 @@ def _integer(node: ast.expr) -> int:
     inner = node.operand if isinstance(node, ast.UnaryOp) and negative else node
     value = inner.value if isinstance(inner, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_EXPONENT:
-        raise ValueError(f"power {ast.unparse(node)}: must be a whole number, 1 to {LARGEST_EXPONENT} or negative")
+        raise ValueError(
+            f"the power {ast.unparse(node)} must be a whole number from 1 to {LARGEST_EXPONENT}, or the "
+            "negative of such a number"
+        )
     return -value if negative else value
 
 
@@ -236,6 +239,6 @@ def _constant(node: ast.Call) -> tuple[Unit, ast.expr]:
 def _alike(source: str, left: Unit, right: Unit) -> None:
     if left.powers != right.powers:
         raise ValueError(
-            f"{source!r}: {left.dimension} and {right.dimension} are incompatible; write a constant with a unit "
+            f"{source!r}: {left.dimension} and {right.dimension} are incompatible. Write a constant with a unit "
             f'as {CONSTANT}(2, "N")'
         )

@@ -105,8 +105,8 @@ class Named:
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of a file and of the files that belong to it, by path in their common folder; ``main`` is the
-    file's path.
+    """Contents of a file and of the files that belong to it, by path relative to their common folder; ``main`` is
+    the path of the file itself.
     """
 
     parts: Mapping[str, bytes]
@@ -190,7 +190,7 @@ def make_absolute(cls: type, data: object, folder: Path) -> None:
 
 
 def contained(data: object) -> object:
-    """Replace absolute file paths in ``data``, e.g. of cases, by the hashes of the files' contents."""
+    """Replace absolute file paths in ``data`` by the hashes of the files' contents."""
     if isinstance(data, dict):
         return {key: contained(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
@@ -201,7 +201,7 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return contents of ``program`` and imported modules below its folder. Raises OSError and ValueError."""
+    """Return the contents of ``program`` and imported modules below its folder. Raises OSError and ValueError."""
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

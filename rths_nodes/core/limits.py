@@ -37,14 +37,14 @@ _ITS_UNIT = "its unit"
 class Level:
     """Levels of one quantity, in the unit of the quantity. An omitted level has no effect."""
 
-    minimum: float | None = number("smallest value without the action", _ITS_UNIT, None)
-    maximum: float | None = number("largest value without the action", _ITS_UNIT, None)
-    warn_minimum: float | None = number("smallest value without a warning", _ITS_UNIT, None)
-    warn_maximum: float | None = number("largest value without a warning", _ITS_UNIT, None)
+    minimum: float | None = number("smallest value that does not trigger the action", _ITS_UNIT, None)
+    maximum: float | None = number("largest value that does not trigger the action", _ITS_UNIT, None)
+    warn_minimum: float | None = number("smallest value that does not trigger a warning", _ITS_UNIT, None)
+    warn_maximum: float | None = number("largest value that does not trigger a warning", _ITS_UNIT, None)
     persistence: int = integer(
-        "consecutive samples beyond minimum or maximum before the action", "", 1, at_least=1
+        "number of consecutive samples beyond minimum or maximum that triggers the action", "", 1, at_least=1
     )
-    action: str = text("action; all but indicate decelerate the axes", STOP, ACTIONS)
+    action: str = text("action; every action except indicate decelerates the axes", STOP, ACTIONS)
 
     @property
     def acts(self) -> bool:
@@ -55,7 +55,7 @@ class Level:
         names = ("minimum", "warn_minimum", "warn_maximum", "maximum")
         bounds = [(name, value) for name in names if (value := getattr(self, name)) is not None]
         if not bounds:
-            raise ConfigError(f"{path}: has no level; set at least one of {', '.join(names)}")
+            raise ConfigError(f"{path}: has no level. Set at least one of {', '.join(names)}")
         for (below, low), (above, high) in pairwise(bounds):
             if low >= high:
                 raise ConfigError(f"{path}.{below} = {low:g}: must be < {above} = {high:g}")
@@ -65,7 +65,7 @@ class Level:
 class Disagreement(Level):
     """Levels for the difference between a quantity measured by an axis and by an auxiliary channel."""
 
-    channel: str = text("auxiliary channel with the same quantity, by its name without the unit")
+    channel: str = text("name, without the unit, of an auxiliary channel with the same quantity")
 
 
 @params
@@ -100,7 +100,7 @@ class AxisQuantity(NamedTuple):
     """Quantity of an axis. ``value`` is a function of reading, previous reading and sampling rate (Hz).
 
     ``level`` is the class of its levels, or None if only expressions use the quantity. :class:`Disagreement`
-    subtracts its channel. ``limit`` names the limit of the same value, ``noise`` the sensor with the same noise.
+    subtracts its channel. ``limit`` names the limit of this quantity, ``noise`` the sensor whose noise it has.
     """
 
     unit: str
@@ -155,14 +155,14 @@ QUANTITIES = {
     "target": AxisQuantity("m", "target", lambda now, before, rate: now.target, None),
     "displacement_disagreement": AxisQuantity(
         "m",
-        "measured displacement minus a second sensor's",
+        "measured displacement minus the displacement of a second sensor",
         lambda now, before, rate: now.displacement,
         Disagreement,
         noise="displacement",
     ),
     "force_disagreement": AxisQuantity(
         "N",
-        "measured force minus a second load cell's",
+        "measured force minus the force of a second load cell",
         lambda now, before, rate: now.force,
         Disagreement,
     ),
@@ -207,15 +207,15 @@ WHOLE = {
     "bridge_length": RigQuantity("samples", "consecutive bridged samples", _bridged, " in a row were bridged"),
     "bridged_share": RigQuantity(
         SHARE,
-        "fraction of bridged samples in the last second; by default, except on a simulator, reported above 1 % "
-        "and held above 10 %",
+        "fraction of bridged samples in the last second; default, except on a simulator: report above 1 %, "
+        "hold above 10 %",
         _bridged,
         " of the samples of a second were bridged",
     ),
     "parameter_at_bound": RigQuantity(
         "samples",
-        "consecutive samples with an adaptive parameter of the compensator at its bound; by default, except on a "
-        "simulator, reported at once and held after half a second",
+        "number of consecutive samples with an adaptive parameter of the compensator at its bound; default, "
+        "except on a simulator: report at once, hold after half a second",
         # a bridged Command carries no compensator parameters
         lambda command, measured: None if command & FLAG_BRIDGED else bool(command & FLAG_AT_BOUND),
         " in a row had an adaptive parameter of the compensator at its bound",
@@ -234,17 +234,17 @@ class WholeLevels:
     """Levels of the quantities of the whole rig."""
 
     quantities: dict[str, Any] = components(
-        "quantity", "quantities with memory, by name; expressions call them quantity.NAME"
+        "quantity", "quantities with memory, by name; expressions refer to them as quantity.NAME"
     )
     expressions: dict[str, OfExpression] = sections(
-        OfExpression, "further levels, by name, of expressions over the quantities of the test", optional=True
+        OfExpression, "levels, by name, of expressions over the quantities of the test", optional=True
     )
 
     def validate(self, path: str) -> None:
         for name in self.expressions:
             if name in WHOLE:
                 raise ConfigError(
-                    f"{join(path, 'expressions')}.{name}: is the name of a level; choose another name"
+                    f"{join(path, 'expressions')}.{name}: another level has this name. Choose a different name"
                 )
 
     def in_effect(self, simulated: bool, rate: float) -> dict[str, Level]:
@@ -269,30 +269,35 @@ class Limits:
     """
 
     stroke: float = number(
-        "largest magnitude of command and measured displacement", "m", more_than=0.0, at_most=WIDEST["stroke"]
+        "largest permitted magnitude of command and measured displacement",
+        "m",
+        more_than=0.0,
+        at_most=WIDEST["stroke"],
     )
     velocity: float = number(
-        "largest step of the command from the previous one, per servo period",
+        "largest permitted change of the command per servo period, as a velocity",
         "m/s",
         more_than=0.0,
         at_most=WIDEST["velocity"],
     )
-    force: float = number("largest magnitude of the measured force", "N", more_than=0.0, at_most=WIDEST["force"])
+    force: float = number(
+        "largest permitted magnitude of the measured force", "N", more_than=0.0, at_most=WIDEST["force"]
+    )
     tracking_error: float | None = number(
-        "largest magnitude of target minus measured displacement; not limited if omitted",
+        "largest permitted magnitude of target minus measured displacement; default: no limit",
         "m",
         None,
         more_than=0.0,
     )
     force_rate: float | None = number(
-        "largest rate of the force command; only for an axis controlled by force",
+        "largest permitted rate of the force command; only for an axis controlled by force",
         "N/s",
         None,
         more_than=0.0,
         at_most=1e12,
     )
     force_error: float | None = number(
-        "largest magnitude of force target minus measured force; only for an axis controlled by force",
+        "largest permitted magnitude of force target minus measured force; only for an axis controlled by force",
         "N",
         None,
         more_than=0.0,

@@ -37,7 +37,7 @@ class Contents(NamedTuple):
 
 
 def read(path: Path, most: int = LARGEST) -> Contents:
-    """Read numbers by name. Elements of structs are named ``s.x`` or ``s(2).x``, of cell arrays ``c{2}``.
+    """Read numbers by name. Elements of structs are named ``s.x`` or ``s(2).x``, elements of cell arrays ``c{2}``.
 
     Raises OSError, ValueError for a file that is damaged, larger than ``most`` bytes (TooLarge) or stored in parts
     of other files, and ConfigError for HDF5 without h5py.
@@ -51,7 +51,10 @@ def read(path: Path, most: int = LARGEST) -> Contents:
         kind = "HDF5"
     reads, writes = os.pipe()
     task = {"path": str(path.absolute()), "most": most, "kind": kind}
-    with open(reads, "rb") as results, closing(ChildProcess(path.name, "its reader", PROGRAM, task)) as process:
+    with (
+        open(reads, "rb") as results,
+        closing(ChildProcess(path.name, "its reader", PROGRAM, task)) as process,
+    ):
         try:
             process.start([writes], out=writes)
         finally:
@@ -59,7 +62,7 @@ def read(path: Path, most: int = LARGEST) -> Contents:
         try:
             return _received(results, most, kind)
         except _Ended:
-            raise ValueError(process.end(ENDING_S) or "its reader has ended") from None
+            raise ValueError(process.end(ENDING_S) or "the reader of the file has ended") from None
 
 
 def _received(results: IO[bytes], most: int, kind: str) -> Contents:
@@ -68,7 +71,7 @@ def _received(results: IO[bytes], most: int, kind: str) -> Contents:
         raise _Ended
     answer = json.loads(head)
     if answer["too_large"]:
-        raise TooLarge(f"contains more than {size_of(most)} of numbers")
+        raise TooLarge(f"the file contains more than {size_of(most)} of numbers")
     if answer["problem"]:
         raise ValueError(f"{kind}, {answer['problem']}")
     columns = {}

@@ -42,7 +42,9 @@ def params(cls: type[T]) -> type[T]:
     made: Any = attrs.frozen(kw_only=True, slots=True)(cls)
     bare = ", ".join(field.name for field in attrs.fields(made) if _KEY not in field.metadata)
     if bare:
-        raise TypeError(f"{cls.__qualname__}: {bare}: declare each with number(), text() or a similar function")
+        raise TypeError(
+            f"{cls.__qualname__}: {bare}: must be declared with number(), text() or a similar function"
+        )
     checks.complete(made)
     checked: type[T] = made
     return checked
@@ -93,7 +95,7 @@ class Spec:
 
     @property
     def left_out(self) -> object:
-        """Default of an omitted parameter, as data or built; None if there is none."""
+        """Default of an omitted parameter, as data or built; None if the parameter has no default."""
         if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]
             return self.default.factory()
         return None if self.required else self.default
@@ -124,7 +126,7 @@ def integer(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds:
 
 
 def text(doc: str, default: object = attrs.NOTHING, choices: Iterable[str] = (), **further: Any) -> Field:
-    """Declare a text, optionally one of ``choices``."""
+    """Declare a string, optionally one of ``choices``."""
     return _field("text", doc, default, choices=tuple(choices), **further)
 
 
@@ -142,7 +144,7 @@ def path(
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Field:
-    """Declare a list of texts, stored as a tuple, by default empty. Each text may be limited to ``choices``."""
+    """Declare a list of strings, stored as a tuple, by default empty. ``choices`` limits each string."""
     return _field("texts", doc, (), choices=tuple(choices), **further)
 
 

@@ -158,7 +158,9 @@ class Integrator(Protocol):
         """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
-        """Return the reason to wait after ``open``; empty at step 0. Raises ConfigError if waiting is futile."""
+        """Return why step 0 is not reached after ``open``; empty at step 0. Raises ConfigError if it cannot be
+        reached.
+        """
         return ""
 
     def begin(self, experimental_force: Array) -> None:
@@ -184,7 +186,7 @@ class Integrator(Protocol):
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
         """Replace constants and memory of the restoring force ``name`` by ``change(constants, memory)``."""
-        raise TypeError("an integrator that follows nothing")
+        raise TypeError("this integrator does not support changes of a restoring force")
 
     def finish(self, experimental_force: Array) -> None:
         """Receive the force at the last step. An external part may wait for this force."""

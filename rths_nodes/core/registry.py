@@ -101,7 +101,7 @@ def add(family: str, component: Any, path: str = "") -> str:
     source = component.step if isinstance(component, Kernel) else component
     name, at = name_of(component), f"{where}: {located(source)}"
     if name in _table(family):
-        raise ConfigError(f"{at} has the name of a shipped or installed {family}: rename it")
+        raise ConfigError(f"{at} has the name of a shipped or installed {family}. Choose another name")
     if _added.get((family, name), (None,))[0] == component:
         return name
     if isinstance(component, type):
@@ -109,9 +109,9 @@ def add(family: str, component: Any, path: str = "") -> str:
     elif family == "compensator":
         cls = importlib.import_module("rths_nodes.control.compensators.per_axis").of_kernel(name, component)
     else:
-        raise ConfigError(f"{at} is a kernel, which only compensators may be; write a class for {family}")
+        raise ConfigError(f"{at} is a kernel, but only a compensator may be a kernel. Write a class for {family}")
     if not (hasattr(cls, "Params") and is_declared(cls.Params)):
-        raise ConfigError(f"{at} has no Params: add a class Params with the decorator rths_nodes.core.params")
+        raise ConfigError(f"{at} has no Params. Add a class Params with the decorator rths_nodes.core.params")
     declarations.name(family, name, cls)
     _added[family, name] = component, cls
     return name
@@ -127,7 +127,7 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return a text for this process and the added components in ``parts``; empty without such components."""
+    """Return an identifier of this process and of the added components in ``parts``; empty if there are none."""
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -148,7 +148,7 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``. A class or kernel as ``name`` is added first.
+    """Return the component class ``name`` of ``family``. If ``name`` is a class or a kernel, it is added first.
 
     Raises ConfigError with the known names.
     """
@@ -180,12 +180,16 @@ def first_line(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class that belongs to the parameters ``built``. Raises ConfigError if not installed."""
+    """Return the component class of the parameters ``built``. Raises ConfigError if it is missing or was
+    redefined.
+    """
     if built.cannot_be_built:
         raise ConfigError(built.cannot_be_built)
     cls = load(family, type(built).type_name)
     if (family, type(built).type_name) in _added and cls.Params is not type(built):
-        raise ConfigError(f"{family} {type(built).type_name!r}: has been redefined; load the scenario again")
+        raise ConfigError(
+            f"{family} {type(built).type_name!r}: the component has been redefined. Load the scenario again"
+        )
     return cls
 
 

@@ -26,4 +26,4 @@ def resource(*parts: str) -> Path:
     for folder in places:
         if (folder / Path(*parts)).exists():
             return folder / Path(*parts)
-    raise FileNotFoundError(f"{'/'.join(parts)} of {PACKAGE} is in none of: {', '.join(map(str, places))}")
+    raise FileNotFoundError(f"{'/'.join(parts)} of {PACKAGE} was not found in {', '.join(map(str, places))}")

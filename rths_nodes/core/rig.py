@@ -65,13 +65,14 @@ class Rig:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, n_axes: int) -> RigKernel:
-        raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
+        raise NotImplementedError(f"{cls.__name__}: the class must have a kernel, or its own method step")
 
     @classmethod
     def at_commands(cls, params: AnyParams) -> object | None:
         """Return parameters of a rig with the same specimen and ideal actuators.
 
-        None for a specimen that cannot be separated from its actuators, or whose force depends on acceleration.
+        Return None for a specimen that cannot be separated from its actuators, or whose force depends on
+        acceleration.
         """
         return None
 

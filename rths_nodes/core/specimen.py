@@ -36,7 +36,7 @@ def no_rates(constants: object, state: object, displacement: float, velocity: fl
 
 
 class Specimen:
-    """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats.
+    """Experimental substructure of one axis. Computes a force and the rates of its inner states, in plain floats.
 
     A class with a kernel has ``KERNEL`` or :meth:`kernel_of`. Any other class implements ``force``, ``rate``,
     ``initial_state`` and, if it has states, ``decay``.

@@ -73,7 +73,7 @@ class Reader:
 
     def add(self, name: str, item: Item) -> None:
         if name in self.items:
-            raise Refused(f"two of its variables are called {name!r}")
+            raise Refused(f"two variables of the file are called {name!r}")
         self.items[name] = item
 
     def matlab(self, path: str) -> None:
@@ -126,10 +126,10 @@ class Reader:
         def visit(name: str, item: object) -> None:
             if not name.startswith("#") and isinstance(
                 item, h5py.Dataset
-            ):  # skip the group of MATLAB with the contents of cells
+            ):  # skip the group in which MATLAB stores the contents of cells
                 dotted = name.replace("/", ".")
                 if dotted in datasets:
-                    raise Refused(f"two of its datasets are called {dotted!r}")
+                    raise Refused(f"two datasets of the file are called {dotted!r}")
                 datasets[dotted] = item
 
         with h5py.File(path, "r") as file:
@@ -182,7 +182,7 @@ def dataset(item: Dataset, field: str | None) -> Item:
 
 
 def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item:
-    """Return scaled numbers by the netCDF conventions, with NaN for missing values."""
+    """Return the numbers, scaled by the netCDF conventions, with NaN for missing values."""
     values = np.array(raw, float)
     for name in ATTRIBUTES[:2]:
         if name in attributes:

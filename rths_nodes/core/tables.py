@@ -51,11 +51,11 @@ class Table:
             else:
                 self._contents, self._repeated = mat_files.read(path, most), {}
         except TooLarge as error:
-            raise ConfigError(f"{path} cannot be read ({error}); --largest allows more") from None
+            raise ConfigError(f"{path} cannot be read ({error}). Allow a larger file with --largest") from None
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} cannot be read ({reason(error)})") from None
         if not self._contents.columns:
-            raise ConfigError(f"{path}: contains no numbers{self._skipped()}")
+            raise ConfigError(f"{path}: the file contains no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
         """Return the unit of a column in the file, or the unit at the end of its title (``x (mm)``)."""
@@ -77,16 +77,18 @@ class Table:
         values = values.reshape(-1, 1) if values.ndim < 2 or min(values.shape) == 1 else values
         if values.ndim == 2 and values.shape[1] > values.shape[0]:
             values = values.T
-            note = f"{called} of {self.path} is {size}: its rows are read as channels"
+            note = f"{called} of {self.path} is {size}, so its rows are read as channels"
             self.notes += [note] if note not in self.notes else []
         if values.ndim > 2 or index > values.shape[1]:
-            raise ConfigError(f"{path}.index = {index}: {called} of {self.path} is {size}")
+            raise ConfigError(
+                f"{path}.index = {index}: must be a column of {called} of {self.path}, which is {size}"
+            )
         column: Array = values[:, index - 1]
         if not (finite := np.isfinite(column)).all():
             row = int(np.flatnonzero(~finite)[0])
             raise ConfigError(
-                f"{path}: {called} of {self.path}, row {row + 1}: {column[row]}: must be a number; "
-                f"{np.count_nonzero(~finite)} of {len(column)} are missing"
+                f"{path}: row {row + 1} of {called} in {self.path} is {column[row]}: must be a number; "
+                f"{np.count_nonzero(~finite)} of {len(column)} numbers are missing"
             )
         return column
 
@@ -94,7 +96,8 @@ class Table:
         if numbers := self._repeated.get(name):
             columns = ", ".join(map(str, numbers[:_NAMED]))
             raise ConfigError(
-                f"{path}.column = {name!r}: columns {columns} of {self.path} have this name: rename one"
+                f"{path}.column = {name!r}: columns {columns} of {self.path} have this name. Rename "
+                "one of the columns"
             )
         if name in self._contents.columns:
             return name, index
@@ -103,7 +106,7 @@ class Table:
             if called in self._contents.columns:
                 return called, 1
         if kind := self._contents.skipped.get(name):
-            raise ConfigError(f"{path}.column = {name!r}: is {kind}, must be real numbers")
+            raise ConfigError(f"{path}.column = {name!r}: is {kind}, but must be real numbers")
         error = unknown(f"{path}.column", "column", name, self._contents.columns)
         raise ConfigError(f"{error}{self._skipped()}")
 
@@ -116,23 +119,30 @@ class Placed(Protocol):
     column: str
 
     def read(self, table: Table, path: str) -> Array:
-        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file has a different unit."""
+        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file states another unit."""
         ...
 
 
 def column_class(units: Mapping[str, float]) -> type:
     @parameters.params
     class Column:
-        column: str = parameters.text("name of the column or variable; in text without names its number, from 1")
-        index: int = parameters.integer("column of a variable that has several, from 1", default=1, at_least=1)
+        column: str = parameters.text(
+            "name of the column or variable; in a text file without names, the number of the column, from 1"
+        )
+        index: int = parameters.integer(
+            "number, from 1, of the column in a variable that has several columns", default=1, at_least=1
+        )
         unit: str = parameters.text("unit of the column", next(iter(units)), units)
-        factor: float = parameters.number("factor on the column, such as -1 for the other direction", "1", 1.0)
+        factor: float = parameters.number(
+            "factor by which the column is multiplied, such as -1 for the opposite direction", "1", 1.0
+        )
 
         def read(self, table: Table, path: str) -> Array:
             stated = table.unit(self.column)
             if stated in UNITS and stated != self.unit:
                 raise ConfigError(
-                    f"{path}.unit = {self.unit}: {table.path} states the unit {stated} of {self.column}"
+                    f"{path}.unit = {self.unit}: must agree with {table.path}, which states the unit "
+                    f"{stated} of {self.column}"
                 )
             return table.numbers(self.column, self.index, path) * (self.factor * units[self.unit])
 
@@ -178,16 +188,16 @@ class _Text:
                 continue
             parts = re.split(r"[;\s]+", row.strip())
             if (self.separator != "," or len(parts) > 1) and any(map(_DECIMAL_COMMA.fullmatch, parts)):
-                why = "it has decimal commas: write decimal points"
+                why = "it has decimal commas. Write decimal points"
             elif not cells[-1] and self.separator:
-                why = "the separator at its end makes one cell too many"
+                why = "the separator at the end of the line makes one cell too many"
             elif len(cells) != count:
                 why = f"it has {len(cells)} cells"
             elif not any(map(_is_number, cells)):
-                why = "none is a number; begin a row of units with #"
+                why = "none of its cells is a number. Begin a row of units with #"
             else:
                 why = f"{bad[:_SHOWN]!r} is not a number"
-            return f"line {number}: {row.strip()[:_SHOWN]!r} must be {count} numbers: {why}"
+            return f"line {number}: {row.strip()[:_SHOWN]!r} must be {count} numbers, but {why}"
         return ""
 
     def mistaken(self) -> str:
@@ -195,7 +205,7 @@ class _Text:
         cells = [cell for row in rows for cell in row]
         if self.separator == "," and all(map(_WHOLE.fullmatch, cells)) and any(map(_PADDED.fullmatch, cells)):
             return (
-                f"line {self.number + 1}: {','.join(rows[0])[:_SHOWN]!r} has decimal commas: write decimal points"
+                f"line {self.number + 1}: {','.join(rows[0])[:_SHOWN]!r} has decimal commas. Write decimal points"
             )
         if not all(map(_WHOLE.fullmatch, self.first)):
             return ""
@@ -204,8 +214,8 @@ class _Text:
         fractions = bool(cells) and not any(map(_WHOLE.fullmatch, cells))
         if counted or (fractions and all(numbers)):
             return (
-                f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} numbers the channels: begin the "
-                "line with #, or write a line of names above it"
+                f"line {self.number}: {' '.join(self.first)[:_SHOWN]!r} contains the numbers of the channels. "
+                "Begin the line with #, or write a line of names above the line"
             )
         return ""
 

@@ -49,11 +49,11 @@ def read_head(path: str | os.PathLike[str], count: int, most: float = math.inf) 
     try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
-            raise ValueError("is a directory, must be a file")
+            raise ValueError("the path is a directory, but must be a file")
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("is not a regular file")
+            raise ValueError("the path is not a regular file")
         if status.st_size > most:
-            raise TooLarge(f"is {size_of(status.st_size)}: must be <= {size_of(int(most))}")
+            raise TooLarge(f"the file has {size_of(status.st_size)}: must be <= {size_of(int(most))}")
         with open(descriptor, "rb", closefd=False) as stream:
             # reading at most the file size does not block: special files such as /proc/kmsg have the size 0
             return stream.read(min(count, status.st_size))
@@ -66,22 +66,24 @@ def encoding_of(head: bytes) -> str:
 
 
 def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an npz file. Raises ValueError if damaged, or if it unpacks to over ``most`` bytes."""
+    """Return the arrays of an npz file. Raises ValueError if the file is damaged or unpacks to over ``most``
+    bytes.
+    """
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
             unpacked = sum(part.file_size for part in archive.infolist())
         if unpacked > most:
-            raise TooLarge(f"unpacks to {size_of(unpacked)}: must be <= {size_of(most)}")
+            raise TooLarge(f"the file unpacks to {size_of(unpacked)}: must be <= {size_of(most)}")
         with np.load(BytesIO(content), allow_pickle=False) as parts:
             return {name: parts[name] for name in parts}
     except TooLarge:
         raise
     except Exception as error:  # zipfile and numpy have no class of exceptions for damaged files
-        raise ValueError(f"is damaged: {type(error).__name__}: {error}") from None
+        raise ValueError(f"the file is damaged: {type(error).__name__}: {error}") from None
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, which identify its version. Raises OSError or ValueError."""
+    """Return inode, size and times of a file, which identify its version. Raises OSError and ValueError."""
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -100,7 +102,7 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 
 
 def stored_columns(columns: Mapping[str, object]) -> str:
-    """Write columns of numbers to a CSV file and return its path. This process deletes the file at its end.
+    """Write columns of numbers to a CSV file and return its path. The file is deleted when this process ends.
 
     Raises ValueError unless all columns have numbers and equal length; the message begins with the column.
     """
@@ -112,7 +114,7 @@ def stored_columns(columns: Mapping[str, object]) -> str:
             raise ValueError(f".{name}: must be a list of numbers") from None
     if len({len(column) for column in values.values()}) != 1:
         lengths = ", ".join(f"{name} {len(column)}" for name, column in values.items())
-        raise ValueError(f": columns must be of equal length, at least one: {lengths or 'none'}")
+        raise ValueError(f": columns must have equal length, and at least one number each ({lengths or 'none'})")
     digest = hashlib.sha256(repr(values).encode()).hexdigest()
     path = _temporary_folder() / f"columns_{digest[:16]}.csv"
     if not path.exists():
@@ -159,5 +161,5 @@ def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
         except ValueError:
             raise ValueError(f"line {number}: {line.strip()[:40]!r} must be numbers separated by commas") from None
     if not rows:
-        raise ValueError("contains no row of numbers")
+        raise ValueError("the file contains no row of numbers")
     return rows

@@ -41,7 +41,9 @@ def checked_number(spec: Spec, value: object, path: str) -> float:
     if not math.isfinite(result):
         raise ConfigError(f"{path} = {show(value)}: must be a finite number{' in ' + unit if unit else ''}")
     if result and spec.kind != "integer" and not SMALLEST <= abs(result) <= LARGEST:
-        raise ConfigError(f"{path} = {show(value)}: must be 0 or of a magnitude of {SMALLEST:g} to {LARGEST:g}")
+        raise ConfigError(
+            f"{path} = {show(value)}: must be 0 or have a magnitude between {SMALLEST:g} and {LARGEST:g}"
+        )
     if (
         (spec.at_least is not None and result < spec.at_least)
         or (spec.more_than is not None and result <= spec.more_than)
@@ -117,7 +119,9 @@ def _matrix(spec: Spec, value: object, path: str) -> tuple[tuple[float, ...], ..
         )
     rows = tuple(_vector(spec, row, f"{path}[{index}]") for index, row in enumerate(value))
     if len({len(row) for row in rows}) != 1:
-        raise ConfigError(f"{path}: rows of different length ({', '.join(str(len(row)) for row in rows)})")
+        raise ConfigError(
+            f"{path}: rows must have equal length, but have ({', '.join(str(len(row)) for row in rows)}) numbers"
+        )
     return rows
 
 
@@ -160,7 +164,7 @@ def _named(
 ) -> dict[str, object]:
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
-            raise ConfigError(f"{path}: the name {show(name)} must be letters, digits and underscores")
+            raise ConfigError(f"{path}: the name {show(name)} must consist of letters, digits and underscores")
         if len(name) > LONGEST_NAME:
             raise ConfigError(
                 f"{path}: the name {show(name)} has {len(name)} characters: must be <= {LONGEST_NAME}"

@@ -52,13 +52,13 @@ class _Loader(yaml.SafeLoader):
         self._level += 1
         self._nodes += 1
         if self._level > DEEPEST:
-            raise _refused(mark, f"nested deeper than {DEEPEST} levels")
+            raise _refused(mark, f"the text is nested deeper than {DEEPEST} levels")
         if self._nodes > MOST_NODES:
-            raise _refused(mark, f"more than {MOST_NODES} values, lists and sections")
+            raise _refused(mark, f"the text has more than {MOST_NODES} values, lists and sections")
         node = super().compose_node(parent, index)
         self._level -= 1
         if alias and id(node) not in self._written:
-            raise _refused(mark, "an alias within its own anchor")
+            raise _refused(mark, "an alias is inside its own anchor")
         if not alias:
             self._written[id(node)] = self._measured(node, mark)
         return node
@@ -73,11 +73,13 @@ class _Loader(yaml.SafeLoader):
             size = self._written[id(part)]
             values, characters, levels = values + size[0], characters + size[1], max(levels, size[2])
         if values > MOST_NODES:
-            raise _refused(mark, f"more than {MOST_NODES} values, lists and sections with expanded aliases")
+            raise _refused(
+                mark, f"with expanded aliases, the text has more than {MOST_NODES} values, lists and sections"
+            )
         if characters > LARGEST_TEXT:
-            raise _refused(mark, f"longer than {size_of(LARGEST_TEXT)} with expanded aliases")
+            raise _refused(mark, f"with expanded aliases, the text is longer than {size_of(LARGEST_TEXT)}")
         if levels >= DEEPEST:
-            raise _refused(mark, f"nested deeper than {DEEPEST} levels with expanded aliases")
+            raise _refused(mark, f"with expanded aliases, the text is nested deeper than {DEEPEST} levels")
         return values, characters, levels + 1
 
 
@@ -121,12 +123,15 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
     text = _scalar(loader, node, "int")
     digits = text.lstrip("-+")
     if len(digits) > LONGEST_NUMBER:
-        raise _refused(node.start_mark, f"not YAML: a whole number of {len(digits)} digits")
+        raise _refused(node.start_mark, f"not YAML: {len(digits)} digits are too many for a whole number")
     if digits[:2] in ("0o", "0x"):
         return int(digits, 0)
     if len(digits) > 1 and digits[0] == "0":
         octal = f" (YAML 1.1 reads {int(text, 8)})" if not set(digits) & set("89") else ""
-        problem = f"{text}: a whole number must not begin with 0{octal}; write {int(text)}, or quotes around text"
+        problem = (
+            f"{text}: a whole number must not begin with 0{octal}. Write {int(text)}, or put quotes around "
+            "the text"
+        )
         raise _refused(node.start_mark, problem)
     return int(text)
 
@@ -137,9 +142,13 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
         return float(text.replace(".", "", 1))
     number = float(text)
     if not number and re.search("[1-9]", re.split("[eE]", text)[0]):
-        raise _refused(node.start_mark, f"{show(text)}: too small for a number, would be read as 0")
+        raise _refused(
+            node.start_mark, f"{show(text)}: too small for a floating-point number; it would be read as 0"
+        )
     if abs(number) == float("inf"):
-        raise _refused(node.start_mark, f"{show(text)}: too large for a number, would be read as infinite")
+        raise _refused(
+            node.start_mark, f"{show(text)}: too large for a floating-point number; it would be read as infinite"
+        )
     return number
 
 
@@ -178,7 +187,7 @@ _Loader.yaml_constructors = {
 def parse(source: str, origin: str) -> Any:
     """Parse YAML text. Raises ConfigError, whose message begins with ``origin``."""
     if len(source) > LARGEST_TEXT:
-        raise ConfigError(f"{origin}: {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
+        raise ConfigError(f"{origin}: the text has {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:
         with suppress(yaml.YAMLError):
             if not _DIFFERENT.search(source):
@@ -195,7 +204,9 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """Return ``word`` as a number if it is a number in YAML, else unchanged. Raises ConfigError if ambiguous."""
+    """Return ``word`` as a number if it is one in YAML, else unchanged. Raises ConfigError for an ambiguous
+    number.
+    """
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
     return parse(word, "number") if numeric else word
 

@@ -41,7 +41,7 @@ class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
     ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion. ``ended`` is why the move ended
-    early; a complete move has an empty string.
+    early, or an empty string if the move is complete.
     """
 
     index: int
@@ -85,7 +85,8 @@ class AxisMove:
 
 @dataclass(frozen=True)
 class RigKnowledge:
-    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), bound and range of force (N).
+    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), permitted change and range of
+    force (N).
 
     ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels;
     None for an axis without such a sensor.
@@ -180,7 +181,7 @@ def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
     for quantity, step in zip(("displacement", "force"), rig.steps, strict=True):
         change = abs(float(move.change(quantity, FROM)[i]))
         noise = CERTAINTY * math.sqrt(2.0 / stand.samples) * float(getattr(stand, f"{quantity}_scatter")[i])
-        # with noise above a third of the step, the mean is finer than the step
+        # if the noise exceeds a third of the step, the mean has a finer resolution than the step
         coarse = (
             0.5 * float(step[i])
             if noise == 0.0 or getattr(stand, f"{quantity}_scatter")[i] < step[i] / 3.0
@@ -212,8 +213,8 @@ def judge_scales(rig: RigKnowledge, move: AxisMove, stiffness: float | None, che
     for quantity in ("displacement", "force"):
         if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
             checks.remarks.append(
-                f"axes.{name}: scale of the {quantity} not verified: there is no second sensor, and no stiffness "
-                f"known to {VERIFYING:.0%}: {TO_SIGN}"
+                f"axes.{name}: scale of the {quantity} not verified by a second sensor or by a stiffness known "
+                f"to {VERIFYING:.0%}: {TO_SIGN}"
             )
 
 
@@ -226,19 +227,22 @@ def _beside(move: AxisMove, quantity: str, sample: int, path: str, noun: str, ch
     )
     noise = CERTAINTY * math.sqrt(2.0 / move.stands[-1].samples) * math.hypot(*scatter)
     unit = "m" if quantity == "displacement" else "N"
-    text = f"{path}: the second {noun} changes by {other:.4g} {unit}, and the first one by {change:.4g} {unit}"
+    text = (
+        f"{path}: the second {noun} changes by {other:.4g} {unit}, and the first {noun} changes by "
+        f"{change:.4g} {unit}"
+    )
     if abs(other) <= noise or abs(change) <= noise:
         if abs(change) <= noise:
             return NOT_VERIFIED
-        checks.findings.append(f"{text}: the second one is dead, or measures something else")
+        checks.findings.append(f"{text}. The second sensor is dead, or it measures something else")
         return NOT_VERIFIED
     if change * other < 0.0:
-        checks.findings.append(f"{text}: one of them has the wrong sign")
+        checks.findings.append(f"{text}. One of these two sensors has the wrong sign")
         return NOT_VERIFIED
     if abs(change / other - 1.0) > ALIKE + noise / min(abs(change), abs(other)):
         checks.findings.append(
-            f"{text}: one of them has a wrong scale, because they differ by {change / other - 1.0:+.1%} and may "
-            f"differ by {ALIKE:.0%}"
+            f"{text}. One of these two sensors has the wrong scale, because the changes differ by "
+            f"{change / other - 1.0:+.1%} and may differ by {ALIKE:.0%} at most"
         )
         return WRONG
     return VERIFIED
@@ -251,29 +255,34 @@ def _by_stiffness(
     off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
     if abs(off) > known_to + unsure:
         text = (
-            f"axes.{name}: the stiffness is {stiffness:.4g} N/m, {off:+.1%} from the "
+            f"axes.{name}: the stiffness is {stiffness:.4g} N/m and differs by {off:+.1%} from the "
             f"{expected.stiffness:.4g} N/m {expected.basis}"
         )
         if checks.displacement_scale == VERIFIED:
             checks.force_scale = WRONG
-            checks.findings.append(f"{text}: the scale of the force is wrong, or another specimen is in the rig")
+            checks.findings.append(f"{text}. The scale of the force is wrong, or another specimen is in the rig")
         elif checks.displacement_scale == WRONG:
             checks.findings.append(
-                f"{text}: the scale of the displacement is wrong, not the scale of its second sensor"
+                f"{text}. The scale of the displacement is wrong, not the scale of the second displacement sensor"
             )
         else:
             checks.displacement_scale = checks.force_scale = WRONG
             checks.findings.append(
-                f"{text}: the scale of force or displacement is wrong, or another specimen is in the rig"
+                f"{text}. The scale of the force or of the displacement is wrong, or another specimen "
+                "is in the rig"
             )
     elif not expected.independent:
         checks.remarks.append(
-            f"axes.{name}: the stiffness agrees with cyclic tests that used the same sensors, so their scales "
-            "have not changed since; it verifies no scale"
+            f"axes.{name}: the stiffness agrees with cyclic tests that used the same sensors. The scales of "
+            "these sensors have not changed since then, but the agreement verifies no scale"
         )
     elif known_to > VERIFYING or unsure > VERIFYING:
-        why = f"is known only to {known_to:.0%}" if known_to > VERIFYING else f"was measured only to {unsure:.1%}"
-        checks.remarks.append(f"axes.{name}: the stiffness {why}, so it verifies no scale")
+        why = (
+            f"the stiffness is known only to {known_to:.0%}"
+            if known_to > VERIFYING
+            else f"the stiffness was measured only to {unsure:.1%}"
+        )
+        checks.remarks.append(f"axes.{name}: {why}, which is not accurate enough to verify a scale")
     else:
         for quantity in ("displacement", "force"):
             if getattr(checks, f"{quantity}_scale") == NOT_VERIFIED:
@@ -291,7 +300,9 @@ BOTH_AFTER_HALF = 3
 def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
-    """Return the checks of each axis. ``first`` is the rest before the moves, ``stopped`` why the moves ended."""
+    """Return the checks of each axis. ``first`` is the rest before the moves; ``stopped`` is why the moves were
+    stopped, or an empty string.
+    """
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:
         _at_rest(rig, first, checks)
@@ -320,7 +331,7 @@ def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, check
         elif index not in moved:
             last = rig.names[moved[-1]] if moved else name
             checks[name].findings.append(
-                f"axes.{name}: the axis was not moved, because the small move has ended at axes.{last}"
+                f"axes.{name}: the axis was not moved, because the small move ended at axes.{last}"
             )
 
 
@@ -334,7 +345,8 @@ def _at_rest(rig: RigKnowledge, first: Stand, checks: dict[str, AxisChecks]) -> 
         if abs(change) > AT_REST * rig.force_range[index] + noise[index]:
             checks[name].findings.append(
                 f"axes.{name}: the force has changed by {change:.4g} N since the offsets were taken, although "
-                "nothing has moved. The load cell drifts, or the specimen does not rest: take the offsets again"
+                "nothing has moved. Take the offsets again, because the load cell drifts or the specimen is not "
+                "at rest"
             )
 
 
@@ -351,23 +363,23 @@ def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> 
     if move.ended == AGAINST:
         axis_checks.displacement_sign = WRONG
         axis_checks.findings.append(
-            f"axes.{name}: wrong sign of displacement, which changes by {_mm(moved[i])} while the command changes "
-            f"by {_mm(gone)}. {_which_sign(float(force[i]), seen)}"
+            f"axes.{name}: the displacement has the wrong sign: it changes by {_mm(moved[i])} while the command "
+            f"changes by {_mm(gone)}. {_which_sign(float(force[i]), seen)}"
         )
     elif move.ended == AWAY:
         axis_checks.displacement_scale = WRONG
         axis_checks.findings.append(
-            f"axes.{name}: the axis moves by {_mm(moved[i])} while its command changes by {_mm(gone)}: the scale "
-            "of displacement or of command is wrong, or the controller is unstable"
+            f"axes.{name}: the axis moves by {_mm(moved[i])} while its command changes by {_mm(gone)}. The scale "
+            "of the displacement or of the command is wrong, or the controller is unstable"
         )
     elif move.ended == FORCE:
         changes = np.abs(end.force - move.stands[0].force)
         other = int(np.argmax(changes / rig.force_bound))
         axis_checks.findings.append(
-            f"axes.{name}: the small move was given up after {_mm(gone)}, because the force of "
-            f"axes.{rig.names[other]} has changed by {changes[other]:.4g} N and may change by "
-            f"{rig.force_bound[other]:.4g} N (small_move.force). The scale of command or force is wrong, "
-            "something is in the way, or the specimen is stiffer"
+            f"axes.{name}: the small move was aborted after {_mm(gone)}, because the force of "
+            f"axes.{rig.names[other]} has changed by {changes[other]:.4g} N but may change by "
+            f"{rig.force_bound[other]:.4g} N at most (small_move.force). The scale of the command or of the "
+            "force is wrong, an obstacle is in the way, or the specimen is stiffer than expected"
         )
     elif move.ended == SWAPPED:
         _swapped(rig, move, moved, gone, checks)
@@ -377,14 +389,17 @@ def _ended(rig: RigKnowledge, move: AxisMove, checks: dict[str, AxisChecks]) -> 
 
 def _which_sign(force: float, seen: bool) -> str:
     if not seen:
-        return "The sign of displacement or of command is wrong, in the rig file or in the controller"
+        return (
+            "The sign of the displacement or of the command is wrong, either in the rig file or in the controller"
+        )
     if force > 0.0:
         return (
-            "The force rises with the command, which is correct: check the sign of displacement (or the signs of "
+            "The force correctly increases with the command, so check the sign of displacement (or the signs of "
             "both command and force)"
         )
     return (
-        "The force also changes in the wrong direction: check the sign of command (or the signs of both sensors)"
+        "The force also changes in the wrong direction, so check the sign of command (or the signs of "
+        "both sensors)"
     )
 
 
@@ -396,9 +411,10 @@ def _swapped(
     beside[move.index] = 0.0
     other = rig.names[int(np.argmax(beside))]
     finding = (
-        f"axes.{name} and axes.{other} are swapped: at the command {_mm(gone)} of axes.{name}, axes.{other} moves "
-        f"by {_mm(moved[int(np.argmax(beside))])} and axes.{name} by {_mm(moved[move.index])}. The cables of the "
-        "commands or of the sensors are swapped, or the axes have another order in the rig file"
+        f"axes.{name} and axes.{other} are swapped: when the command of axes.{name} changes by {_mm(gone)}, "
+        f"axes.{other} moves by {_mm(moved[int(np.argmax(beside))])} and axes.{name} moves by "
+        f"{_mm(moved[move.index])}. The cables of the commands or of the sensors are swapped, or the axes have a "
+        "different order in the rig file"
     )
     for axis_name in (name, other):
         checks[axis_name].findings.append(finding)
@@ -410,15 +426,15 @@ def _dead(
     i, name = move.index, rig.names[move.index]
     if seen:
         checks.findings.append(
-            f"axes.{name}: dead displacement sensor, which shows no change while the command changes by "
-            f"{_mm(gone)} and the force by {force[i]:.4g} N"
+            f"axes.{name}: the displacement sensor does not respond while the command changes by {_mm(gone)} and "
+            f"the force changes by {force[i]:.4g} N"
         )
         return
-    still = ". The displacement signal has no noise" if not move.stands[0].displacement_scatter[i] else ""
+    still = ", and the displacement signal has no noise" if not move.stands[0].displacement_scatter[i] else ""
     checks.findings.append(
-        f"axes.{name}: nothing moves, neither displacement nor force, while the command changes by {_mm(gone)}: "
-        "the displacement sensor is dead, the actuator does not follow (no pressure, wrong mode), or the lost "
-        f"motion is larger than this change{still}"
+        f"axes.{name}: neither the displacement nor the force changes while the command changes by "
+        f"{_mm(gone)}{still}. The displacement sensor is dead, the actuator does not follow (no pressure, wrong "
+        "mode), or the lost motion is larger than this change"
     )
 
 
@@ -441,20 +457,20 @@ def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     ratio = float(move.change("displacement", BOTH_AFTER_HALF - 1)[i]) / half
     if ratio < FOLLOWS:
         checks.findings.append(
-            f"axes.{name}: the axis moves by {ratio:.0%} of its command: it has lost motion, its loop is too "
-            "weak, or the scale of displacement or command is wrong"
+            f"axes.{name}: the axis moves by only {ratio:.0%} of its command. The axis has lost motion, its "
+            "control loop is too weak, or the scale of the displacement or of the command is wrong"
         )
         return
     checks.displacement_sign = VERIFIED
     if abs(ratio - 1.0) > CLOSELY:
         checks.remarks.append(
-            f"axes.{name}: the axis moves by {ratio:.0%} of its command: the loop has a static error, or the "
-            "scale of displacement or command is wrong"
+            f"axes.{name}: the axis moves by {ratio:.0%} of its command. The control loop has a static error, or "
+            "the scale of the displacement or of the command is wrong"
         )
     for stand in (*move.stands, move.after):
         if stand is not None and not stand.resting:
             checks.remarks.append(
-                f"axes.{name}: the axis did not come to rest: a sensor drifts, or the specimen relaxes"
+                f"axes.{name}: the axis did not come to rest, because a sensor drifts or the specimen relaxes"
             )
             break
     _force_sign(rig, move, checks)
@@ -462,7 +478,7 @@ def _signs(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     left = float(move.after.displacement[i] - move.stands[0].displacement[i]) * move.direction
     if abs(left) > rig.least(move.stands[0])[0][i]:
         checks.remarks.append(
-            f"axes.{name}: the axis came back to {_mm(left)} from its start, because of lost motion"
+            f"axes.{name}: the axis has returned to {_mm(left)} from its start, because it has lost motion"
         )
 
 
@@ -472,7 +488,7 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     change = f"{force:.4g} N"
     if not _seen_at_rest(rig, move):  # a dashpot has a force only in motion
         force = _under_way(move)
-        change = f"{force:.4g} N under way"
+        change = f"{force:.4g} N in motion"
         noise = SEEN * float(move.stands[0].force_scatter[i]) / np.sqrt(max(1, min(len(move.out), len(move.back))))
         if abs(force) <= noise + LEAST_FORCE * rig.force_range[i]:
             checks.findings.append(_no_force(rig, move, moved))
@@ -481,21 +497,21 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
     if force < 0.0:
         checks.force_sign = WRONG
         checks.findings.append(
-            f"axes.{name}: wrong sign of force, which changes by {change} while the displacement changes by "
-            f"{_mm(moved)}: the specimen would push in the direction of motion. Check the sign of force (or the "
-            "signs of both command and displacement)"
+            f"axes.{name}: the force has the wrong sign: it changes by {change} while the displacement changes "
+            f"by {_mm(moved)}, so the specimen would push in the direction of motion. Check the sign of force "
+            "(or the signs of both command and displacement)"
         )
         return
     checks.force_sign = VERIFIED
 
 
 def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
-    """Return whether the force differs between the rests. A dashpot without stiffness has equal forces."""
+    """Return whether the force differs between the rests. A dashpot alone has equal forces."""
     return bool(abs(move.change("force")[move.index]) > rig.least(move.stands[0])[1][move.index])
 
 
 def _under_way(move: AxisMove) -> float:
-    """Return half the difference between the mean forces out and back, which depends only on the rate."""
+    """Return half the difference between the mean forces of outward and return motion: the rate-dependent part."""
     out, back = (float(np.mean(forces, axis=0)[move.index]) for forces in (move.out, move.back))
     return move.direction * 0.5 * (out - back)
 
@@ -506,18 +522,18 @@ def _no_force(rig: RigKnowledge, move: AxisMove, moved: float) -> str:
     beside[i] = 0.0
     other = int(np.argmax(beside))
     finding = (
-        f"axes.{name}: dead load cell: the force has changed by less than {least[i]:.3g} N while the axis moved "
-        f"by {_mm(moved)}"
+        f"axes.{name}: the load cell does not respond: the force changed by less than {least[i]:.3g} N while the "
+        f"axis moved by {_mm(moved)}"
     )
     if beside[other] > least[other]:
         return (
-            f"{finding}, but the force of axes.{rig.names[other]} has changed by {beside[other]:.4g} N. Are the "
-            "load cells swapped?"
+            f"{finding}, but the force of axes.{rig.names[other]} changed by {beside[other]:.4g} N. Are the load "
+            "cells swapped?"
         )
     expected = rig.axes[i].expected
     if expected is not None:
-        finding += f", but should have changed by {expected.stiffness * moved:.4g} N"
-    return f"{finding}. Otherwise no specimen is mounted, or the specimen is too soft for this move"
+        finding += f" (expected change: {expected.stiffness * moved:.4g} N)"
+    return f"{finding}. The load cell is dead, no specimen is mounted, or the specimen is too soft for this move"
 
 
 def _mm(metres: float) -> str:

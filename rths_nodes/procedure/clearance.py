@@ -2,9 +2,9 @@
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
 Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
-and also forces if the operator has declared the specimen unloaded. Tares are bounded. The tare of a displacement
-is relative to the controller's active command, if this can be read. A larger tare shows a wrong zero of the
-sensor.
+and also forces if the operator has declared the specimen unloaded. The tare of a displacement is relative to the
+controller's active command, if this command can be read. Tares are bounded, because a larger tare indicates a
+wrong zero of the sensor.
 """
 
 from __future__ import annotations
@@ -93,16 +93,19 @@ class Offsets:
             readable = math.isfinite(active)
             off = shown - active if readable else shown
             if not abs(off) <= bound:
-                compared = "differs from the active command of the controller by" if readable else "at rest is"
+                compared = (
+                    "measured displacement minus active command" if readable else "measured displacement at rest"
+                )
                 problems.append(
-                    f"axes.{name}: the measured displacement {compared} {off:.6g} m, but a tare must be within +- "
-                    f"{bound:.6g} m, {LARGEST_TARE:.0%} of the range of the sensor. Set the zero of the sensor"
+                    f"axes.{name}: {compared} = {off:.6g} m: must be within +- {bound:.6g} m ({LARGEST_TARE:.0%} "
+                    "of the sensor's range) to be tared. Set the zero of the sensor"
                 )
             bound = LARGEST_TARE * axis.force.range_si
             if unloaded and not abs(self.force[index]) <= bound:
                 problems.append(
-                    f"axes.{name}: the force of the unloaded specimen is {self.force[index]:.6g} N, but a tare "
-                    f"must be within +- {bound:.6g} N, {LARGEST_TARE:.0%} of the load cell's range. Set its zero"
+                    f"axes.{name}: the force of the unloaded specimen is {self.force[index]:.6g} N, but must be "
+                    f"within +- {bound:.6g} N ({LARGEST_TARE:.0%} of the load cell's range) to be tared. Set the "
+                    "zero of the load cell"
                 )
         problems.refuse()
         return replace(self, unloaded=unloaded, confirmed=True)
@@ -110,8 +113,8 @@ class Offsets:
     def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
         columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
         return [
-            f"axes.{axis.name}.{channel} of the rig file: the scatter in {self.seconds:g} s is 0 {unit} rms, but "
-            "a real sensor has noise. Is the sensor connected, and does its converter run?"
+            f"axes.{axis.name}.{channel} of the rig file: the scatter measured in {self.seconds:g} s is 0 {unit} "
+            "rms, but a real sensor has noise. Check that the sensor is connected and that its converter runs"
             for index, axis in enumerate(axes.values())
             for channel, scatter, unit in columns
             if scatter[index] == 0.0
@@ -124,8 +127,9 @@ class Offsets:
             span = axis.force.range_si
             if not (self.unloaded or abs(force) <= AT_REST * span):
                 remarks[name] = (
-                    f"axes.{name}: the load cell shows {force:.6g} N at rest, {force / span:.2%} of its range: "
-                    "tare it (state that the specimen is unloaded when the offsets are confirmed), or unload first"
+                    f"axes.{name}: the load cell shows {force:.6g} N at rest, which is {force / span:.2%} of its "
+                    "range. Unload the specimen first, or tare the load cell by stating that the specimen is "
+                    "unloaded when the offsets are confirmed"
                 )
         return remarks
 
@@ -151,7 +155,10 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """Item to sign for: ``name`` and text ``words``. The scale of a sensor also has ``axis`` and ``channel``."""
+    """Item that the operator must sign for, with its ``name`` and text ``words``.
+
+    ``axis`` is empty for a caution about the scenario; only the scale of a sensor has a ``channel``.
+    """
 
     name: str
     words: str
@@ -201,7 +208,7 @@ class Clearance:
             return "the axes were not checked"
         findings = [finding for axis in checks.values() for finding in axis.findings]
         return "\n".join(
-            findings + [f"{item.words}: verify it, or sign for it ({item.name})" for item in self.wanting()]
+            findings + [f"{item.words}: verify this item, or sign for it ({item.name})" for item in self.wanting()]
         )
 
     def unsigned(self) -> list[str]:
@@ -232,7 +239,7 @@ class Clearance:
         if item is None:
             names = "; ".join(item.name for item in wanting)
             raise ConfigError(
-                f"sign_for: {name or 'empty'}: is no open item; whole names of the items to sign for: {names}"
+                f"sign_for = {name or 'empty'}: must be the full name of an open item. The open items are {names}"
             )
         self._signed.add(item.words)
         self._record.deviations.append(f"{item.words}: signed for by {by or 'the operator'}")

@@ -105,7 +105,7 @@ class HoldLoop:
             self._thread.join(PATIENCE_S)
 
     def _rise(self) -> None:
-        """Set real-time priority, if permitted; each run resets it."""
+        """Set real-time priority, if permitted, because each run resets the priority."""
         if self._interval == 0.0:
             with suppress(OSError):
                 os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
@@ -136,9 +136,9 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Call ``wait`` until it returns. An Exception is raised at once.
+    """Repeat ``wait()`` until it returns. An Exception is raised immediately.
 
-    An interrupt calls ``interrupted()`` and is raised at the end.
+    An interrupt calls ``interrupted()`` and is raised after ``wait()`` has returned.
     """
     first: BaseException | None = None
     while True:
@@ -508,7 +508,8 @@ def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
     if section is not None and not port.can_warn:
         raise ConfigError(
             f"rig: warning.output = {show(section.output)}: the port {type(scenario.port).type_name!r} "
-            f"{f'at {port.address} ' if port.address else ''}has no warning output. Delete the key, or connect one"
+            f"{f'at {port.address} ' if port.address else ''}has no warning output. Delete the key, or connect a "
+            "warning output"
         )
     return section
 
@@ -542,8 +543,9 @@ class MotionWarning:
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
-        If ``held``, the drive holds the rig and counts samples; otherwise a rung holds it and the clock counts.
-        Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be held.
+        If ``held``, the drive holds the rig and counts samples; otherwise a rung holds the rig and a clock
+        measures the time. Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be
+        held.
         """
         assert self._section is not None  # callers check ``wired``
         if self._on:

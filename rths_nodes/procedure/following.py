@@ -82,10 +82,12 @@ def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> st
 
 
 def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
-    """Return remarks on ``axes`` whose active command cannot be read, at the ``places`` ``(n_axes,)`` m."""
+    """Return remarks on ``axes`` whose active command cannot be read; ``places`` ``(n_axes,)`` m are their
+    positions.
+    """
     return [
         f"axes.{name}: the active command of the controller cannot be read. The first command is the measured "
-        f"position, {position:.6g} m: expect a bump if both differ"
+        f"position, {position:.6g} m, so expect a bump if the active command differs"
         for name, position in zip(axes, places.tolist(), strict=True)
     ]
 
@@ -159,7 +161,7 @@ class LossWatch:
         if reason or pressure == HYDRAULICS_LOW:
             return
         rests = self._still >= self.taken_after
-        if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN: in motion
+        if rests and (np.abs(self._measured[-1] - self._measured[0]) <= self._at_rest).all():  # NaN in motion
             self._missed = measured.displacement - sent
         elif led_on:
             self._missed = None
@@ -303,8 +305,8 @@ class _Axis:
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
         """Return why the load cell seems dead; an empty string if it does not.
 
-        A dead cell shows no change of force in both directions of motion, a plateau only in one. The expected
-        force is based on the small moves and the ``displacements`` (m) of all axes.
+        The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one.
+        The expected force is based on the small moves and the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""
@@ -314,15 +316,16 @@ class _Axis:
             return ""
         self._pushed = None  # report a dead load cell only once
         return (
-            f"axes.{self.name}: the force does not move with the rig: it has changed by {travel.shown:.4g} N "
-            f"where it should by some {travel.gone:.4g} N, there and back: is the load cell dead?"
+            f"axes.{self.name}: the force does not move with the rig: out and back, it has changed by "
+            f"{travel.shown:.4g} N, but should have changed by about {travel.gone:.4g} N. Check the load cell"
         )
 
 
 class Following:
-    """Checks that the axes of ``scenario`` follow, relative to the ``offsets``, with the ``checks`` of each axis.
+    """Checks that the axes of ``scenario`` follow their commands, relative to the ``offsets``.
 
-    ``warnings`` name the load cells whose force does not change when the rig moves.
+    ``checks`` are the results of the small moves by axis. ``warnings`` name the load cells whose force does not
+    change when the rig moves.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:

@@ -84,7 +84,7 @@ class Seen:
 
     def __str__(self) -> str:
         names = {int(state): state.name for state in State}
-        return f"state {names.get(self.state, 'unknown')}, {self.stops} stops"
+        return f"state {names.get(self.state, 'unknown')}, stop count {self.stops}"
 
 
 class ActUnderWay:
@@ -162,7 +162,8 @@ class SessionMachine:
         with self.lock:
             if seen is not None and name not in UNCONDITIONAL and seen != (now := self.seen):
                 raise ActRefused(
-                    f"{name}: refused, because its sender saw {seen}, but now there is {now}: look again"
+                    f"{name}: refused, because its sender saw {seen}, but the procedure now has {now}. "
+                    "Look at the procedure again"
                 )
             act = ActUnderWay(self)
             self._acts.append(act)
@@ -191,11 +192,11 @@ class SessionMachine:
         with self.lock:
             arrow = f"state of the procedure {self.state.name} -> {state.name}"
             if not self.may(state):
-                raise RuntimeError(f"{arrow}: no such transition")
+                raise RuntimeError(f"{arrow}: this transition does not exist")
             if state in BY_ACTS:
                 act = act or self.under_way
                 if act is None:
-                    raise RuntimeError(f"{arrow}: outside of an act")
+                    raise RuntimeError(f"{arrow}: only an act can enter this state")
                 act.go_on()
             self.state, self.reason = state, reason
             self.history.append(state)

@@ -52,7 +52,7 @@ GENTLE = 0.1
 """Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity of the motion to the start, as a fraction of the limit. Used if the rig file contains no velocity."""
+"""Velocity of the motion to the start, as a fraction of the limit. Used if the rig file states no velocity."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,12 @@ class BoundedRamp:
     def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
         self._start, self._goal = np.array(start, float), np.array(goal, float)
         if not (np.isfinite(self._start).all() and np.isfinite(self._goal).all()):
-            raise ConfigError(f"ramp from {self._start.tolist()} m to {self._goal.tolist()} m: must be finite")
+            raise ConfigError(
+                f"ramp from {self._start.tolist()} m to {self._goal.tolist()} m: both positions must be finite"
+            )
         for name, bound in (("velocity", np.asarray(velocity)), ("acceleration", np.asarray(acceleration))):
             if not (bound > 0.0).all():
-                raise ConfigError(f"ramp: {name} = {bound.tolist()}: must be > 0")
+                raise ConfigError(f"ramp: {name} = {bound.tolist()}: all values must be > 0")
         self._way = self._goal - self._start
         far = np.abs(self._way)
         slow, gentle = STEEPEST * far / velocity, np.sqrt(MOST_CURVED * far / acceleration)
@@ -158,7 +160,9 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity of each axis to its start, m/s: from its small move, else a fraction of its limit."""
+    """Return the velocity of each axis to its start, m/s: of its small move if stated, else a fraction of its
+    limit.
+    """
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
     return np.array([move.velocity if move else SLOW * limits[name].velocity for name, move in moves.items()])

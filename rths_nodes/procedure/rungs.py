@@ -41,7 +41,8 @@ from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
 
 @dataclass(frozen=True)
 class Armed:
-    """An armed rung with its ``code`` and its ``reach``, the largest displacement of each axis, ``(n_axes,)`` m.
+    """An armed rung with its ``code`` and its ``reach``, the largest permitted displacement of each axis,
+    ``(n_axes,)`` m.
 
     ``inputs`` are the hashes of the files that the scenario names, by path.
     """
@@ -55,10 +56,12 @@ class Armed:
     persons: tuple[str, ...] = ()
 
     def changed(self, build: str) -> list[str]:
-        changes = [f"what computes the test has changed: {change}" for change in self.code.changed(build)]
+        changes = [
+            f"the software that computes the test has changed: {change}" for change in self.code.changed(build)
+        ]
         if armed_hash(self.scenario) != self.scenario_hash:
             changes.append("a file that the scenario names, or the program of its engine, has changed")
-        return [f"{change}, since rung {self.rung} was armed" for change in changes]
+        return [f"since rung {self.rung} was armed, {change}" for change in changes]
 
 
 def arm(
@@ -78,21 +81,24 @@ def arm(
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
-        raise ConfigError(f"rung {show(rung)}: must be a rung on the rig: {rung_names}")
+        raise ConfigError(f"rung {show(rung)}: must be one of the rungs on the rig ({rung_names})")
     problems = Problems()
     if (now := armed_hash(scenario)) != scenario_hash:
         problems.append(
-            f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, the hash of rung "
-            f"{rung} is {now}"
+            f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, but rung {rung} has "
+            f"the hash {now}"
         )
     if offsets.hash != offsets_hash:
         problems.append(
-            f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, the confirmed "
-            f"offsets have {offsets.hash}"
+            f"the offsets have changed: the hash to be armed is {offsets_hash or 'empty'}, but the confirmed "
+            f"offsets have the hash {offsets.hash}"
         )
     if changed := _differing(base, scenario):
         problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
-    problems += [f"what computes the test has changed: {change}, since it began" for change in code.changed(build)]
+    problems += [
+        f"since the test began, the software that computes the test has changed: {change}"
+        for change in code.changed(build)
+    ]
     problems.refuse()
     armed_code = Code.of(scenario, build)
     return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
@@ -122,7 +128,9 @@ def two_persons(rung: str, scenario: Scenario) -> bool:
 def check_second(operator: str, second: str) -> None:
     """Raise ConfigError unless ``second`` names a person other than ``operator``; case and spaces are ignored."""
     if not second.strip():
-        raise ConfigError(f"second: empty: rung {FULL} needs the name of a second person (two_persons: true)")
+        raise ConfigError(
+            f"second: must not be empty, because rung {FULL} needs the name of a second person (two_persons: true)"
+        )
     if _name(second) == _name(operator):
         raise ConfigError(
             f"second = {show(second)}: must be a person other than the operator {show(operator)} "
@@ -154,8 +162,8 @@ def _reach(rung: str, scenario: Scenario) -> Array:
     limits = elastic_limits(scenario)
     if missing := [name for name in scenario.axes if name not in limits]:
         raise ConfigError(
-            f"rung {rung}: axes.{missing[0]}: the rig file has no elastic_limit, which bounds the rungs "
-            f"{', '.join(REDUCED)}"
+            f"rung {rung}: axes.{missing[0]}: the rig file has no elastic_limit. Add this key, because it bounds "
+            f"the rungs {', '.join(REDUCED)}"
         )
     return np.array([limits[name] for name in scenario.axes])
 
@@ -253,7 +261,7 @@ class RungUnderWay:
                 f"{name} from {1e-3 * before:.4g} kN to {1e-3 * after:.4g} kN" for name, before, after in pairs
             )
             seconds = f"{hold.until - hold.since:.1f} s"
-            remarks.append(f"held after sample {hold.sample} for {seconds}: force of {changes}")
+            remarks.append(f"held after sample {hold.sample} for {seconds}, while the forces changed: {changes}")
         return remarks
 
     def _at_rest(self) -> None:
@@ -291,7 +299,9 @@ def _forces_of(scenario: Scenario) -> Forces:
     there = registry.class_of("rig", scenario.rig).at_commands(scenario.rig)
     if there is None:
         kind = type_of(scenario.rig)
-        raise ConfigError(f"rung d: rig.type = {kind!r}: the specimen has no model that follows measurements")
+        raise ConfigError(
+            f"rung d: rig.type = {kind!r}: the specimen has no model that follows measured displacements"
+        )
     rig, nothing = registry.build("rig", there, dt, len(scenario.axes)), np.zeros(0)
 
     def of_rig(now: list[float], before: list[float]) -> list[float]:
@@ -367,7 +377,7 @@ class RungPort(PortBefore):
     def begin(self) -> None:
         """Let the run drive the rig; Measurement 0 of the run is the last Measurement of the procedure."""
         if self.given_back:
-            raise PortError("the port of a rung serves one run, which has ended")
+            raise PortError("the port of a rung serves only one run, and this run has ended")
         drive = self._drive
         drive.hold_loop.borrow()  # the drive does not tick until ``take_back``
         self.begins()
@@ -399,7 +409,7 @@ class RungPort(PortBefore):
         self._tared = command.command.copy()
 
     def _waiting(self) -> Array | None:
-        """Return the command for a rig that has not always followed in this run; None if it has."""
+        """Return the command for a rig that has stopped following in this run; None if it has always followed."""
         drive = self._drive
         if not (self._lost or drive.loss.reason):
             return None

@@ -86,7 +86,10 @@ class Test(Protocol):
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
-        """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``. Raises ActRefused."""
+        """Return the motion of ``act`` as text, and remove ``clear`` from ``arguments``.
+
+        Raises ActRefused if no person has cleared the motion.
+        """
         ...
 
     def write(self, quietly: bool = False) -> None: ...
@@ -95,7 +98,9 @@ class Test(Protocol):
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Make ``method`` the act of the same name, which a stop ends; it raises ActRefused if it is not possible."""
+    """Turn ``method`` into the act of the same name. A stop ends the act; ActRefused is raised if it is not
+    possible.
+    """
 
     @wraps(method)
     def done(self: S, /, *args: P.args, **arguments: P.kwargs) -> T:
@@ -180,7 +185,7 @@ class GuardedRig(SessionMachine):
         if self.rehearsing and act not in ("stop", "note"):
             return "a rung is under way on the simulator"
         if self.state is State.TRIPPED and act not in ON_LOST_RIG and (reason := lost(self.drive)):
-            return f"{reason}: nothing drives this rig any more: finish"
+            return f"{reason}. Nothing drives the rig any more: finish the procedure"
         if reason := barred_by_state(act, self.state):
             return reason
         return "a rung is held: resume or stop it" if self.suspended and not ACTS[act].held else ""
@@ -235,7 +240,7 @@ class GuardedRig(SessionMachine):
         self.begin(act)
         if held:
             self._ready()
-        under_way = self.under_way  # read here: the thread that drives the rig calls the function
+        under_way = self.under_way  # read here, because another thread calls the function
         self.warning.begin(act, lambda: under_way.stopped if under_way is not None else "", held)
 
     @contextmanager
@@ -308,7 +313,10 @@ class RigSession(GuardedRig):
         judged: Callable[[Scenario, bool], list[judgement.Judgement]] = judgement.cautions,
     ) -> None:
         if scenario.rig_file is None:
-            raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
+            raise ConfigError(
+                "rig: a procedure needs a rig file (--rig) that states the port, the limits and the "
+                "ranges of the sensors"
+            )
         self.code = code or Code.of(scenario)
         record.code = dict(self.code.names)
         self.commissioned: Commissioning | None = None
@@ -330,12 +338,15 @@ class RigSession(GuardedRig):
             raise unknown("act", "act", act, ACTS)
         if unfit := sorted(arguments.keys() - set(ACTS[act].arguments)):
             raise ActRefused(
-                f"{act}: has no argument {', '.join(unfit)}; it has: {', '.join(ACTS[act].arguments)}"
+                f"{act}: there is no argument {', '.join(unfit)}; known: {', '.join(ACTS[act].arguments)}"
             )
         if ACTS[act].at_once:
             return self._done(act, by, way, seen, arguments)
         if not self._one.acquire(blocking=False):
-            raise ActRefused(f"{act}: another act is under way; possible during it: {', '.join(MEANWHILE)}")
+            raise ActRefused(
+                f"{act}: another act is under way. Until it ends, only these acts are possible: "
+                f"{', '.join(MEANWHILE)}"
+            )
         try:
             return self._done(act, by, way, seen, arguments)
         finally:
@@ -428,7 +439,7 @@ class RigSession(GuardedRig):
 
     def _watched(self, seconds: float) -> Offsets:
         if not SHORTEST_S <= seconds <= LONGEST_S:
-            raise ActRefused(f"seconds = {seconds:g} s: must be within {SHORTEST_S:g} and {LONGEST_S:g} s")
+            raise ActRefused(f"seconds = {seconds:g} s: must be between {SHORTEST_S:g} s and {LONGEST_S:g} s")
         drive = self.drive
         samples = max(2, round(seconds / self.scenario.dt))
         motion = GuidedMotion(hold(drive.command.copy(), samples), drive.command)
@@ -447,7 +458,10 @@ class RigSession(GuardedRig):
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
-            raise ActRefused(f"the offsets have changed: {hash or 'empty'} is not the hash {taken.hash}")
+            raise ActRefused(
+                f"the offsets have changed: the hash to be confirmed is {hash or 'empty'}, but the offsets "
+                f"have the hash {taken.hash}"
+            )
         self.offsets = taken.confirm(unloaded, self._rig_axes, self.drive.port.simulated)
         self.taken = None
         self.drive.refer(self.offsets.displacement, self.offsets.held)
@@ -455,7 +469,7 @@ class RigSession(GuardedRig):
         self.clearance.begin(self.offsets)
         if self.state is State.CONNECTED:
             self.to(State.REFERENCED)
-        return "forces are tared" if unloaded else "forces count as the load cells show them"
+        return "forces are tared" if unloaded else "forces are used without a tare"
 
     @as_act
     def check(self) -> dict[str, AxisChecks]:
@@ -480,7 +494,7 @@ class RigSession(GuardedRig):
             stroke = scenario.axes[name].limits.stroke
             if not abs(target) <= stroke:
                 raise ActRefused(
-                    f"position: axes.{name}: starts at {target:.6g} m: must be within +- {stroke:g} m"
+                    f"position: axes.{name}: the start is at {target:.6g} m, but must be within +- {stroke:g} m"
                 )
         walk = QuasiStatic.of(scenario, drive.command)
         watch = Following(scenario, self.offsets, self.record.checks).slow
@@ -488,7 +502,7 @@ class RigSession(GuardedRig):
         with self.motion("position"):
             drive.drive(motion)
         if not motion.result.resting:
-            self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
+            self.note("the rig is not at rest at the start, because a sensor drifts or the specimen relaxes")
 
     @as_act
     def arm(
@@ -512,7 +526,7 @@ class RigSession(GuardedRig):
         away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
-                raise ActRefused(f"axes.{name}: is {far:.6g} m away from the start of rung {rung}")
+                raise ActRefused(f"axes.{name}: the axis is {far:.6g} m away from the start of rung {rung}")
         following = Following(scenario, self.offsets, self.record.checks)
         armed = replace(armed, persons=persons)
         under_way = RungUnderWay(armed, self.drive, self.offsets, self, following)
@@ -551,7 +565,7 @@ class RigSession(GuardedRig):
         written.inputs, written.code = armed.inputs, armed.code.hash
         written.armed_by = list(armed.persons)
         self.record.rungs.append(written)
-        outcome = RunOutcome("failed", "the host has given no result")
+        outcome = RunOutcome("failed", "the host has returned no result")
         try:
             outcome = runner(armed.scenario, rung.port)
         except ConfigError as error:
@@ -632,7 +646,7 @@ class RigSession(GuardedRig):
                 again = self._watched(self.offsets.seconds)
                 self.record.offsets_after = again.record()
             except ActRefused as refused:
-                self.note(f"no offsets after the test: {refused}")
+                self.note(f"no offsets were taken after the test: {refused}")
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome
@@ -705,7 +719,7 @@ class Act:
 
 
 def rung_held(rig: GuardedRig, act: str) -> str:
-    return "" if rig.suspended else "no held rung can be resumed: the rung has ended"
+    return "" if rig.suspended else "no held rung can be resumed, because the rung has ended"
 
 
 def rung_continues(rig: GuardedRig, act: str) -> str:
@@ -748,7 +762,7 @@ def barred_by_state(act: str, state: State) -> str:
     if state in ACTS[act].states:
         return ""
     needed = " or ".join(allowed.name.lower() for allowed in ACTS[act].states)
-    return f"{situation(state)}; {act} needs: {needed}"
+    return f"{situation(state)}; {act} is possible only in state {needed}"
 
 
 _BEFORE = (State.CONNECTED, State.REFERENCED)
@@ -767,7 +781,7 @@ ACTS = {
         lasting=True,
     ),
     "take_offsets": Act(
-        "measure the sensors at rest, with their scatter",
+        "measure the offsets and the scatter of the sensors at rest",
         _BEFORE,
         _take_offsets,
         (),
@@ -784,7 +798,7 @@ ACTS = {
         needed=True,
     ),
     "checklist": Act(
-        "answer one item of the rig file's checklist with y or n; each must be y before a motion",
+        "answer one item of the rig file's checklist with y or n; all answers must be y before a motion",
         (State.IDLE, *_AT_REST),
         _of_test("checklist"),
         (allowed,),
@@ -802,7 +816,7 @@ ACTS = {
         lasting=True,
     ),
     "sign_for": Act(
-        "sign for one unverified item, by its whole name",
+        "sign for one unverified item, given by its full name",
         (State.REFERENCED,),
         RigSession.sign_for,
         (unsigned,),
@@ -832,7 +846,7 @@ ACTS = {
     ),
     "run": Act("run the armed rung", (State.ARMED,), _of_test("run"), _MOTION, ("clear",), lasting=True),
     "hold": Act(
-        "bring the rig to rest; in slow time the test may be resumed",
+        "bring the rig to rest; a test in slow time can be resumed",
         (State.RUNNING,),
         RigSession.hold,
         (rung_continues,),
@@ -875,7 +889,7 @@ ACTS = {
         named=True,
     ),
     "finish": Act(
-        "take the offsets again, close the port, end the test", _AT_REST, RigSession.finish, lasting=True
+        "take the offsets again, close the port, and end the test", _AT_REST, RigSession.finish, lasting=True
     ),
 }
 """Acts by name. A new act needs an entry and a function."""

@@ -119,7 +119,7 @@ class SmallMoves:
 
     @staticmethod
     def _listen(forces: list[Array]) -> Callable[[Measurement], str]:
-        """Return the guard of the return motion. It never ends this motion, which leads to the start."""
+        """Return the guard of the return motion, which never ends this motion."""
 
         def listen(measured: Measurement) -> str:
             forces.append(measured.force)
@@ -157,7 +157,9 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end after the rest at ``share`` of its travel; an empty string if it need not."""
+    """Return why the move must end after the rest at the fraction ``share`` of its travel; an empty string if it
+    need not.
+    """
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -215,15 +217,15 @@ def compare(
 def _beside(name: str, who: str, value: float, checks: AxisChecks) -> None:
     assert checks.stiffness is not None
     ratio = checks.ratios[who] = checks.stiffness / value
-    finding = f"stiffness of {name} is {ratio:.2f} of {who}"
+    finding = f"the stiffness of {name} is {ratio:.2f} times {who}"
     if LEAST <= ratio <= MOST:
         if NOT_VERIFIED in (checks.force_scale, checks.displacement_scale):
             checks.remarks.append(f"{finding}, {value:.4g} N/m")
     else:
         checks.unlike.append(finding)
         checks.remarks.append(
-            f"{finding}, {value:.4g} N/m: the scale of the force or of the displacement is wrong, or "
-            "another specimen is in the rig"
+            f"{finding}, {value:.4g} N/m. The scale of the force or of the displacement is wrong, or another "
+            "specimen is in the rig"
         )
 
 
@@ -380,7 +382,9 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. An axis in N gets its displacement minus the sensor's offset ``shift`` (m)."""
+        """Return ``sent`` in m. For an axis in N, this is the displacement minus the sensor's offset ``shift``
+        (m).
+        """
         if not self.modes:
             return sent
         return np.where(by_force(self.modes), measured.displacement - shift, sent)
@@ -404,11 +408,11 @@ def judge_forces(
         finding = (
             _wrong(rig, move, stopped)
             if move is not None
-            else "was not tried, because an earlier trial has failed"
+            else "the small force was not tried, because an earlier trial has failed"
         )
         axis_checks.force_loop = WRONG if finding else VERIFIED
         if finding:
-            axis_checks.findings.append(f"axes.{name}: its force loop: {finding}")
+            axis_checks.findings.append(f"axes.{name}: the check of its force loop has failed: {finding}")
 
 
 def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
@@ -416,8 +420,8 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
         return f"the small force was stopped: {stopped}"
     if move.ended == AGAINST:
         return (
-            "the force opposes its command: the sign of force_command is wrong, in the rig file or in the "
-            "controller, or the sign of the loop"
+            "the force opposes its command. The sign of force_command (in the rig file or in the controller) or "
+            "the sign of the loop is wrong"
         )
     if move.ended:
         how = (
@@ -426,21 +430,22 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
             else "an axis has moved too far"
         )
         return (
-            f"the small force was given up, because {how}: the scale of force_command is wrong, or "
-            "another specimen is in the rig"
+            f"the small force was aborted, because {how}. The scale of force_command is wrong, or another "
+            "specimen is in the rig"
         )
     (least, least_force), i = rig.least(move.stands[0]), move.index
     changed = move.change("force", 1, 2)
     if abs(changed - move.force) > SAME_FORCE * move.force + least_force[i]:
         return (
-            f"the force has changed by {changed:.4g} N while its command changed by {move.force:.4g} N: the "
-            "scales of force_command and load cell differ, or the loop does not reach its command"
+            f"the force has changed by {changed:.4g} N while its command changed by {move.force:.4g} N. The "
+            "scales of force_command and of the load cell differ, or the loop does not reach its command"
         )
     for since, event in ((0, "taken over"), (3, "given back")):
         bump = move.change("displacement", since, since + 1)
         if abs(bump) > least[i]:
             return (
-                f"the axis has moved by {1e3 * bump:.4g} mm when its loop was {event}: the change is not bumpless"
+                f"the axis has moved by {1e3 * bump:.4g} mm when its force loop was {event}, so the "
+                "change of mode is not bumpless"
             )
     return ""
 
@@ -481,25 +486,25 @@ def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
         rig = axis.rig_axis
         if rig is None or rig.small_move is None:
             problems.append(
-                f"axes.{name}: {section_of(rig, 'small_move')} is missing: displacement (m), velocity (m/s) and "
-                "force (N) bound the small move that checks signs and scales"
+                f"axes.{name}: {section_of(rig, 'small_move')} is missing. Displacement (m), velocity (m/s) and "
+                "force (N) are required as bounds of the small move that checks signs and scales"
             )
             continue
         if by_controller(axis) and rig.small_move.press is None:
             problems.append(
-                f"axes.{name}: {section_of(rig, 'small_move')} has no press (N), the small force that checks the "
-                "force loop of the controller"
+                f"axes.{name}: {section_of(rig, 'small_move')} must state press, the small force (N) that checks "
+                "the force loop of the controller"
             )
         needed = LOUDEST * scatter / STAGES[0]
         if rig.small_move.displacement < needed:
             problems.append(
-                f"axes.{rig.name}.small_move.displacement of the rig file = "
-                f"{rig.small_move.displacement:g} m: must be >= {needed:.3g} m, to exceed the "
-                f"scatter of the displacement, {scatter:.3g} m rms"
+                f"axes.{rig.name}.small_move.displacement of the rig file = {rig.small_move.displacement:g} m: "
+                f"must be >= {needed:.3g} m, so that the move exceeds the scatter of the displacement "
+                f"({scatter:.3g} m rms)"
             )
         if rig.characterised is not None and rig.characterised.simulated and not simulated:
             problems.append(
-                f"axes.{rig.name}.characterised of the rig file: was measured on a simulator, but this rig is "
-                "real: characterise the rig itself, or omit the section"
+                f"axes.{rig.name}.characterised of the rig file: the values were measured on a simulator, but "
+                "this rig is real. Characterise the rig itself, or omit the section"
             )
     problems.refuse()

@@ -8,12 +8,12 @@ together, so that axes of one specimen do not load each other:
 
 J is the tangent dF/dc of forces with respect to commands. It is measured with a small step of each axis towards
 less force, and updated with the secant of each step (Broyden 1965), which also fits a yielded specimen. If the
-forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight come
-last.
+forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight are
+unloaded last.
 
 A load cell may fail unnoticed. Within a travel as long as the small move, the force must therefore respond with
-the stiffness of that move. Without this response, the operator can sign for positions of axes whose displacement a
-check has verified.
+the stiffness of that move. If the force does not respond, the operator can sign for positions of axes whose
+displacement a check has verified.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ LEFT_OVER = 0.1
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
-    "the force is unknown. Switch the pressure off at the controller or, if the displacement is right, unload by "
-    "displacement (unload, to a place)"
+    "The force is unknown, so switch the pressure off at the controller or, if the displacement is right, "
+    "unload by displacement (unload, to a place)"
 )
 LARGEST_STEP = 0.125
 """Largest step, as a fraction of the travel."""
@@ -90,7 +90,7 @@ STILL = (1e-3, 1e-5)
 def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
     """Parse positions by axis, m: one number for a rig with one axis, else ``axis: number, ...``.
 
-    Raises ConfigError.
+    Raises ConfigError for any other ``text``.
     """
     positions = {}
     for entry in text.split(","):
@@ -98,7 +98,9 @@ def places(text: str, names: tuple[str, ...]) -> dict[str, float]:
         try:
             positions[name.strip() if colon or len(names) > 1 else names[0]] = float(number)
         except ValueError:
-            raise ConfigError(f"unload.to = {text!r}: must be a number (m), or axis: number, ...") from None
+            raise ConfigError(
+                f"unload.to = {text!r}: must be a number (m), or pairs of axis: number, separated by commas"
+            ) from None
     return positions
 
 
@@ -110,8 +112,8 @@ def bounds_of(scenario: Scenario) -> list[Unloading]:
         rig = axis.rig_axis
         if rig is None or rig.unloading is None:
             problems.append(
-                f"axes.{name}: {section_of(rig, 'unloading')} is missing: travel (m) and velocity (m/s) bound the "
-                "motion to zero force"
+                f"axes.{name}: {section_of(rig, 'unloading')} is missing. Travel (m) and velocity (m/s) are "
+                "required as bounds of the motion to zero force"
             )
         else:
             bounds.append(rig.unloading)
@@ -134,7 +136,9 @@ def goal_of(
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
-        problems.append("unload.signed: empty: a person must sign for a motion under an unknown force")
+        problems.append(
+            "unload.signed: must not be empty, because a person must sign for a motion under an unknown force"
+        )
     names, bounds = tuple(scenario.axes), bounds_of(scenario)
     for name, position in to.items():
         if name not in names:
@@ -146,13 +150,13 @@ def goal_of(
             problems.append(f"unload.to.{name} = {position} m: must be finite")
         elif way > bounds[index].travel:
             problems.append(
-                f"unload.to.{name} = {position:g} m: is {way:.4g} m away: must be <= {bounds[index].travel:g} m, "
-                "unloading.travel of the rig file"
+                f"unload.to.{name} = {position:g} m: is {way:.4g} m away, but may be {bounds[index].travel:g} m "
+                "away at most (unloading.travel of the rig file)"
             )
         if name not in checks or checks[name].displacement_sign != VERIFIED:
             problems.append(
-                f"unload.to.{name}: the check has not verified the displacement of this axis: switch the pressure "
-                "off at the controller"
+                f"unload.to.{name}: the check has not verified the displacement of this axis. Switch the "
+                "pressure off at the controller"
             )
     problems.refuse()
     return goal
@@ -195,7 +199,8 @@ def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
 class Way:
     """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
 
-    ``first`` and ``last`` are rests. ``given_up`` is why the specimen is not unloaded; an empty string if it is.
+    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is why the specimen is not unloaded; an
+    empty string if it is.
     """
 
     def __init__(
@@ -253,7 +258,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force keeps changing. The changes decrease if only the specimen relaxes."""
+        """Return whether a force keeps changing. If only the specimen relaxes, the changes decrease."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -265,8 +270,8 @@ class Way:
             return False
         worst = int(np.argmax(np.where(drifting, second / self._range, 0.0)))
         self.given_up = (
-            f"axes.{self._names[worst]}: the force does not rest, but changes by {second[worst]:.4g} N from one "
-            f"rest to the next: the load cell drifts, or the specimen relaxes for long; {UNKNOWN}"
+            f"axes.{self._names[worst]}: the force is not steady: it changes by {second[worst]:.4g} N between "
+            f"two consecutive rests, because the load cell drifts or the specimen relaxes slowly. {UNKNOWN}"
         )
         return True
 
@@ -280,7 +285,9 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force (N) in the first, maybe very short, step of an axis."""
+        """Return the smallest significant change of force (N) in the first step of an axis. This step may be very
+        short.
+        """
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))
@@ -305,7 +312,7 @@ class Way:
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
         return (
             f"axes.{self._names[worst]}: the force no longer follows the displacement: it has changed by "
-            f"{change[worst]:.4g} N while the axis moved by {1e3 * moved[worst]:.4g} mm; {UNKNOWN}"
+            f"{change[worst]:.4g} N while the axis moved by {1e3 * moved[worst]:.4g} mm. {UNKNOWN}"
         )
 
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
@@ -366,7 +373,7 @@ class Way:
             if waited >= PATIENCE:
                 self._give_up(active, why or "the force does not fall")
                 return
-        self._give_up(active, f"it was not unloaded after {MOST_STEPS} steps")
+        self._give_up(active, f"the specimen is not unloaded after {MOST_STEPS} steps")
 
     def _level(self, active: Places) -> float:
         return float((np.abs(self._forces()) / self._range)[active].max())
@@ -377,8 +384,8 @@ class Way:
             worst = int(active[np.argmax((np.abs(self._forces()) / self._range)[active])])
             gone = self._walk.command - self._start
             self.given_up = (
-                f"axes.{self._names[worst]}: {why}: {self._forces()[worst]:.4g} N after "
-                f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm: the rig holds where it is"
+                f"axes.{self._names[worst]}: the rig holds at {self._forces()[worst]:.4g} N after "
+                f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm, because {why}"
             )
 
     def _first_step(self, index: int, active: Places) -> Steps[None]:
@@ -405,7 +412,8 @@ class Way:
                 elif abs(change[index]) > MOST_ANSWER * expected + self._seen()[index]:
                     self._give_up(
                         active,
-                        f"the force has fallen by more than {MOST_ANSWER:g} times the stiffness times the travel",
+                        f"the force has fallen by more than {MOST_ANSWER:g} times the product of "
+                        "stiffness and travel",
                     )
                 elif (
                     length > self._step[index] and not why
@@ -418,7 +426,7 @@ class Way:
                 self._tangent[:, index] = (self._forces() - force) / step if step else change / gone
                 return
             if why or length >= furthest:
-                self._give_up(np.array([index]), why or f"the force does not fall; {UNKNOWN}")
+                self._give_up(np.array([index]), why or f"the force does not fall. {UNKNOWN}")
                 if not self.given_up:  # an axis within its tolerance, such as a dashpot, needs no step
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
@@ -463,7 +471,7 @@ class Way:
             if np.isfinite(tangent).all():
                 missed = change[active] - tangent @ gone[active]
                 updated = tangent + np.outer(missed, gone[active]) / length
-                # a secant of the wrong sign is due to noise or a reversal: keep the tangent
+                # keep the tangent, because a secant of the wrong sign is due to noise or a reversal
                 if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
                     self._tangent[at] = updated
         return why

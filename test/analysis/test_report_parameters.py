@@ -73,7 +73,12 @@ def test_compensator_structure_and_axes_are_printed_with_units_and_meaning() -> 
     for name, value, unit, meaning in (
         ("alpha_es", "15", "samples", "estimated delay constant"),
         ("mass", "503400", "kg", "mass m of the numerical part, without the specimen"),
-        ("limits.velocity", "0.76", "m/s", "largest step of the command from the previous one, per servo period"),
+        (
+            "limits.velocity",
+            "0.76",
+            "m/s",
+            "largest permitted change of the command per servo period, as a velocity",
+        ),
     ):
         row = re.search(rf"<tr><th>{re.escape(name)}</th>(.*?)</tr>", page)
         assert row, name

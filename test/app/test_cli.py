@@ -266,7 +266,10 @@ WRONG: list[tuple[str, str]] = [
     ("servo_rate=.nan", "servo_rate = nan: must be a finite number in Hz"),
     ("duration=.inf", "duration = inf: must be a finite number in s"),
     ("duration=-.inf", "duration = -inf: must be a finite number in s"),
-    ("structure.frequency=1e400", "--set structure.frequency: line 1: '1e400': too large for a number"),
+    (
+        "structure.frequency=1e400",
+        "--set structure.frequency: line 1: '1e400': too large for a floating-point number",
+    ),
     ("substeps=2.5", "substeps = 2.5: must be a whole number"),
     ("substeps=.nan", "substeps = nan: must be a whole number"),
     ("substeps=.inf", "substeps = inf: must be a whole number"),
@@ -275,16 +278,16 @@ WRONG: list[tuple[str, str]] = [
     # read as something else by YAML 1.1, or not at all
     (
         "duration=010",
-        r"--set duration: line 1: 010: a whole number must not begin with 0 .YAML 1.1 reads 8.; write 10",
+        r"--set duration: line 1: 010: a whole number must not begin with 0 .YAML 1.1 reads 8.. Write 10",
     ),
     ("duration=1:30", "duration = '1:30': must be a number in s"),
     ("servo_rate=12:30:45", "servo_rate = '12:30:45': must be a number in Hz"),
     ("duration=1_0", "duration = '1_0': must be a number in s"),
     (
         "structure.mass=1e-400",
-        "--set structure.mass: line 1: '1e-400': too small for a number, would be read as 0",
+        "--set structure.mass: line 1: '1e-400': too small for a floating-point number; it would be read as 0",
     ),
-    ("duration=" + "9" * 5000, "--set duration: line 1: not YAML: a whole number of 5000 digits"),
+    ("duration=" + "9" * 5000, "--set duration: line 1: not YAML: 5000 digits are too many for a whole number"),
     # too large to be
     (
         "duration=86400 servo_rate=40000 substeps=1",

@@ -59,15 +59,15 @@ if not any(map(shutil.which, ("cc", "gcc", "clang"))):
 HIGHEST, SESSION = "from the highest speed", "session of the receiver"
 FAULTS = {
     planted.BRAKING: ("closed", 1, CLOSED, "rests after 14.6 ms"),
-    planted.HARD: ("closed", 1, CLOSED, "brakes within 3 samples, harder than stated (8)"),
+    planted.HARD: ("closed", 1, CLOSED, "the axis brakes in 3 samples instead of the stated 8"),
     planted.STROKE: ("limits", 1, STROKE, "20.4 mm"),
     planted.VELOCITY: ("limits", 1, VELOCITY, "0.42 m/s"),
-    planted.WATCHDOG: ("killed", 1, KILLED, "is not over"),
-    planted.ENDLESS: ("killed", 1, KILLED, "it does not brake"),
+    planted.WATCHDOG: ("killed", 1, KILLED, "the session does not end"),
+    planted.ENDLESS: ("killed", 1, KILLED, "the axis does not brake"),
     planted.BRIDGE: ("killed", 2, KILLED, "brakes after 40 ms"),
-    planted.SWAPPED: ("signs", 2, SIGN, "south moves instead"),
-    planted.SIGN: ("signs", 1, SIGN, "north -1 mm: in the wrong direction"),
-    planted.INTERLOCK: ("interlock", 1, INTERLOCK, "nothing was seen in 1 s"),
+    planted.SWAPPED: ("signs", 2, SIGN, "south moved instead"),
+    planted.SIGN: ("signs", 1, SIGN, "north -1 mm: the axis moved in the wrong direction"),
+    planted.INTERLOCK: ("interlock", 1, INTERLOCK, "nothing was detected within 1 s"),
     planted.JUMP: ("pressure", 1, PRESSURE, "north moves "),
 }
 """Planted fault -> part that finds it, axes of the rig, cause of the row, what it says."""
@@ -164,7 +164,7 @@ def test_without_a_listener_a_new_session_shows_where_the_rig_rests(
     monkeypatch.setattr(SessionPort, "ear", property(lambda port: None, lambda port, ear: None), raising=False)
     rows = commission(bench(1).bench, {part: TRIALS[part]})
     assert failing(rows) == []
-    assert mentions(next(row for row in rows if row.what == "north").resolution, "no time")
+    assert mentions(next(row for row in rows if row.what == "north").resolution, "times are not measured")
 
 
 def test_a_fast_motion_of_an_axis_that_is_not_free_ends(bench: Callable[..., EmulatedBench]) -> None:

@@ -84,7 +84,7 @@ def test_a_relative_one_multiplies_each_number() -> None:
         ({"choice": "abc"}, ("list", "values")),
         ({"relative_normal": 2.0}, ("> 0", "< 1")),
         ({"like": 3.0}, ("x.like", "3", "scattered")),
-        ({"like": ["a.b", "c"]}, ("key", "alone")),
+        ({"like": ["a.b", "c"]}, ("only", "key")),
     ],
 )
 def test_what_is_no_distribution_is_refused(data: Any, words: tuple[str, ...]) -> None:

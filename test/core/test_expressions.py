@@ -56,15 +56,15 @@ def test_an_expression_has_its_value_and_its_unit(text: str, value: float, unit:
         ("si(2, 'furlong')", ("furlong", "1", "m", "N")),
         ("max(force.north)", ("max", "2", "8", "numbers")),
         ("force.north > 3", ("not allowed",)),
-        ("__import__('os').system('true')", ("no such function",)),
-        ("().__class__.__bases__", ("no such quantity",)),
-        ("force.north.__class__", ("no such quantity",)),
-        ("(lambda: 1)()", ("no such function",)),
+        ("__import__('os').system('true')", ("unknown function",)),
+        ("().__class__.__bases__", ("unknown quantity",)),
+        ("force.north.__class__", ("unknown quantity",)),
+        ("(lambda: 1)()", ("unknown function",)),
         ("[force.north for x in (1,)]", ("not allowed",)),
         ("'a' * 10**9", ("not a number",)),
         ("True", ("not a number",)),
         ("1e999", ("too large",)),
-        ("v[0]", ("no such quantity",)),
+        ("v[0]", ("unknown quantity",)),
         ("force.north\x00", ("not an expression",)),
         ("(" * 300, ("not an expression",)),
         ("-" * 400 + "1", ("parts", "<= 100")),
@@ -151,7 +151,7 @@ def test_units_are_products(text: str, factor: float, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "N/", "N**2", "N^m", "Nm", "m^99", "m^9*m^9"])
 def test_a_unit_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"not a unit|power beyond"):
+    with pytest.raises(ValueError, match=r"not a unit|power above"):
         unit_of(text)
 
 

@@ -123,7 +123,7 @@ def without_description(path: Path) -> None:
     ("damage", "says"),
     [
         (bomb, ("<= 1 GiB", "<= 100")),
-        (zeros, ("128 MiB", "<= 1 GiB", "above 64 MiB <= 100")),
+        (zeros, ("128 MiB", "<= 1 GiB", "above 64 MiB, <= 100 times")),
         (many, ("members", "<= 20000")),
         (encrypted, ("encrypted", "password")),
         (cut, ("unpacked", "zip")),

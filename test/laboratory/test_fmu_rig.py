@@ -202,11 +202,13 @@ def test_it_is_set_back_to_its_start(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     given = {"file": specimen(), "parameters": "", "actuator": "{type: pure_delay}", "stiffness": 0.0, "more": ""}
     text = RIG.format(**given)
+    other_axes = "is for the axes other, but must be for the axes of the test"
+    causality = "the variable has the causality input in the FMU, but must be one with causality output"
     for before, after, says in (
-        ("axes: {story_1", "axes: {other", "rig.axes: of other; must be of the axes of the test in their order"),
-        ("actuators: {story_1", "actuators: {other", "rig.actuators: of other; must be of the axes of the test"),
-        ("force: f", "force: x", "force = 'x': causality is input in the FMU: must be output"),
-        ("velocity: v", "velocity: a", "axes.story_1.velocity = 'a': its unit in the FMU is 'm/s^2'"),
+        ("axes: {story_1", "axes: {other", f"rig.axes: {other_axes} in their order"),
+        ("actuators: {story_1", "actuators: {other", f"rig.actuators: {other_axes}"),
+        ("force: f", "force: x", f"force = 'x': {causality}"),
+        ("velocity: v", "velocity: a", "axes.story_1.velocity = 'a': the unit in the FMU is 'm/s^2'"),
     ):  # fmt: skip
         with pytest.raises(ConfigError) as refusal:
             hosts.run(scenario(tmp_path, text.replace(before, after)))

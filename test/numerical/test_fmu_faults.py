@@ -70,7 +70,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "crash": ("*(volatile int *)0 = 1", "the FMU was ended by SIGSEGV"),
     "abort": ("abort()", "the FMU was ended by SIGABRT"),
     "exit": ("exit(7)", "the FMU has ended with code 7"),
-    "quiet exit": ("exit(0)", "the FMU has ended: it has closed the connection"),
+    "quiet exit": ("exit(0)", "the FMU has ended: the FMU process has closed the connection"),
     "killed": ("kill(getpid(), SIGKILL)", "the FMU was ended by SIGKILL"),
     "discard": ("return 2", "{prefix}Discard at 0.05 s: the model refuses a step of 0.005 s"),
     "error": ("return 3", "{prefix}DoStep has returned {prefix}Error at 0.05 s"),
@@ -162,7 +162,7 @@ def test_an_archive_leaves_half_of_the_free_space(tmp_path: Path, monkeypatch: p
     usage = archive.shutil.disk_usage
     monkeypatch.setattr(archive.shutil, "disk_usage", lambda folder: usage(folder)._replace(free=4096))
     words = refused(rogue(), tmp_path)
-    for part in ("integrator", "file", "2 KiB", "half of its free space"):
+    for part in ("integrator", "file", "2 KiB", "half of the free space there"):
         assert part in words
 
 

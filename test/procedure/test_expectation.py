@@ -32,7 +32,7 @@ def test_a_wrong_scale_is_the_ratio_to_the_stiffness_of_the_scenario(walk, wrong
     w = walk(f"axes.story_1.{wrong}", rig=UNKNOWN)
     found = checked(w)
     assert found.ratios == {SCENARIO: pytest.approx(ratio, rel=0.02)}
-    told = f"stiffness of story_1 is {ratio:.2f} of the scenario's"
+    told = f"the stiffness of story_1 is {ratio:.2f} times the scenario's"
     assert sum(told in words for words in found.remarks) == 1
     if 0.67 <= ratio <= 1.5:
         assert found.unlike == []
@@ -53,7 +53,7 @@ def test_a_wrong_scale_is_the_ratio_to_the_stiffness_of_the_scenario(walk, wrong
 
 def test_a_wrong_scale_of_the_displacement_is_named_beside_the_static_error(walk):
     found = checked(walk("axes.story_1.sensors.displacement_scale=0.5", rig=UNKNOWN))
-    words = "the axis moves by 50% of its command: the loop has a static error, or the scale of displacement"
+    words = "the axis moves by 50% of its command. The control loop has a static error, or the scale of the "
     assert any(words in each for each in found.remarks)
 
 
@@ -89,4 +89,4 @@ def test_what_an_integrator_counts_on_is_compared_too(walk):
     w = walk(client, "structure=null", "ground_motion={type: none}", rig=UNKNOWN)
     found = checked(w)
     assert found.ratios[DECLARED] == pytest.approx(10.0, rel=0.02)
-    assert found.unlike == [f"stiffness of story_1 is {found.ratios[DECLARED]:.2f} of {DECLARED}"]
+    assert found.unlike == [f"the stiffness of story_1 is {found.ratios[DECLARED]:.2f} times {DECLARED}"]

@@ -20,11 +20,11 @@ RATIOS, RESOLUTIONS, SEEDS = (1, 10, 50), (1e-6, 5e-6, 20e-6), range(1, 21)
 CHOSEN = random.Random(605).sample([*product(SHIPPED, RATIOS, RESOLUTIONS, SEEDS)], 5)
 """Five of all; soak tries all."""
 TRUE_OF = {
-    "marths_2023": ("its command: the loop has a static error",),  # 8 and 14 % of the published plant
+    "marths_2023": ("its command. The control loop has a static error",),  # 8 and 14 % of the published plant
     "three_independent_axes": ("the force exists only in motion",),  # two dampers
 }
 """What has to be said of the rig of a scenario."""
-ASKED = ("of the force not verified", "of the displacement not verified", "of the scenario's, ")
+ASKED = ("of the force not verified", "of the displacement not verified", "times the scenario's, ")
 """What stands beside each question whether somebody signs."""
 COMPUTED = {name for name in SHIPPED if files.load(name).rig is None} - {"rths_benchmark_2020"}
 """Those with a rung d: neither a coupled rig, nor a mass in the specimen, which makes force of any noise."""

@@ -112,7 +112,7 @@ def test_a_small_force_tries_the_loop_and_moves_nothing_else(begun: Begun) -> No
 
 FAULTS: dict[str, tuple[tuple[str, str], Sequence[str], str]] = {
     "sign": (("scale: 75.0}", "scale: 75.0, sign: -1}"), (), "the force opposes its command"),
-    "scale": (("scale: 75.0}", "scale: 80.0}"), (), "the scales of force_command and load cell differ"),
+    "scale": (("scale: 75.0}", "scale: 80.0}"), (), "scales of force_command and of the load cell differ"),
     "slack": (("", ""), ("axes.load.force_control.law.gain=0.5",), "does not reach its command"),
 }
 """What is wrong in the controller, and the words."""

@@ -129,25 +129,34 @@ def test_nothing_is_found_on_a_healthy_rig(axis: dict[str, Any], noisy: bool) ->
 
 
 WRONG_RIGS: list[tuple[dict[str, Any], str]] = [
-    ({"sensors": {"force_scale": -1.0}}, "axes.a: wrong sign of force"),
-    ({"sensors": {"displacement_scale": -1.0}}, "axes.a: wrong sign of displacement.*check the sign of displ"),
-    ({"output": {"scale": -1.0}}, "axes.a: wrong sign of displacement.*check the sign of command"),
-    ({"sensors": {"displacement_dead": 1e-4}}, "axes.a: dead displacement sensor"),
-    ({"sensors": {"force_dead": 10.0}}, "axes.a: dead load cell.*should have changed by [12]"),
-    ({"sensors": {"displacement_dead": 0.0, "force_dead": 0.0}}, "axes.a: nothing moves"),
-    ({"output": {"lost_motion": 5e-3}}, "axes.a: nothing moves"),
-    ({"sensors": {"force_scale": 1.1}}, r"axes.a: the stiffness is 2.\S+ N/m, \+\S+% from"),
-    ({"sensors": {"force_scale": 0.9}}, r"axes.a: the stiffness is 1.\S+ N/m, -\S+% from"),
-    ({"sensors": {"displacement_scale": 1.1}}, r"axes.a: the stiffness is 1.\S+ N/m, -\S+% from"),
-    ({"sensors": {"displacement_scale": 0.9}}, r"axes.a: the stiffness is 2.\S+ N/m, \+\S+% from"),
-    ({"sensors": {"displacement_scale": 1000.0}}, "axes.a: the axis moves by .* scale of displacement"),
-    ({"sensors": {"displacement_scale": 0.01}}, "axes.a: (nothing moves|dead displacement sensor)"),
+    ({"sensors": {"force_scale": -1.0}}, "axes.a: the force has the wrong sign"),
+    (
+        {"sensors": {"displacement_scale": -1.0}},
+        "axes.a: the displacement has the wrong sign.*check the sign of displ",
+    ),
+    ({"output": {"scale": -1.0}}, "axes.a: the displacement has the wrong sign.*check the sign of command"),
+    ({"sensors": {"displacement_dead": 1e-4}}, "axes.a: the displacement sensor does not respond"),
+    ({"sensors": {"force_dead": 10.0}}, "axes.a: the load cell does not respond.*expected change: [12]"),
+    (
+        {"sensors": {"displacement_dead": 0.0, "force_dead": 0.0}},
+        "axes.a: neither the displacement nor the force changes",
+    ),
+    ({"output": {"lost_motion": 5e-3}}, "axes.a: neither the displacement nor the force changes"),
+    ({"sensors": {"force_scale": 1.1}}, r"axes.a: the stiffness is 2.\S+ N/m and differs by \+\S+% from"),
+    ({"sensors": {"force_scale": 0.9}}, r"axes.a: the stiffness is 1.\S+ N/m and differs by -\S+% from"),
+    ({"sensors": {"displacement_scale": 1.1}}, r"axes.a: the stiffness is 1.\S+ N/m and differs by -\S+% from"),
+    ({"sensors": {"displacement_scale": 0.9}}, r"axes.a: the stiffness is 2.\S+ N/m and differs by \+\S+% from"),
+    ({"sensors": {"displacement_scale": 1000.0}}, "axes.a: the axis moves by .* scale of the displacement"),
+    (
+        {"sensors": {"displacement_scale": 0.01}},
+        "axes.a: (neither the displacement nor the force changes|the displacement sensor does not respond)",
+    ),
     ({"sensors": {"second": {"scale": 1.1}}}, "axes.a: the second displacement sensor.*differ by -9.1%"),
     (
         {"sensors": {"second": {"scale": -1.0}}},
         "axes.a: the second displacement sensor.*has the wrong sign",
     ),
-    ({"specimen": {"type": "kelvin_voigt", "stiffness": 4e7}}, "axes.a: the small move was given up after"),
+    ({"specimen": {"type": "kelvin_voigt", "stiffness": 4e7}}, "axes.a: the small move was aborted after"),
 ]
 
 

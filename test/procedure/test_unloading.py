@@ -272,7 +272,7 @@ def test_a_load_cell_that_drifts_is_found_before_anything_moves() -> None:
     rig.load(0.05)
     set_sensor(rig.drive.port, 0, "force", "drifts", 1e3)
     record = rig.unload(a=AxisChecks(stiffness=2e6))
-    assert mentions(record.given_up, "axes.a", "rest")
+    assert mentions(record.given_up, "axes.a", "rests")
     assert record.travel["a"] == pytest.approx(0.0, abs=1e-5)
     np.testing.assert_array_equal(np.diff(np.array(rig.sent), axis=0), np.zeros((len(rig.sent) - 1, 1)))
 

@@ -64,21 +64,22 @@ class Archive:
         with self._opened() as opened:
             members = opened.infolist()
         if len(members) > MOST_MEMBERS:
-            raise ConfigError(f"has {len(members)} members: must be <= {MOST_MEMBERS}")
+            raise ConfigError(f"the archive has {len(members)} members: must be <= {MOST_MEMBERS}")
         size = sum(member.file_size for member in members)
         packed = sum(member.compress_size for member in members)
         if size > LARGEST_UNPACKED or size > max(SMALL, HIGHEST_RATIO * packed):
             raise ConfigError(
-                f"would unpack {size_of(size)} out of {size_of(packed)}: must be <= {size_of(LARGEST_UNPACKED)}, "
-                f"and above {size_of(SMALL)} <= {HIGHEST_RATIO} times the packed size"
+                f"the archive would unpack from {size_of(packed)} to {size_of(size)}: must be <= "
+                f"{size_of(LARGEST_UNPACKED)} and, above {size_of(SMALL)}, <= {HIGHEST_RATIO} times the packed "
+                "size"
             )
         self._whole = size
         self._members = [(_checked(member.orig_filename), member) for member in members]
         self.names: Sequence[str] = [name for name, _ in self._members]
         if len({name.rstrip("/") for name in self.names}) < len(self.names):
-            raise ConfigError("has two members of the same name")
+            raise ConfigError("the archive has two members of the same name")
         if DESCRIPTION not in self.names:
-            raise ConfigError(f"is not an FMU: has no {DESCRIPTION}")
+            raise ConfigError(f"the file is not an FMU, because it has no {DESCRIPTION}")
 
     def _check_directory(self) -> None:
         try:
@@ -87,9 +88,11 @@ class Archive:
                 file.seek(max(0, size - TAIL))
                 directory = directory_size(file.read(TAIL))
         except OSError as error:
-            raise ConfigError(f"cannot be read ({reason(error)})") from error
+            raise ConfigError(f"the file cannot be read ({reason(error)})") from error
         if directory > LARGEST_DIRECTORY:
-            raise ConfigError(f"has a directory of {size_of(directory)}: must be <= {size_of(LARGEST_DIRECTORY)}")
+            raise ConfigError(
+                f"the archive has a directory of {size_of(directory)}: must be <= {size_of(LARGEST_DIRECTORY)}"
+            )
 
     @contextmanager
     def _opened(self) -> Iterator[zipfile.ZipFile]:
@@ -99,9 +102,9 @@ class Archive:
         except ConfigError:
             raise
         except OSError as error:
-            raise ConfigError(f"cannot be read ({reason(error)})") from error
+            raise ConfigError(f"the file cannot be read ({reason(error)})") from error
         except DAMAGED as error:
-            raise ConfigError(f"cannot be unpacked ({error})") from error
+            raise ConfigError(f"the archive cannot be unpacked ({error})") from error
 
     def description(self) -> bytes:
         with self._opened() as opened:
@@ -115,8 +118,8 @@ class Archive:
         free = shutil.disk_usage(folder).free
         if self._whole > LARGEST_SHARE * free:
             raise ConfigError(
-                f"would unpack {size_of(self._whole)} into {folder.parent}: must be <= "
-                f"{size_of(int(LARGEST_SHARE * free))}, half of its free space"
+                f"the archive would unpack {size_of(self._whole)} into {folder.parent}: must be <= "
+                f"{size_of(int(LARGEST_SHARE * free))}, which is half of the free space there"
             )
         with self._opened() as opened:
             for name, member in self._members:
@@ -136,5 +139,7 @@ def _checked(name: str) -> str:
     name = name.removeprefix("./")
     parts = name.rstrip("/").split("/")
     if "\\" in name or ":" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):
-        raise ConfigError(f"has a member {name!r}: must lie below the folder of the archive")
+        raise ConfigError(
+            f"the archive has a member {name!r}, which must be in the folder of the archive or below"
+        )
     return name

@@ -50,7 +50,9 @@ def fmpy() -> Any:
     try:
         import fmpy
     except ImportError as error:
-        raise ConfigError(f"an FMU needs fmpy, which cannot be imported ({error}): {INSTALL}") from error
+        raise ConfigError(
+            f"an FMU needs fmpy, which cannot be imported ({error}). Install fmpy: {INSTALL}"
+        ) from error
     return fmpy
 
 
@@ -127,12 +129,14 @@ class Description:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)
         if variable.causality != causality:
             raise ConfigError(
-                f"{path} = {show(name)}: causality is {variable.causality} in the FMU: must be {causality}; "
-                f"it has {', '.join(choices) or 'none'}"
+                f"{path} = {show(name)}: the variable has the causality {variable.causality} in the FMU, but "
+                f"must be one with causality {causality}; known: {', '.join(choices) or 'none'}"
             )
         if variable.kind not in FLOATS or variable.array:
             kind = "an array" if variable.array else f"of the type {variable.kind}"
-            raise ConfigError(f"{path} = {show(name)}: is {kind} in the FMU: must be {' or '.join(FLOATS)}")
+            raise ConfigError(
+                f"{path} = {show(name)}: the variable is {kind} in the FMU: must be {' or '.join(FLOATS)}"
+            )
         return variable
 
     def parameter(self, path: str, name: str, value: Any) -> Variable:
@@ -141,7 +145,8 @@ class Description:
             raise unknown(path, "parameter", name, [candidate.name for candidate in self.of("parameter")])
         if variable.variability == "constant" or variable.array or variable.kind in ("Binary", "Clock"):
             raise ConfigError(
-                f"{path}.{name}: cannot be set: it is constant, an array or of the type {variable.kind}"
+                f"{path}.{name}: the parameter cannot be set, because it is constant, an array or of "
+                f"the type {variable.kind}"
             )
         kind = type(value)
         fits = {bool: ("Boolean",), str: ("String",), int: (*FLOATS, "Float32", *WHOLE)}
@@ -167,25 +172,27 @@ def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) 
     if unit is None:
         if stated is None:
             raise ConfigError(
-                f"{here}: the FMU declares no unit: set units: {{{variable.name}: {si}}}; known: {units}"
+                f"{here}: the FMU declares no unit. Set units: {{{variable.name}: {si}}}; known: {units}"
             )
         if stated not in table:
             raise unknown(f"units.{variable.name} = {show(stated)}", f"unit of a {quantity}", stated, table)
         return table[stated]
     if stated is not None and _plain(stated) != _plain(unit.name):
-        raise ConfigError(f"units.{variable.name} = {show(stated)}: the FMU declares {unit.name!r} for it")
+        raise ConfigError(
+            f"units.{variable.name} = {show(stated)}: must be the unit that the FMU declares, {unit.name!r}"
+        )
     named = table.get(_plain(unit.name))
     if unit.factor is None:
         if named is None:
             raise ConfigError(
-                f"{here}: the FMU does not define its unit {unit.name!r}: must be a unit of a {quantity}; "
-                f"known: {units}"
+                f"{here}: the FMU does not define the unit {unit.name!r} of this variable: must be a unit of a "
+                f"{quantity}; known: {units}"
             )
         return named
     expected = tuple(exponents.get(dimension, 0) for dimension in DIMENSIONS)
     if unit.exponents != expected or unit.offset:
         raise ConfigError(
-            f"{here}: its unit in the FMU is {unit.name!r}, which is {_in_base_units(unit)}: must be a unit of a "
+            f"{here}: the unit in the FMU is {unit.name!r}, which is {_in_base_units(unit)}: must be a unit of a "
             f"{quantity}, such as {si}"
         )
     if not 0.0 < unit.factor < float("inf"):
@@ -219,7 +226,7 @@ def described(file: str) -> Description:
             version = version_of(Path(file))
             read_head(file, 1)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"cannot be read ({reason(error)})") from error
+            raise ConfigError(f"the file cannot be read ({reason(error)})") from error
         return _described(file, version)
     except ConfigError as error:
         raise error.within(f"file = {show(file)}") from error
@@ -233,16 +240,16 @@ def _described(file: str, version: tuple[int, ...]) -> Description:
         there = sorted({"/".join(name.split("/")[:2]) for name in archive.names if name.startswith("binaries/")})
         sources = any(name.startswith("sources/") and name.endswith(".c") for name in archive.names)
         raise ConfigError(
-            f"has no {described.binaries}/{described.identifier}.so, the binary of this machine; it has "
+            f"the FMU has no {described.binaries}/{described.identifier}.so, the binary for this machine. It has "
             f"{', '.join(there) or 'no binaries'}"
-            + ("; it has sources: build the binary with `fmpy compile`" if sources else "")
+            + (". Build the binary from its sources with `fmpy compile`" if sources else "")
         )
     return described
 
 
 def description_of(xml: bytes) -> Description:
     if b"<!DOCTYPE" in xml or b"<!ENTITY" in xml or b"\0" in xml:
-        raise ConfigError(f"{DESCRIPTION} must be UTF-8, without document type and entities")
+        raise ConfigError(f"{DESCRIPTION} must be UTF-8, without document type and entity declarations")
     package = fmpy()
     with tempfile.TemporaryDirectory(prefix="rths_fmu_") as folder:
         Path(folder, DESCRIPTION).write_bytes(xml)
@@ -280,8 +287,8 @@ def _of_fmpy(read: Any) -> Description:
     if simulation is None or read.fmiVersion.split(".")[0] not in ("2", "3"):
         kinds = [name for name in ("modelExchange", "scheduledExecution") if getattr(read, name) is not None]
         raise ConfigError(
-            f"is an FMU of FMI {read.fmiVersion} ({', '.join(kinds) or 'coSimulation'}): must be for "
-            "co-simulation by FMI 2.0 or 3.0"
+            f"the file is an FMU of FMI {read.fmiVersion} ({', '.join(kinds) or 'coSimulation'}): must be for "
+            "co-simulation with FMI 2.0 or 3.0"
         )
     if not IDENTIFIER.fullmatch(simulation.modelIdentifier or ""):
         raise ConfigError(f"modelIdentifier = {show(simulation.modelIdentifier)}: must be a C identifier")
@@ -339,9 +346,12 @@ def _number(text: str | None) -> float | None:
 def listed(description: Description, fed: Sequence[str], settings: Mapping[str, object]) -> list[str]:
     """Return lines that describe an FMU: maker, variables, ``settings``, and inputs that are not ``fed``."""
     tool = f", by {description.tool}" if description.tool else ""
-    state = "can be saved and restored" if description.keeps_state else "is reset only by a new start"
-    needs = "; it needs this program while it runs" if description.needs_tool else ""
-    lines = [f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; its state {state}{needs}"]
+    state = "can be saved and restored" if description.keeps_state else "can be reset only by a new start"
+    needs = ", and the FMU needs this program while it runs" if description.needs_tool else ""
+    lines = [
+        f"{description.name}: FMI {description.version}.0 for co-simulation{tool}; the state of the FMU "
+        f"{state}{needs}"
+    ]
     for causality in ("input", "output", "parameter"):
         variables = description.of(causality)
         shown_variables = [variable.text() for variable in variables[:MOST_LISTED]]
@@ -351,7 +361,8 @@ def listed(description: Description, fed: Sequence[str], settings: Mapping[str, 
         values = ", ".join(f"{name} = {show(value)}" for name, value in settings.items())
         lines.append(f"set by the scenario: {values}")
     return lines + [
-        f"input {variable.name}: not fed by the test, keeps its start value {variable.start or 0}"
+        f"input {variable.name}: the test does not feed this input, which keeps its start value "
+        f"{variable.start or 0}"
         for variable in description.of("input")
         if variable.name not in fed
     ]

@@ -34,7 +34,7 @@ def main(task: Data) -> None:
         import fmpy.fmi2
         import fmpy.fmi3
     except ImportError as error:
-        raise SystemExit(f"fmpy cannot be imported ({error}): pip install fmpy") from error
+        raise SystemExit(f"fmpy cannot be imported ({error}). Install fmpy: pip install fmpy") from error
     os.chdir(task["folder"])
     sys.dont_write_bytecode = (
         True  # Python 3.11 would keep a compiled module that the file size limit has truncated
@@ -46,7 +46,7 @@ def main(task: Data) -> None:
         unit: Unit = Fmi2(fmpy.fmi2, task) if task["version"] == 2 else Fmi3(fmpy.fmi3, task)
         unit.begin()
     except Exception as error:  # fmpy has no exception class for failed loading or instantiation
-        raise SystemExit(f"cannot be started: {error or type(error).__name__}") from error
+        raise SystemExit(f"the model cannot be started: {error or type(error).__name__}") from error
     with socket.socket(fileno=task["channel"]) as channel:
         serve(unit, channel)
 
@@ -60,7 +60,7 @@ def serve(unit: Unit, channel: socket.socket) -> None:
             try:
                 unit.set_back()
             except Exception as error:  # fmpy raises various exceptions
-                raise SystemExit(f"cannot be reset: {error}") from error
+                raise SystemExit(f"the model cannot be reset: {error}") from error
             unit.read(0.0)
         else:
             step(round(request[0]))

@@ -20,7 +20,7 @@ SHARE_OF_STEP = 1e-9
 
 
 class Row(NamedTuple):
-    """Input or output of the FMU, named by parameter ``place``. An empty ``quantity`` accepts any unit."""
+    """Input or output of the FMU, named by the parameter ``place``. An empty ``quantity`` accepts any unit."""
 
     place: str
     name: str
@@ -37,16 +37,17 @@ class Row(NamedTuple):
 
 @params
 class FmuParams:
-    file: str = path("the FMU: co-simulation, FMI 2.0 or 3.0, with a binary for this machine", runs=True)
+    file: str = path("FMU file for co-simulation (FMI 2.0 or 3.0), with a binary for this machine", runs=True)
     parameters: Data = mapping(
-        "parameters of the FMU by name: each a number in the unit that the FMU declares, true, false or text"
+        "values of the FMU's parameters by name; numbers are in the unit that the FMU declares, other "
+        "values are true, false or text"
     )
     units: Mapping[str, str] = mapping("units of variables for which the FMU declares none, e.g. {x1: mm}")
     start_within: float = number(
         "timeout for loading and initialising the FMU", "s", 60.0, more_than=0.0, at_most=3_600.0
     )
     answer_within: float = number(
-        "timeout for a step of the FMU; in real time bridging ends sooner",
+        "timeout for a step of the FMU; in real time, the limit of bridging is shorter",
         "s",
         10.0,
         more_than=0.0,
@@ -65,8 +66,9 @@ class FmuParams:
         if preferred <= step * (1.0 + SHARE_OF_STEP):
             return []
         return [
-            f"file = {self.file!r}: its step is {step:g} s, but the stepSize of its default experiment is "
-            f"{preferred:g} s: its outputs may not change in every step; use a step of {preferred:g} s"
+            f"file = {self.file!r}: the step is {step:g} s, but the default experiment of the FMU has a stepSize "
+            f"of {preferred:g} s. Use a step of {preferred:g} s, because otherwise some steps may not change the "
+            "outputs"
         ]
 
     def check(self, test: TestContext) -> None:
@@ -82,14 +84,15 @@ class FmuParams:
         for name, unit in self.units.items():
             if name not in used:
                 problems.append(
-                    f"units.{name} = {unit!r}: the test does not use this variable; it uses "
+                    f"units.{name} = {unit!r}: the test does not use this variable, but only "
                     f"{', '.join(sorted(used))}"
                 )
         if (inner := description.fixed_step) and abs(
             step / inner - round(step / inner)
         ) > SHARE_OF_STEP * step / inner:
             problems.append(
-                f"file = {self.file!r}: its step is {step:g} s: must be a multiple of the FMU's {inner:g} s"
+                f"file = {self.file!r}: the step is {step:g} s: must be a multiple of the FMU's "
+                f"internal step, {inner:g} s"
             )
         places: dict[str, list[str]] = {}
         for row in self.rows():

@@ -129,7 +129,9 @@ class FmuProcess:
             raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Begin ``step`` (from 0) with ``inputs`` in SI units, due ``within`` s. Raises RuntimeError."""
+        """Begin ``step`` (from 0) with ``inputs`` in SI units, to be answered in ``within`` s. Raises
+        RuntimeError.
+        """
         request = self._request
         request[0] = step
         np.multiply(inputs, self._per_input, out=request[1:])
@@ -156,7 +158,9 @@ class FmuProcess:
         self._within, self._due = within, time.monotonic() + within
 
     def answer(self, wait: float = 0.0) -> Array | None:
-        """Return the outputs, or None after ``wait`` s. Raises RuntimeError if the step fails or is overdue."""
+        """Return the outputs, or None if they are missing after ``wait`` s. Raises RuntimeError if the step fails
+        or is overdue.
+        """
         assert self._channel is not None
         if wait:
             select.select([self._channel], [], [], max(0.0, min(wait, self._due - time.monotonic())))
@@ -169,7 +173,7 @@ class FmuProcess:
         except OSError as error:
             raise RuntimeError(self._end(str(error))) from error
         if len(message) != 8 * len(self._outputs.references):
-            raise RuntimeError(self._end("it has closed the connection"))
+            raise RuntimeError(self._end("the FMU process has closed the connection"))
         self._works = False
         self.unchanged += self._changed and message == self._told
         self._told = message
@@ -197,7 +201,8 @@ class FmuProcess:
             self._process = None
             if self.steps >= FEW_STEPS and self.unchanged > LARGEST_UNCHANGED * self.steps:
                 log.warning(
-                    "%s: no output has changed in %d of %d steps with new inputs: its internal step may be longer",
+                    "%s: no output has changed in %d of %d steps with new inputs. The internal step "
+                    "of the FMU may be longer",
                     self.name,
                     self.unchanged,
                     self.steps,

@@ -31,7 +31,7 @@ def check_rows(lists: Mapping[str, Rows]) -> None:
 
 def check_count(path: str, rows: Rows, n: int, noun: str) -> None:
     if len(rows) != n:
-        raise ConfigError(f"{path}: must be {n} {'row' if n == 1 else 'rows'}, one for each {noun}")
+        raise ConfigError(f"{path}: must have {n} {'row' if n == 1 else 'rows'}, one for each {noun}")
 
 
 def shown(numbers: Sequence[float | Sequence[float]]) -> str:
@@ -47,7 +47,7 @@ def whole_rows(*lists: Rows) -> list[tuple[int, int]]:
 
 
 def check_files(model: str, files: Sequence[str]) -> None:
-    """Raise ConfigError if the ``model`` or one of ``files``, relative to its folder, is missing."""
+    """Raise ConfigError if the ``model``, or one of ``files`` relative to the folder of the model, is missing."""
     if not Path(model).is_file():
         raise ConfigError(f"model = {model!r}: there is no such file")
     for index, file in enumerate(files):

@@ -30,8 +30,8 @@ def main(task: Data) -> None:
         import openseespy.opensees as ops
     except ImportError as error:
         raise SystemExit(
-            f"OpenSees cannot be imported ({error}): pip install openseespy, and apt install "
-            "libblas3 liblapack3 libgfortran5 libgomp1"
+            f"OpenSees cannot be imported ({error}). Run pip install openseespy, and apt install libblas3 "
+            "liblapack3 libgfortran5 libgomp1"
         ) from error
     module_of(Path(task["work"])).work(ops, task, Model(ops, Path(task["model"])))
     ops.wipe()
@@ -57,7 +57,7 @@ class Model:
     def build(self, step: str, argument: Callable[[], None]) -> None:
         """Call a function of the user's file: ``build("model(rig)", rig)``.
 
-        Exceptions are reported with their line in this file. The file gets no command-line arguments.
+        Exceptions are reported with their line in the user's file. That file gets no command-line arguments.
         """
         path = self._path
         sys.argv = [str(path)]
@@ -77,7 +77,7 @@ class Model:
 
     def check_node(self, node: int, number: int, who: str, where: str) -> None:
         if node not in self._ops.getNodeTags():
-            raise ValueError(f"{who} needs node {node} of {where}: build the node first")
+            raise ValueError(f"{who} needs node {node} of {where}. Build this node first")
         if number > (size := len(self._ops.nodeDisp(node))):
             raise ValueError(f"{where} [{node}, {number}]: the degrees of freedom of node {node} are 1 to {size}")
 
@@ -88,7 +88,9 @@ class Model:
             )
 
     def command(self, name: str, arguments: Sequence[object]) -> None:
-        """Run a command of the analysis. Printed output is an error, because OpenSees continues with a default."""
+        """Run a command of the analysis. Printed output counts as an error, because OpenSees continues with a
+        default value.
+        """
         before = os.fstat(PRINTED).st_size
         try:
             getattr(self._ops, name)(*arguments)
@@ -97,7 +99,7 @@ class Model:
             error = str(raised)
         printed = os.pread(PRINTED, LONGEST_REFUSAL, before).decode(errors="replace")
         if reason := " / ".join(filter(None, map(str.strip, printed.splitlines()))) or error:
-            raise SystemExit(f"analysis.{name} = {' '.join(map(str, arguments))!r}: OpenSees says: {reason}")
+            raise SystemExit(f"analysis.{name} = {' '.join(map(str, arguments))!r}: OpenSees reports: {reason}")
 
 
 def told(error: Exception, path: Path) -> str:

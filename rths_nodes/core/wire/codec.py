@@ -93,7 +93,7 @@ class Codec:
         if moved != self._displacement[:n] or set(loaded) - {MODE_DISPLACEMENT, MODE_FORCE}:
             raise ValueError(
                 f"Command: control_mode {list(modes)}: must be displacement on the first {n} axes, "
-                "displacement or force on the others"
+                "and displacement or force on the other axes"
             )
 
     def pack_measurement(self, measured: Measurement, stamp: int) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout of messages, which only the ``.msg`` texts in ``msg/`` define.
+"""Layout of messages, as defined by the ``.msg`` texts in ``msg/`` alone.
 
 Messages of one run have a mark, the field ``run``, after a header with an empty ``frame_id``. Length and position
 of the mark are constant, so that layouts are constant and a node can compare these bytes first.
@@ -119,7 +119,9 @@ class Layout:
             count = lengths.get(name, 0) if bound else 1
             if bound:
                 if count > bound:
-                    raise ConfigError(f"{message}.{name}: {count} entries, at most {bound} fit into the message")
+                    raise ConfigError(
+                        f"{message}.{name}: has {count} entries, but at most {bound} fit into the message"
+                    )
                 for part in (parts, integers):
                     part.append(f"{-offset % 4}xI")
                 offset += -offset % 4 + 4
@@ -157,7 +159,7 @@ class Layout:
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
         """Return a function that converts the bytes of a message to the result of ``make`` and the stamp in ns.
 
-        The function raises ValueError if layout or run differ, and caches its last result, because nodes of a
+        The function raises ValueError if layout or run differs, and caches its last result, because nodes of a
         process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None
@@ -167,12 +169,12 @@ class Layout:
             if last is not None and last[0] is data:
                 return last[1]
             if not self.size <= len(data) <= self.size + TRAILING:
-                raise ValueError(f"{self.message}: {len(data)} bytes, expected {self.size}")
+                raise ValueError(f"{self.message}: received {len(data)} bytes, expected {self.size} bytes")
             row = self._integers.unpack_from(data)
             if row[0] != ENCAPSULATION or row[self._tail] != self._counts:
-                raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
+                raise ValueError(f"{self.message}: array lengths or byte order differ from the configuration")
             if row[3] != self._run.field:
-                raise ValueError(f"{self.message}: of another run")
+                raise ValueError(f"{self.message}: the message belongs to another run")
             # the copy aligns the numbers; arrays over bytes are read-only
             content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
             numbers, octets = map(content.__getitem__, self._numbers), map(data.__getitem__, self._octets)

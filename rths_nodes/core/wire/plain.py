@@ -59,7 +59,7 @@ def decode(message: str, data: bytes, text: str | None = None) -> Data:
         nonlocal at
         length = get("I", 4)
         if at + length > len(data):
-            raise ValueError("text longer than the message")
+            raise ValueError("a string is longer than the message")
         text = data[at : at + length].rstrip(b"\0").decode()
         at += length
         return text
@@ -67,7 +67,7 @@ def decode(message: str, data: bytes, text: str | None = None) -> Data:
     values: Data = {}
     try:
         if data[:4] != ENCAPSULATION:
-            raise ValueError("byte order or encapsulation differs")
+            raise ValueError("the byte order or the encapsulation differs")
         for name, kind, is_array in described(message) if text is None else fields_of(text):
             if kind in (HEADER, TIME):
                 values["stamp"] = get("I", 4) * SECOND + get("I", 4)
@@ -76,10 +76,10 @@ def decode(message: str, data: bytes, text: str | None = None) -> Data:
             elif is_array:
                 count = get("I", 4)
                 if count > len(data):
-                    raise ValueError("array longer than the message")
+                    raise ValueError("an array is longer than the message")
                 values[name] = [get_text() if kind == "string" else get(*CODES[kind]) for _ in range(count)]
             else:
                 values[name] = get_text() if kind == "string" else get(*CODES[kind])
     except (struct.error, ValueError, KeyError) as error:
-        raise ValueError(f"{message}: not a message of this type ({error})") from error
+        raise ValueError(f"{message}: the data are not a message of this type ({error})") from error
     return values

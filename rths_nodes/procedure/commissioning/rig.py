@@ -29,7 +29,7 @@ from rths_nodes.procedure.motions import BoundedRamp, accelerations
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
-"""Time to brake from the slower motion, samples: enough to distinguish half and double the deceleration."""
+"""Braking time of the slower motion, samples. It suffices to distinguish half and double the deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
 """Time at constant velocity, in which a stop must begin: s for the slower motion, samples for the fast motion."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
@@ -39,7 +39,7 @@ FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
 FASTER = 1.2
 """Smallest ratio of the velocities of the fast and the slower motion."""
 MIDDLE = 0.25
-"""Largest distance of the first position from the middle, as a fraction of the stroke."""
+"""Largest permitted distance of the first position from the middle, as a fraction of the stroke."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
@@ -176,15 +176,17 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why axes are not free, from the ``change`` of force ``(n_axes,)`` N; an empty string if free."""
+        """Return why the axes are not free after a ``change`` of force ``(n_axes,)`` N; an empty string if they
+        are.
+        """
         size = np.abs(change)
         if not (size > self._force).any():
             return ""
         axis = int(np.argmax(size / self._force))
         return (
-            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN and may change by "
-            f"{self._force[axis] * 1e-3:.3g} kN (small_move.force): a specimen is mounted, or something is in "
-            "the way"
+            f"axes.{self.names[axis]}: the force has changed by {size[axis] * 1e-3:.3g} kN but may change by "
+            f"{self._force[axis] * 1e-3:.3g} kN at most (small_move.force). A specimen is mounted, or an "
+            "obstacle is in the way"
         )
 
     def ramp(self, goal: Array, velocity: Array) -> None:
@@ -285,7 +287,7 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Context of a session that begins with the rig at home. Raises ConfigError if it cannot be opened."""
+        """Context of a session that begins with the rig at home. Raises ConfigError if no session can open."""
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
@@ -375,7 +377,9 @@ class Dash:
 
     @classmethod
     def resolving(cls, scenario: Scenario, bridged: int) -> Dash:
-        """Return a motion that brakes for BRAKING_SAMPLES, or fewer if stroke or velocity limit require it."""
+        """Return a motion that brakes for BRAKING_SAMPLES, or fewer if the stroke or the velocity limit requires
+        this.
+        """
         limits, dt = scenario.limits.values(), scenario.dt
         constant = max(32, round(CONSTANT_S / dt))
         braking = BRAKING_SAMPLES

@@ -84,7 +84,8 @@ def resolved(value: float, step: float, unit: str) -> str:
 
 def rest_words(samples: int, way: float, dt: float, step: float) -> str:
     return (
-        f"rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and {resolved(1e3 * way, 1e3 * step, 'mm')}"
+        f"the axis rests after {resolved(1e3 * samples * dt, 1e3 * dt, 'ms')} and "
+        f"{resolved(1e3 * way, 1e3 * step, 'mm')}"
     )
 
 
@@ -113,7 +114,7 @@ def judge_stop(
     dt: float,
     step: float,
 ) -> tuple[str, str, bool]:
-    """Return the stated and the measured stop as texts, and whether they agree.
+    """Return the stated and the measured stop as text, and whether they agree.
 
     The axis is at ``position`` (m) in sample ``since``, with ``velocity`` (m/s). The far end states that it brakes
     after ``bridged`` samples; ``step`` (m) is the resolution of its commands ``active`` ``(n,)`` m at ``samples``.
@@ -127,14 +128,14 @@ def judge_stop(
     due, end, most = bridged + 1, bridged + n, way_of(v, bridged, deceleration, dt)
     stated = _stop_text(due, end, most, dt, step)
     if first is None or rest is None:
-        failure = "it does not brake" if first is None else "it does not come to rest"
-        return stated, f"{failure}, after {way * 1e3:.3g} mm", False
+        failure = "the axis does not brake" if first is None else "the axis does not come to rest"
+        return stated, f"{failure} within {way * 1e3:.3g} mm", False
     took, harder = rest - first + 1 + unseen, n - 1 - max(1, n // 5)
     wrong = first > due + unseen + SPARE or rest > end + SPARE
     wrong |= way > most + (v * dt + step) * (1 + SPARE) or took < harder
     measured = _stop_text(first, rest, way, dt, step)
     if took < harder:
-        measured += f"; brakes within {took} samples, harder than stated ({n})"
+        measured += f"; the axis brakes in {took} samples instead of the stated {n}"
     return stated, measured, not wrong
 
 
@@ -148,7 +149,7 @@ def _stop(
     dt: float,
     step: float,
 ) -> tuple[int | None, int | None, float]:
-    """Return the samples until the axis brakes and until it rests (None if it does not), and its distance (m)."""
+    """Return the number of samples to braking and the number to rest (None without either), and the travel (m)."""
     seen = ROUNDED * deceleration * dt**2 + step
     numbers = np.asarray(samples) - since
     later = numbers > 0
@@ -161,14 +162,14 @@ def _stop(
     first = int(numbers[braking[0]]) if len(braking) else None
     moving = np.flatnonzero(np.abs(places - places[-1]) > 1e-3 * seen + step)
     last = int(numbers[moving[-1]]) if len(moving) else 0
-    slowest = deceleration * dt**2 + step  # the last sample of a receiver may be the first at rest
+    slowest = deceleration * dt**2 + step  # the last state may be the first at rest
     rested = last + 1 < numbers[-1] or abs(places[-1] - places[-2:][0]) <= slowest
     rest = last + 1 if first is not None and rested else None
     return first, rest, float(sign * (places[-1] - position))
 
 
 def _stop_text(first: int, rest: int, way: float, dt: float, step: float) -> str:
-    return f"brakes after {first * dt * 1e3:.3g} ms, {rest_words(rest, way, dt, max(step, 1e-6))}"
+    return f"the axis brakes after {first * dt * 1e3:.3g} ms; {rest_words(rest, way, dt, max(step, 1e-6))}"
 
 
 def closed(bench: Bench) -> Rows:
@@ -191,7 +192,7 @@ def _at_both_speeds(bench: Bench, cause: str, attempt: Callable[[Bench, bool], R
 
 
 def untried_fast(cause: str) -> CommissioningRow:
-    why = "the free stroke and the limits allow no higher speed, or an earlier stop has failed or was not tried"
+    why = "the free stroke and the limits allow no higher speed, or an earlier stop failed or was not tried"
     return CommissioningRow(cause, HIGHEST, "as above", why, NOT_TRIED)
 
 
@@ -230,13 +231,13 @@ def _run_up(rig: FreeRig, dash: Dash) -> Array:
 def _killed(bench: Bench, fast: bool) -> Rows:
     for _ in range(KILLS):
         with bench.opened() as rig:
-            stated = rig.stated()  # at home: the process to be killed cannot ask for clearance
+            stated = rig.stated()  # moves home: the process to be killed cannot ask for clearance
         dash = _dash(bench, fast, stated)
         words = "the process that drives it is killed while it moves"
         bench.operator.ready(moves(bench, dash, words), moves=True)
         if rows := _killed_once(bench, dash):
             return rows
-    raise Refused(f"the process was killed {KILLS} times, but never in its steady motion")
+    raise Refused(f"the process was killed {KILLS} times, but never while the axes moved at constant velocity")
 
 
 def _killed_once(bench: Bench, dash: Dash) -> Rows:
@@ -274,9 +275,11 @@ def _session_over(
     stopped = [state for state in states if state.stopped]
     took = stopped[0].measured.sample - since if stopped else None
     measured = (
-        "is not over" if took is None else f"over after {1e3 * took * bench.dt:.3g} ms: {stopped[0].stopped}"
+        "the session does not end"
+        if took is None
+        else f"the session ends after {1e3 * took * bench.dt:.3g} ms: {stopped[0].stopped}"
     )
-    allowed = f"over after {1e3 * (stated.watchdog + TOLD) * bench.dt:.3g} ms"
+    allowed = f"the session ends after {1e3 * (stated.watchdog + TOLD) * bench.dt:.3g} ms at most"
     good = took is not None and took <= stated.watchdog + TOLD
     return judged(
         KILLED,
@@ -318,7 +321,7 @@ def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool
         try:
             _drive(rig, pipe, dash)
         except Exception as error:  # the other process reports the error
-            pipe.send(f"the process that drives the rig: {error}")
+            pipe.send(f"the process that drives the rig has failed: {error}")
         finally:
             rig.close()
 
@@ -421,9 +424,9 @@ def by_place(
         most = way_of(v, bridged + bench.transport, float(stated.deceleration[i]), bench.dt)
         far = max(float(sent[:, i].min() - rested[i]), float(rested[i] - sent[:, i].max()), 0.0)
         spare = float(bench.resolution[i]) + v * bench.dt
-        allowed = f"rests {1e3 * most:.3g} mm beyond its motion at most"
-        measured = f"rests {resolved(1e3 * far, 1e3 * spare, 'mm')} beyond it"
-        finest = f"{1e3 * spare:.2g} mm, no time"
+        allowed = f"the axis rests at most {1e3 * most:.3g} mm beyond the end of its motion"
+        measured = f"the axis rests {resolved(1e3 * far, 1e3 * spare, 'mm')} beyond the end of its motion"
+        finest = f"{1e3 * spare:.2g} mm; times are not measured"
         rows.append(
             judged(cause, name + suffix, allowed, measured, far <= most + spare, bench.speed(i, v), finest)
         )
@@ -440,8 +443,10 @@ def cable(bench: Bench) -> Rows:
         if reason:
             bench.operator.ready("plug the network cable in again")
             states = [] if ear is None else _until_plugged(bench, ear)
-    measured = reason or f"nothing has happened in {bench.patience:g} s"
-    here = judged(CABLE, "test computer", "reports that the rig is silent", measured, bool(reason), slow)
+    measured = reason or f"nothing has happened within {bench.patience:g} s"
+    here = judged(
+        CABLE, "test computer", "the test computer reports that the rig is silent", measured, bool(reason), slow
+    )
     if not reason:
         return [here]
     if ear is None:
@@ -469,7 +474,7 @@ def _until_plugged(bench: Bench, ear: Listener) -> list[ReportedState]:
 
 def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], stated: FarEnd) -> Rows:
     if not states:
-        return [judged(CABLE, "the rig", "reports its state again", "it reports nothing", False)]
+        return [judged(CABLE, "the rig", "the rig reports its state again", "the rig reports nothing", False)]
     last = states[-1]
     newest = min(last.newest, len(sent) - 1)
     place = sent[newest]
@@ -483,8 +488,11 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
         spare = 2.0 * v * bench.dt + float(bench.resolution[i]) + 1e-9
         along = far if slope[i] >= 0.0 else -far
         good = still and bool(last.stopped) and -spare <= along <= most + spare
-        allowed = f"rests within {resolved((most + spare) * 1e3, finest, 'mm')}"
-        measured = f"rests after {resolved(along * 1e3, finest, 'mm')}: {last.stopped or 'it has not stopped'}"
+        allowed = f"the axis rests within {resolved((most + spare) * 1e3, finest, 'mm')}"
+        measured = (
+            f"the axis rests after {resolved(along * 1e3, finest, 'mm')}: "
+            f"{last.stopped or 'the rig has not stopped'}"
+        )
         rows.append(judged(CABLE, name, allowed, measured, good, bench.speed(i, v), f"{finest:.3g} mm"))
     return rows
 

@@ -137,8 +137,11 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
     steps = [1e3 * bench.finest(i) for i in range(len(bench.names))]
     rows = zip(rig.names, (1e3 * change).tolist(), steps, strict=True)
     measured = ", ".join(f"{name} {'+' * (mm >= step)}{resolved(mm, step, 'mm')}" for name, mm, step in rows)
-    stated = f"{rig.names[index]} {1e3 * rig.way[index]:+.3g} mm, within {1e3 * bound[index]:.3g} mm"
-    stated += ", no other axis" * (len(rig.names) > 1)
+    stated = (
+        f"{rig.names[index]} moves by {1e3 * rig.way[index]:+.3g} mm, with an error of at most "
+        f"{1e3 * bound[index]:.3g} mm"
+    )
+    stated += ", and no other axis moves" * (len(rig.names) > 1)
     return judged(
         SIGN,
         rig.names[index],
@@ -153,10 +156,14 @@ def _moved(bench: Bench, rig: FreeRig, index: int) -> CommissioningRow:
 def _meaning(names: Sequence[str], index: int, change: Array, bound: Array) -> str:
     moving = [name for i, name in enumerate(names) if i != index and abs(change[i]) > bound[i]]
     if abs(change[index]) <= bound[index]:
-        return f": {' and '.join(moving)} moves instead" if moving else ": it does not move, or is not measured"
+        return (
+            f": {' and '.join(moving)} moved instead"
+            if moving
+            else ": the axis did not move, or its motion was not measured"
+        )
     if change[index] < 0.0:
-        return ": in the wrong direction"
-    return f": {' and '.join(moving)} moves along" if moving else ""
+        return ": the axis moved in the wrong direction"
+    return f": {' and '.join(moving)} moved as well" if moving else ""
 
 
 def _mean(rows: Sequence[Row]) -> Array:
@@ -187,7 +194,7 @@ def limits(bench: Bench) -> Rows:
             (UNTRIED[1], 1e3 * stated.error[i], "mm"),
         ):
             limit = f"{value:.4g} {unit}" if np.isfinite(value) else "none stated"
-            words = "cannot be reached without a specimen"
+            words = "the limit cannot be reached without a specimen"
             rows.append(CommissioningRow(cause, name, limit, words, NOT_TRIED))
     return rows
 
@@ -209,7 +216,7 @@ def _velocity(bench: Bench, rig: FreeRig, index: int, step: float, limit: float)
     return judged(
         VELOCITY,
         bench.names[index],
-        f"{limit:.4g} m/s at most",
+        f"at most {limit:.4g} m/s",
         f"the active command moves at up to {reached:.4g} m/s",
         good,
         asked,
@@ -231,7 +238,7 @@ def _stroke(bench: Bench, rig: FreeRig, index: int, far: float, limit: float) ->
     return judged(
         STROKE,
         f"{bench.names[index]} {'extended' if far > 0.0 else 'retracted'}",
-        f"{1e3 * limit:.5g} mm at most",
+        f"at most {1e3 * limit:.5g} mm",
         f"{1e3 * reached:.5g} mm",
         reached <= limit + min(spare, 0.5 * (abs(far) - limit)),
         bench.speed(index, float(velocity[index])),
@@ -264,7 +271,7 @@ def fast_stop(bench: Bench) -> Rows:
     if (dash := bench.fast) is None:
         return [untried_fast(STOPPED)]
     with bench.opened() as rig:
-        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # after the motion home
+        small, velocity = bench.ways(rig.way, rig.velocity), rig.free_velocity  # valid after the motion home
     statement = f"every axis moves out and back: {small}; {moves(bench, dash, STOPPED_BY_OPERATOR)}"
     bench.operator.ready(statement, moves=True)
     steady: list[int] = []
@@ -302,7 +309,9 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true, ``(n_axes,)`` m."""
+    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true; travel is
+    ``(n_axes,)`` m.
+    """
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
         super().__init__(port)
@@ -321,7 +330,7 @@ class Watched(PortBefore):
             start = self._start = now if self._start is None else self._start
             if self._last is not None and self._due(now - start):
                 self.commands = [self._last, now]
-                self._session.stop("the commissioning stops it")
+                self._session.stop("the commissioning requested a stop")
             self._last = now
 
 
@@ -379,7 +388,9 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop from two ``commands`` before it and all after it, ``(n, n_axes)`` m."""
+    """Check the operator's stop from ``commands`` ``(n, n_axes)`` m: the last two before the stop, and all later
+    ones.
+    """
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
     if len(commands) >= 2:
@@ -388,7 +399,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array) -> Commi
     most = max(velocity) * min(n, STOP_SPARE + 0.5 * (n + 1)) * dt
     fastest = int(np.argmax(velocity))
     step = bench.finest(fastest)
-    stated = f"{rest_words(n, most, dt, step)}, and is held"
+    stated = f"{rest_words(n, most, dt, step)}; the rig is held"
     speed, finest = bench.speed(fastest, velocity[fastest]), resolution_of(dt, step)
     if len(commands) < 3:
         return judged(STOPPED, name, stated, "was not stopped", False, resolution=finest)
@@ -396,18 +407,18 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array) -> Commi
     moving = np.flatnonzero((after != after[-1]).any(axis=1))
     rest, way = (int(moving[-1]) + 1 if len(moving) else 0), float(np.abs(after[-1] - after[0]).max())
     good = rest <= n and way <= most + 1e-9 and then is State.HELD
-    measured = f"{rest_words(rest, way, dt, step)}, and is {then.name.lower()}"
+    measured = f"{rest_words(rest, way, dt, step)}; the rig is {then.name.lower()}"
     return judged(STOPPED, name, stated, measured, good, speed, finest)
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
     assert session.offsets is not None  # ``_session`` confirms them
     session.arm("c", bench.scenario, armed_hash(bench.scenario), session.offsets.hash)
-    session.stop("the commissioning stops it")
+    session.stop("the commissioning requested a stop")
     runs = session.possible()["run"] == ""
-    measured = "can still be run" if runs else f"is {session.state.name.lower()}"
+    measured = "the rung can still be run" if runs else f"the rig is {session.state.name.lower()}"
     good = session.state is State.HELD and not runs
-    return judged(STOPPED, "armed", "nothing can be run, and is held", measured, good, "at rest")
+    return judged(STOPPED, "armed", "no rung can be run, and the rig is held", measured, good, "at rest")
 
 
 def interlock(bench: Bench) -> Rows:
@@ -415,7 +426,7 @@ def interlock(bench: Bench) -> Rows:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "open the interlock while they move"))
         if not any(row.stopped for row in to_and_fro(rig, bench.patience)):
-            return [_unseen(bench, INTERLOCK, "opened", "the rig reports that it is open", slow)]
+            return [_unseen(bench, INTERLOCK, "opened", "the rig reports that the interlock is open", slow)]
         since, reason = len(rig.rows) - 1, rig.rows[-1].stopped
         for _ in range(rig.samples(REST_S)):
             rig.tick(rig.rows[-1].active)
@@ -430,9 +441,17 @@ def pressure(bench: Bench) -> Rows:
         slow = slowest(bench, rig)
         bench.moving_soon(rig, slowly(bench, rig, "take the pressure off while they move"))
         if not any(_without_pressure(rig, row) for row in to_and_fro(rig, bench.patience)):
-            return [_unseen(bench, PRESSURE, "off", "the rig reports it, or does not follow its command", slow)]
+            return [
+                _unseen(
+                    bench,
+                    PRESSURE,
+                    "off",
+                    "the rig reports the loss of pressure, or does not follow its command",
+                    slow,
+                )
+            ]
         reported = rig.rows[-1].hydraulics == HYDRAULICS_OFF
-        measured = "reported" if reported else "not reported: the axes do not follow their commands"
+        measured = "reported" if reported else "not reported, but the axes do not follow their commands"
         rig.hold(REST_S)
         first = rig.rows[0]  # the measured position as a command, from the travel since the session began
         rig.ramp(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement, rig.velocity)
@@ -442,7 +461,10 @@ def pressure(bench: Bench) -> Rows:
         bench.operator.meanwhile("bring the pressure back", rig.tick)
         wanted = HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD
         if not any(rig.tick().hydraulics in wanted for _ in range(rig.samples(bench.patience))):
-            return [*rows, _unseen(bench, PRESSURE, "back", "the rig reports it", "at rest")]
+            return [
+                *rows,
+                _unseen(bench, PRESSURE, "back", "the rig reports that the pressure is back", "at rest"),
+            ]
         return [*rows, _returned(bench, rig, PRESSURE, "back", since, led=False)]
 
 
@@ -483,7 +505,7 @@ def _returned(bench: Bench, rig: FreeRig, cause: str, what: str, since: int, led
 
 
 def _unseen(bench: Bench, cause: str, what: str, stated: str, speed: str) -> CommissioningRow:
-    return judged(cause, what, stated, f"nothing was seen in {bench.patience:g} s", False, speed)
+    return judged(cause, what, stated, f"nothing was detected within {bench.patience:g} s", False, speed)
 
 
 def witnessed(bench: Bench) -> Rows:
@@ -494,11 +516,18 @@ def witnessed(bench: Bench) -> Rows:
     )
     rows = []
     for cause, stated in (
-        (EMERGENCY, "pressed while the pressure is on: it falls, and nothing moves when the stop is reset"),
-        (END_STOPS, f"mechanical stops or cushions beyond the limit of stroke, {ends}"),
-        (CONTROLLER, f"limits in the servo-controller, not wider than {bounds}, and without these programs"),
+        (
+            EMERGENCY,
+            "the pressure falls when the emergency stop is pressed, and nothing moves when the emergency "
+            "stop is reset",
+        ),
+        (END_STOPS, f"mechanical stops or cushions exist beyond the limit of stroke ({ends})"),
+        (
+            CONTROLLER,
+            f"limits set in the servo-controller, independent of these programs and not wider than {bounds}",
+        ),
     ):
-        seen = bench.operator.witness(f"{cause}: {stated}. Have both of you seen it today?")
+        seen = bench.operator.witness(f"{cause}: {stated}. Have both of you seen this today?")
         measured = "seen by both persons" if seen else "not witnessed"
         rows.append(CommissioningRow(cause, "rig", stated, measured, WITNESSED if seen else NOT_TRIED))
     return rows
@@ -513,14 +542,15 @@ def calibrations(bench: Bench) -> Rows:
             what = f"{axis.rig_axis.name if axis.rig_axis else name}: {noun}"
             expired = bool(channel.expires) and today.isoformat() > channel.expires
             signed = expired and bench.operator.witness(
-                f"the calibration of {what} expired on {channel.expires}: do both of you sign for it?"
+                f"the calibration of {what} expired on {channel.expires}. Do both of you sign for this "
+                "calibration?"
             )
             facts = {"certificate": channel.certificate, "class": channel.accuracy, "valid until": channel.expires}
             missing = [fact for fact, value in facts.items() if not value]
             words = ", ".join(f"{fact} {value}" for fact, value in facts.items() if value)
             if expired:
                 verdict = WITNESSED if signed else FAILED
-                words += "; expired, signed for by both persons" if signed else "; expired"
+                words += "; expired, but signed for by both persons" if signed else "; expired"
             else:
                 verdict = NOT_TRIED if missing else WITNESSED
                 words += ("; " if words else "") + f"not stated: {', '.join(missing)}" if missing else ""
@@ -544,82 +574,84 @@ TRIALS: dict[str, Trial] = {
         signs,
         (SIGN,),
         "each axis moves by its `small_move` and back",
-        "travel within a fifth of `small_move`, in the right direction; no other axis moves",
+        "each axis moves in the right direction, with an error of at most a fifth of `small_move`; no "
+        "other axis moves",
         "commands and displacements belong to the same axis, with the same sign and unit",
     ),
     "limits": Trial(
         limits,
         (VELOCITY, STROKE),
-        "one step of the command, 5 % beyond the limit of velocity; slowly 2 % beyond the limit of stroke, 1 mm "
-        "at most, on both sides",
+        "the command exceeds the limit of velocity by 5 % in one step, then slowly exceeds the limit of stroke "
+        "by 2 % (at most 1 mm) on both sides",
         "the active command never exceeds the limit",
-        "the receiver follows no command beyond its limits of velocity and stroke",
+        "the receiver follows no command that exceeds its limits of velocity and stroke",
     ),
     "stops": Trial(
         stops,
         (STOPPED,),
-        "the operator's stop in `check`, in `position`, and with an armed rung",
+        "the operator stops `check`, `position` and an armed rung",
         "the rig is held within its own braking distance",
         "the operator's stop holds the rig in slow motions, and disarms an armed rung",
     ),
     "closed": Trial(
         closed,
         (CLOSED,),
-        "all axes in motion, at a speed that resolves the deceleration, then at the highest that free stroke and "
-        "limits allow",
-        "brakes within the transport, with the stated deceleration, neither less nor more",
+        "the session is closed while all axes move, at a speed that resolves the deceleration, then at the "
+        "highest speed that the free stroke and the limits allow",
+        "each axis begins to brake within the transport delay, with exactly the stated deceleration",
         "the receiver brakes at once on request, from the stated speed",
     ),
     "killed": Trial(
         killed,
         (KILLED,),
-        "SIGKILL to the driving process, at the same two speeds",
-        "first braking sample, rest and distance as bridge and deceleration state; the session ends as the "
-        "watchdog states",
+        "the driving process is killed by SIGKILL, at the same two speeds",
+        "the first braking sample, the time to rest and the distance agree with the stated bridge and "
+        "deceleration; the session ends after the stated watchdog time",
         "the receiver stops the rig without this computer, from the stated speed, and follows no further command",
     ),
     "fast stop": Trial(
         fast_stop,
         (STOPPED,),
-        "the operator's stop from the highest speed of the stops above",
+        "the operator stops the rig at the highest speed of the trials above",
         "the rig is held within its own braking distance",
         "the operator's stop also holds the rig at the stated speed",
     ),
     "cable": Trial(
         cable,
         (CABLE,),
-        "by hand, in slow motion",
-        "the test computer reports the failure; rest and distance as above",
+        "the operator pulls the network cable in slow motion",
+        "the test computer reports the failure; each axis rests within its stopping distance",
         "both ends stop when the network fails",
     ),
     "interlock": Trial(
         interlock,
         (INTERLOCK,),
-        "opened in slow motion, then closed",
-        "the rig brakes with the next sample; after closing it moves at most by its distance from its command",
-        "the interlock reaches the receiver; closing it moves nothing",
+        "the operator opens the interlock in slow motion, then closes it",
+        "the rig brakes with the next sample; once the interlock is closed, each axis moves at most "
+        "by its distance from its command",
+        "the interlock reaches the receiver; closing the interlock moves nothing",
     ),
     "pressure": Trial(
         pressure,
         (PRESSURE,),
-        "off in slow motion, then on",
-        "the command is set to the measured position; when pressure returns, no axis moves by a tenth of its "
-        "small move",
+        "the operator switches the pressure off in slow motion, then on",
+        "the command is set to the measured position; when the pressure returns, no axis moves by more than a "
+        "tenth of its small move",
         "returning pressure moves nothing",
     ),
     "witnessed": Trial(
         witnessed,
         (EMERGENCY, END_STOPS, CONTROLLER),
         "both persons state their observation",
-        "seen by both; motion is barred while the emergency stop is not witnessed",
-        "statement of two persons, not measured",
+        "both persons have seen the function; motion is barred while the emergency stop is not witnessed",
+        "the statement of two persons; nothing is measured",
     ),
     "calibrations": Trial(
         calibrations,
         (CALIBRATION,),
-        "certificate, class (ISO 376, ISO 7500-1, ISO 9513) and expiry in the rig file",
-        "not expired, or signed for by both persons",
-        "statement of the rig file, not measured",
+        "the rig file states certificate, class (ISO 376, ISO 7500-1, ISO 9513) and expiry date",
+        "the calibration has not expired, or both persons have signed for it",
+        "the statement of the rig file; nothing is measured",
     ),
 }
 """Trials by name, in order. The trial of the signs is first, because all others depend on it."""
@@ -637,11 +669,12 @@ def scenario_of(rig: RigFile) -> Scenario:
     """Return the rig as a scenario whose axes start at half a small move. Raises ConfigError."""
     problems = Problems()
     if rig.servo_rate is None:
-        problems.append("servo_rate: missing: a commissioning counts samples of the controller")
+        problems.append("servo_rate: missing, but a commissioning counts samples of the controller")
     for name, axis in rig.axes.items():
         if axis.small_move is None:
             problems.append(
-                f"axes.{name}.small_move: missing: it bounds the travel and the velocity of a free axis"
+                f"axes.{name}.small_move: missing, but this section bounds the travel and the velocity "
+                "of a free axis"
             )
     problems.refuse()
     start = min(0.5 * axis.small_move.displacement for axis in rig.axes.values() if axis.small_move is not None)

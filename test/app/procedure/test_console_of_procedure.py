@@ -202,7 +202,7 @@ def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_
     terminal.wait_for(r"MOTION: check: .*\(story_1\) by 1 mm and back")
     terminal.wait_for("type CLEAR to start this motion.*: ")
     terminal.type("CLEAR")
-    terminal.wait_for("wrong sign of force")
+    terminal.wait_for("the force has the wrong sign")
     terminal.wait_for(r"act \(Enter: finish.*: ")
     terminal.type("")
     assert terminal.end() != 0

@@ -78,8 +78,8 @@ def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
     now = "HELD" if state == "ARMED" else state
     for part in (
         f"{act}: ",
-        f"state {state}, {prepared.stops} stops",
-        f"{now}, {prepared.stops + 1} stops",
+        f"state {state}, stop count {prepared.stops}",
+        f"{now}, stop count {prepared.stops + 1}",
         "look",
     ):
         assert part in answer.reason
@@ -245,7 +245,7 @@ def test_in_each_state_of_a_real_test_an_act_prepared_before_a_stop_moves_nothin
             assert not answer.done
             assert answer.state == seen.state, "nothing has happened"
             refused.append(
-                (act, State(state).name, f"now there is state {State(seen.state).name}" in answer.reason)
+                (act, State(state).name, f"the procedure now has state {State(seen.state).name}" in answer.reason)
             )
             again = ("position", "arm", "run") if act == "run" else (act,)  # the stop took back what was armed
             for name in again:

@@ -102,7 +102,7 @@ def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve) -> None:
     served.answers(r"is the specimen unloaded now, .*\? \[y/N\] ", "y")
     for what in TO_SIGN:
         served.answers(rf"{what}; do you sign for it\? \[y/N\] ", "y")
-        assert f"{what} not verified: verify it, or sign for it ({what})\r\n" in served.terminal.shown
+        assert f"{what} not verified: verify this item, or sign for it ({what})\r\n" in served.terminal.shown
     for rung in "dg":
         served.arms(rung)
     assert served.end() == (0, 0), served.terminal.shown
