@@ -76,7 +76,7 @@ def test_only_slow_time_has_remarks_on_rates(test: Scenario) -> None:
 
 def test_a_rung_that_would_leave_the_elastic_limit_is_refused(bounded: Scenario) -> None:
     ladder = Ladder(bounded, ALL, 1.0, 10, realtime=False)
-    words = r"rung f: axes.story_1 is expected to move by [\d.]+ mm: must be <= elastic_limit = 4 mm.*now 1"
+    words = r"rung f: axes.story_1 is expected to move by [\d.]+ mm, which exceeds elastic_limit = 4 mm.*now 1"
     with pytest.raises(ConfigError, match=words):
         ladder.check_elastic("f")
     ladder.check_elastic("g")

@@ -241,8 +241,8 @@ def test_answers_that_are_missing_are_named_before_anything_moves(
     found = in_short(tmp_path, environment, unloaded=None, operator=None, arm=["d", "e", "f"])
     assert found.code == 2
     for words in (
-        "operator: missing: name of the person",
-        "unloaded: missing: true: the specimen is unloaded",
+        "operator: must be answered (name of the person",
+        "unloaded: must be answered (true: the specimen carries no load",
         "arm: g: planned",
     ):
         assert words in found.shown
