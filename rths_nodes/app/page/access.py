@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 LARGEST_BODY = 4096
-"""Largest body of a request, bytes."""
+"""Maximum size of the body of a request, bytes."""
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
@@ -107,13 +107,16 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
     """Return why ``remote`` must not stop the rig of the server at ``host``; an empty string if it may."""
     if headers.get(MARK) != "1":
-        return f"the header {MARK} is missing: the request is not from the page"
+        return f"the header {MARK} is missing, so the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
         return OTHER_NAME
     if other_origin(headers):
         return OTHER_ORIGIN
     if not is_loopback(remote) and not open_to_others:
-        return "another computer may watch but not stop the rig (--stop-from-anywhere)"
+        return (
+            "another computer may watch but not stop the rig, unless the page was started with "
+            "--stop-from-anywhere"
+        )
     return ""
 
 
