@@ -59,7 +59,7 @@ class Where:
 
 def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> Where:
     if jobs is not None and scheduler:
-        raise ConfigError("jobs: the scheduler knows the number of runs per worker; leave jobs out")
+        raise ConfigError("jobs: must be omitted with a scheduler, which sets the number of runs per worker")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs = {jobs}: must be >= 1")
     if engine not in STUDY_ENGINES:
@@ -68,8 +68,8 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Estimate the duration of ``samples`` of a test, s; None if it is short or unknown. External parts are not
-    started.
+    """Estimate the duration of ``samples`` of a test, s; None if the duration is short or unknown. External parts
+    are not started.
     """
     if samples < WORTH:
         return None

@@ -101,14 +101,14 @@ def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
 def _put(carried: Data, folder: Path) -> None:
     for name, content in carried.items():
         if Path(name).name != name or name == "..":
-            raise ConfigError(f"files.{name}: must be the name of a file, without a folder")
+            raise ConfigError(f"files.{name}: must be a file name without a folder")
         if isinstance(content, str):
             (folder / name).write_text(content, encoding="utf-8")
             continue
         try:
             (folder / name).write_bytes(base64.b64decode(content[BASE64], validate=True))
         except (TypeError, KeyError, binascii.Error):
-            raise ConfigError(f"files.{name}: must be text, or {BASE64}: ...") from None
+            raise ConfigError(f"files.{name}: must be text, or base64 text under the key {BASE64}") from None
 
 
 def programs(content: Data) -> list[str]:
@@ -148,7 +148,7 @@ def read(path: Path) -> Data:
     if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] not in (FIRST, VERSION):
         raise ConfigError(f"{path}: is not a scoreboard entry (version {FIRST} or {VERSION})")
     if content["digest"] != digest(content):
-        raise ConfigError(f"{path}: was altered after it was written: the digest does not match")
+        raise ConfigError(f"{path}: the digest does not match, so the entry was altered after it was written")
     return content
 
 
@@ -184,7 +184,7 @@ def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) ->
     verdicts = [_verdict(stated, by_law, content["version"]) for stated in content["scores"]]
     here = _code(scenario, [law.settings for law in laws])
     differs = [
-        f"{name}: {stated} there, {here.get(name, 'none')} here"
+        f"{name}: {stated} in the entry, {here.get(name, 'none')} in this repetition"
         for name, stated in content["code"].items()
         if here.get(name) != stated
     ]
@@ -195,7 +195,7 @@ def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int
     law, block = stated["law"], stated["block"]
     score = by_law.get((law, block))
     if score is None:
-        return Verdict(law, block, ("was not run, because the entry has no settings for it",))
+        return Verdict(law, block, ("was not run, because the entry has no settings for this compensator",))
     problems = [
         f"{name}: {stated[name]} stated, {getattr(score, name)} computed"
         for name in ("runs", "failures")
@@ -223,7 +223,7 @@ def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple
     for name, content in further:
         for part in ("scenario", "scored"):
             if content[part] != first[part]:
-                raise ConfigError(f"{name}: {part} differs from {first_name}: the entries cannot be in one table")
+                raise ConfigError(f"{name}: must have the same {part} as {first_name} to be in one table")
     indices = tuple(first["scored"]["indices"])
     rows = [
         (name, Score(**{key: value for key, value in row.items() if key in _FIELDS}, what=""))
