@@ -105,7 +105,7 @@ def particulars(evaluation: Evaluation) -> dict[str, str]:
     if "gaps" in information or run.incomplete:
         lost = f" ({information['lost']})" if information.get("lost") else ""
         gaps = f"{information['gaps']} gaps{lost}" if information.get("gaps", "0") != "0" else ""
-        rows["Missing in the recording"] = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
+        rows["Missing from the recording"] = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
     further = {
         key.replace("_", " ").capitalize(): information[key] for key in sorted(information) if key not in _TOLD
     }
@@ -167,7 +167,7 @@ def summary(evaluation: Evaluation, noun: str) -> list[str]:
     sentences = []
     if run.outcome == "finished":
         doubt = f", but is {run.not_valid}" if run.not_valid else ""
-        sentences.append(f"The {noun} ran to its end after {planned:.4g}\u00a0s{doubt}.")
+        sentences.append(f"The {noun} finished after {planned:.4g}\u00a0s{doubt}.")
     elif run.outcome in STOPS:
         sentences.append(f"The rig was at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
     if evaluation.run.incomplete:

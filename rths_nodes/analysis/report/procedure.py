@@ -40,7 +40,7 @@ class Grid(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Part of a section: title, facts by name, sentences, table or None, list."""
+    """Part of a section: title, facts by name, sentences, optional table, list items."""
 
     title: str
     facts: Mapping[str, str] = {}

@@ -67,7 +67,7 @@ MARK = "X-Rths-Page"
 PER_SECOND = 100
 """Maximum number of requests per second and address."""
 TOO_MANY = "too many requests"
-OTHER_NAME = "the request is for another host than this server"
+OTHER_NAME = "the request is for a host other than this server"
 OTHER_ORIGIN = "the request is from a page of another origin"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

@@ -185,5 +185,5 @@ class Operating:
         try:
             if self._ask(Request()).state == State.ARMED:
                 self._ask(Request("stop", ("reason",), (reason,), self.name))
-        except ConfigError:  # no procedure responds: nothing is armed
+        except ConfigError:  # no procedure responds, so nothing is armed
             return

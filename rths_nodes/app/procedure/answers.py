@@ -159,7 +159,7 @@ def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
-    """Read an answers file. Raises ConfigError that states file, key, value, bound and known names."""
+    """Read an answers file. Raises ConfigError with the file, key, value, bound and known names."""
     try:
         source = read_text(Path(path))
     except (OSError, ValueError) as error:
@@ -219,7 +219,11 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
             problems.append(f"{key}: must be answered ({spec.doc}{f', {spec.unit}' if spec.unit else ''})")
         elif key == "arm":
             left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
-            problems += [f"arm: must also list the planned rungs {', '.join(left)}"] if left else []
+            problems += (
+                [f"arm: must list every planned rung that moves the rig, but lacks {', '.join(left)}"]
+                if left
+                else []
+            )
         elif key == "largest_difference":
             problems += [
                 f"{key}.{name}: must be answered ({spec.doc})" for name in planned[1:] if name not in value

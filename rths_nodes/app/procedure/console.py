@@ -51,13 +51,13 @@ NEXT = {
 """Advice on the next step, by the state in which the rig rests after a motion."""
 INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
-"""Polling interval of keys and signals during an act, s."""
+"""Polling interval for keys and signals during an act, s."""
 ENDED_S = 0.1
 """Interval of checks whether the act has ended, s."""
 SAME_KEY_S = 0.2
 """Time within which several signals count as one request, s, because an operator may press a key twice."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
-"""Act by the word that the operator types during a motion. Any other input is a note."""
+"""Mapping from words that the operator types during a motion to acts. Any other input is a note."""
 ENDING = ("unload", "finish")
 """Acts at the end of a test that do not belong to a rung."""
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
@@ -264,7 +264,7 @@ class Console:
         elif name in ("?", "help"):
             self.say(screens.acts(session.possible(), act))
         elif name not in ACTS:
-            self.say(f"unknown act {name!r}; known: {', '.join(ACTS)}")
+            self.say(f"unknown act {name!r}. The known acts are {', '.join(ACTS)}")
         else:
             self._do(name, rest, seen)
         return False

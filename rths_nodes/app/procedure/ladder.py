@@ -63,7 +63,7 @@ class Step:
 
     @property
     def engine(self) -> str:
-        """Engine of the loop, with its program if it is the executive."""
+        """Engine of the loop. The executive is named with its program."""
         return f"{EXECUTIVE}, program {self.program}" if self.program else STAGES
 
     @cached_property
@@ -153,7 +153,7 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return the peaks by axis from the rehearsal; empty without a simulator. Raises ConfigError."""
+        """Return the peaks of the rehearsal by axis; empty without a simulator. Raises ConfigError."""
         return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
 
     @cached_property
@@ -222,7 +222,7 @@ def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Arra
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """Return the differences of two runs: ``displacement of AXIS`` and ``force of AXIS``.
+    """Return the differences of two runs by name: ``displacement of AXIS`` and ``force of AXIS``.
 
     A difference is nan if the axis moved only in the later run.
     """

@@ -126,7 +126,7 @@ class OperatorSocket:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop accepting, and answer the acts under way. May be called again."""
+        """Stop accepting connections, and answer the acts under way. May be called repeatedly."""
         self._closed = True
         with suppress(OSError):  # wake the thread that waits in accept
             self._listening.shutdown(socket.SHUT_RDWR)

@@ -252,7 +252,7 @@ class ProcedureRunner:
             if state in (State.HELD, State.TRIPPED):
                 record.held.append(self.session.rest_of(state, reason))
             self.watch.changed(state, reason)
-            with suppress(RecordingError):  # write at once, because a trip may be followed by no further act
+            with suppress(RecordingError):  # write at once, because the trip may be the last event
                 self.write() if state is State.TRIPPED else None
 
         self.session = RigSession(
@@ -560,5 +560,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 
 def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of the check that no signature can clear."""
+    """Return the findings of the check, which no signature can clear."""
     return [finding for row in record.checks.values() for finding in row.findings]

@@ -31,7 +31,7 @@ from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 SLOW = 5.0
-"""Upper frequency of slow motions, Hz. The delay of these motions is the initial value of compensators."""
+"""Upper frequency of slow motions, Hz. The delay of slow motions is the initial delay of compensators."""
 MODELS = {"model", "inverse", "known"}
 """Compensator parameters that describe the rig. A compensator with such parameters needs one of these values."""
 RESOLUTION = identification.LINES / PERIODIC.period

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on the dask.distributed cluster at the address of a scheduler. Its workers need this package.
+"""Work on the dask.distributed cluster of a scheduler. The workers of the cluster need this package.
 
 dask reassigns the work of a dead worker. A piece of work that has killed several workers is lost.
 """
@@ -24,7 +24,7 @@ PATIENCE_S = 10.0
 """Timeout until the scheduler responds and has a worker, s."""
 AHEAD = 4
 AT_LEAST = 16
-"""Smallest number of pieces submitted in advance."""
+"""Minimum number of pieces of work submitted in advance."""
 
 
 def as_completed(

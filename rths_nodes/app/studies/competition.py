@@ -162,7 +162,7 @@ def _facts(
     conditions: Conditions, scored: scoreboard.Scored, scenario: str, identified: Identified
 ) -> dict[str, str]:
     source = conditions.settings if isinstance(conditions.settings, (str, os.PathLike)) else "a mapping"
-    begin = f"from {source}, otherwise as identified" if conditions.settings else "as identified"
+    begin = f"settings from {source}, all others as identified" if conditions.settings else "as identified"
     return {
         "Scenario": scenario,
         "Plants": f"nominal plant and {scored.plants} drawn with seed {scored.seed}"

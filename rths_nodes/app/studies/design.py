@@ -254,7 +254,7 @@ def _grid(where: str, bounds: list[object], logarithmic: bool) -> list[float]:
         raise ConfigError(f"{where} = {show(bounds)}: must be [first, last, number of values]")
     first, last, count = float(numbers[0]), float(numbers[1]), int(numbers[2])
     if logarithmic and not (first > 0.0 and last > 0.0):
-        raise ConfigError(f"{where} = {show(bounds)}: first and last must be > 0")
+        raise ConfigError(f"{where} = {show(bounds)}: the first and the last value must be > 0")
     spaced = np.geomspace(first, last, count) if logarithmic else np.linspace(first, last, count)
     return [float(value) for value in spaced]
 

@@ -40,7 +40,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 2
 FIRST = 1
-"""Entry version whose statistics exclude failed runs. Its rows with failures are not compared."""
+"""Entry version whose statistics exclude failed runs. Rows of this version with failures are not compared."""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
 """Largest size of a file in an entry, bytes."""
@@ -195,9 +195,9 @@ def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int
     law, block = stated["law"], stated["block"]
     score = by_law.get((law, block))
     if score is None:
-        return Verdict(law, block, ("was not run, because the entry has no settings for this compensator",))
+        return Verdict(law, block, ("the compensator was not run, because the entry lacks its settings",))
     problems = [
-        f"{name}: {stated[name]} stated, {getattr(score, name)} computed"
+        f"{name}: the entry states {stated[name]}, but the repetition gives {getattr(score, name)}"
         for name in ("runs", "failures")
         if stated[name] != getattr(score, name)
     ]
@@ -206,7 +206,9 @@ def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int
         for index, value in stated[kind].items():
             result = computed.get(index, math.nan)
             if not _equal(value, result):
-                problems.append(f"{kind} of {index}: {value:.6g} stated, {result:.6g} computed")
+                problems.append(
+                    f"{kind} of {index}: the entry states {value:.6g}, but the repetition gives {result:.6g}"
+                )
     return Verdict(law, block, tuple(problems))
 
 

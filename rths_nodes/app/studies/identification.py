@@ -64,7 +64,9 @@ PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test with ``noise`` on each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
+    """Run a test for each axis, with ``noise`` on this axis, recorded in ``record``/<axis>. Raises Stopped,
+    ConfigError.
+    """
     result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
     return [_experiment(experiment) for experiment in result]
 

@@ -221,8 +221,7 @@ def complete(
                 lost = run(design, journal, where, weighed(rows, progress, where))
         except BaseException as error:
             error.add_note(
-                f"{len(rows) - len(undone(design, journal))} more runs completed; their results are kept in "
-                f"{folder}"
+                f"number of further runs with results in {folder}: {len(rows) - len(undone(design, journal))}"
             )
             raise
         result = table(design, journal.results | lost)
