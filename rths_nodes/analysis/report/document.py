@@ -181,15 +181,15 @@ def summary(evaluation: Evaluation, noun: str) -> list[str]:
     who = f"All {len(axes)} actuators followed their targets" if several else "The actuator followed its target"
     share = number(index.get("max_error_percent"))
     relative = f" ({rounded(share, digits=2)}\u00a0% of the largest target)" if share is not None else ""
-    at = f", the worst of them {axis_names(run.scenario)[worst]}" if several else ""
-    sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}{at}.")
+    at = f" The error of {axis_names(run.scenario)[worst]} is the largest." if several else ""
+    sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}.{at}")
     sentences += _delay(evaluation, worst, index)
     hsem = number(run.metrics.get("hsem_percent"))
     if hsem is not None:
-        whose = "Their errors" if several else "Its error"
+        whose = "The control errors" if several else "The control error"
         did = "fed energy into" if hsem > 0.0 else "took energy out of"
         part = f"{quantity(abs(hsem), 1.0, '%')} of the input energy"
-        sentences.append(f"{whose} {did} the structure: {part}.")
+        sentences.append(f"{whose} {did} the structure ({part}).")
     return sentences
 
 

@@ -252,9 +252,9 @@ class Console:
         if why_not := session.why_not(act):
             self.say(f"{act} is not possible now: {why_not}")
         rung = runner.next_rung
-        prompt = f", for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else ""
+        prompt = f"{act}, for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else act
         moves = bool(runner.clearing.motion(act))
-        proposal = f"next: {act}{prompt}; type {act} to move the rig" if moves else f"Enter: {act}{prompt}"
+        proposal = f"next: {prompt}; type {act} to move the rig" if moves else f"Enter: {prompt}"
         line = self.line(f"act ({proposal}; ?: list all acts): ")
         name, _, rest = line.partition(" ")
         if line == act or not (line or moves):

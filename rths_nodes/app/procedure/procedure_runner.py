@@ -390,11 +390,12 @@ class ProcedureRunner:
         goal = places(to, tuple(self.ladder.scenario.axes)) if to else None
         done = self.session.unload(goal, signed)
         left = ", ".join(
-            f"{self.record.called(name)} from {plain(before, KN)} kN to {plain(done.after[name], KN)} kN"
+            f"the force of {self.record.called(name)} changed from {plain(before, KN)} kN to "
+            f"{plain(done.after[name], KN)} kN"
             for name, before in done.before.items()
         )
-        ended = "moved to its position" if done.to else "unloaded"
-        return f"{'given up: ' + done.given_up if done.given_up else ended}: force of {left}"
+        ended = "the specimen is at the position" if done.to else "the specimen is unloaded"
+        return f"{f'the unloading was given up ({done.given_up})' if done.given_up else ended}; {left}"
 
     def loads_at_rest(self) -> list[str]:
         axes = {name: axis.rig_axis for name, axis in self.ladder.scenario.axes.items() if axis.rig_axis}

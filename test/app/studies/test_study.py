@@ -292,7 +292,7 @@ def test_without_pyarrow_there_is_only_the_csv(
     assert main(["study", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--jobs", "1"]) == 0
     assert mentions(capsys.readouterr().err, "pip", "pyarrow")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["runs.jsonl", "study.html", "table.csv"]
-    with pytest.raises(ConfigError, match="without pyarrow"):
+    with pytest.raises(ConfigError, match="pyarrow is missing"):
         study.write_parquet(done(designed(), tmp_path / "out"), tmp_path / "x")
 
 
