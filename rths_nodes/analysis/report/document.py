@@ -423,7 +423,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return why a test is unfinished, invalid or incomplete; an empty string if it is none of these."""
+    """Return why a test is unfinished, invalid or incomplete; an empty string for a complete and valid test."""
     parts = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access rights of the clients of a page, by address, host, origin and rate."""
+"""Access rights of the clients of a page: checks of address, host, origin and request rate."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Console:
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str) -> str:
-        """Return the typed line unchanged. Raises Interrupted without a terminal."""
+        """Return the typed line unchanged. Raises Interrupted if no terminal is open."""
         if self._ask is None:
             raise Interrupted(f"no terminal is available for the question: {question}")
         self.asking = self._typed = True

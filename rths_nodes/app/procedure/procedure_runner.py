@@ -231,7 +231,7 @@ class ProcedureRunner:
     """One test on one rig: ``ladder``, ``record``, ``folder`` of the test, and the ``session``.
 
     Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
-    if a file has changed since the ladder was built, or if it cannot be copied.
+    if a file has changed since the ladder was built or cannot be copied.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class ProcedureRunner:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
         self.tripped = ""
-        """Reason of a trip that no operator has acknowledged. It remains after the end of the test."""
+        """Reason of a trip that no operator has acknowledged. The reason remains after the end of the test."""
 
         def changed(state: State, reason: str) -> None:
             if state is not State.FINISHED:

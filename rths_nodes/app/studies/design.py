@@ -179,7 +179,7 @@ class Design:
         return _changed(scenario, changes, "factors")
 
     def _check(self) -> None:
-        """Check the indices, and each level once with all other factors at their first level."""
+        """Check the names of the indices, and each level once, with all other factors at their first level."""
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))
         problems = Problems()

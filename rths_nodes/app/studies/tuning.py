@@ -244,8 +244,8 @@ class Search:
         return before[0]
 
     def _polish(self, budget: int) -> None:
-        """Search around the best candidate with a method that only compares values, so that jumps do not mislead
-        it.
+        """Search around the best candidate with a method that only compares values and tolerates jumps of the
+        objective.
         """
         from scipy.optimize import minimize
 
