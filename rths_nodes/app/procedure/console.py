@@ -272,7 +272,7 @@ class Console:
     def _do(self, act: str, rest: str, seen: Seen) -> bool:
         """Ask the questions of an act and perform the act; return False if the sequence ends.
 
-        If the operator leads, a refusal is printed, otherwise raised.
+        A refusal is printed if the operator leads, and raised otherwise.
         """
         self._typed = False
         try:

@@ -104,7 +104,9 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``. A stop is recorded only during an act or while armed, to limit the record."""
+        """Stop the rig for ``by``. To limit the record, a stop is recorded only during an act or if a rung is
+        armed.
+        """
         session = self._runner.session
         if session.at_work:
             self._runner.do("stop", by, ANYBODY, reason=reason)

@@ -34,8 +34,8 @@ class Conditions:
 
     ``laws`` are the compensators, by default all. ``settings`` are a mapping by law, or the path of a file.
     ``plants`` is the number of plants scored in addition to the nominal plant, by default PLANTS if the scenario
-    has scatter. ``tune`` is the number of candidates per law. These run on ``training_plants``, with the scenario
-    changed by ``training``. ``entry`` is the path of the entry to write.
+    has scatter. ``tune`` is the number of candidates per law. The candidates run on ``training_plants``, with the
+    scenario changed by ``training``. ``entry`` is the path of the entry to write.
     """
 
     laws: Sequence[object] = ()
