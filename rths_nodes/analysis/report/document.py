@@ -51,7 +51,6 @@ from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
 
 STOPS = {"held": "held", "tripped": "stopped by a limit"}
-"""Text by outcome of an unfinished test."""
 
 
 _TOLD = (
@@ -469,7 +468,6 @@ def _set_up(evaluation: Evaluation, test: OfProcedure | None) -> list[Part]:
 
 
 def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
-    """Return the largest and rms error, mm and %, and the floor of the sensor, the smallest detectable error."""
     title = "Error and floor of the sensor"
     if len(evaluation.counted) < 2:
         return Part(title)
@@ -508,7 +506,6 @@ def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
 
 @cache
 def template(name: str) -> Template:
-    """Return a template that escapes text."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

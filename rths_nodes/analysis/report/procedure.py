@@ -27,12 +27,11 @@ from rths_nodes.loop.scenario.schema import EMULATED
 NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
 DIRECT = "This run was started directly, without a procedure."
 STOPPED = ("held", "tripped", "failed", "interrupted", "refused")
-"""Outcomes of a stopped test."""
 _NUMBER = re.compile(r"[−<>\s\d.,–%±e/-]*")
 
 
 class Grid(NamedTuple):
-    """Table: headings, rows, and a flag for each column that is true if the column is right-aligned."""
+    """Table: headings, rows, and whether each column is right-aligned."""
 
     heads: list[str]
     rows: list[list[str]]

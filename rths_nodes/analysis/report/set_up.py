@@ -148,7 +148,7 @@ def _simulated(sensors: object, noun: str, factor: float, unit: str) -> list[str
 
 
 def floors(scenario: Scenario) -> dict[str, float]:
-    """Return the smallest detectable rms error (m) by axis: sqrt(noise^2 + resolution^2 / 12) of its sensor."""
+    """Return the smallest detectable rms error (m) by axis: sqrt(noise^2 + resolution^2 / 12) of the sensor."""
     result = {}
     for name, axis in scenario.axes.items():
         if axis.rig_axis is not None:

@@ -26,8 +26,8 @@ class Score:
     """Row of a compensator in a block: ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
 
     ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the reason
-    why runs failed or why the compensator took no part. ``place`` is the rank, with an = if the seeds do not
-    separate the rank from a neighbouring rank; ``place`` is empty without runs.
+    why runs failed or why the compensator took no part. ``place`` is the rank, empty without runs, with an = if
+    the seeds do not separate neighbouring ranks.
     """
 
     law: str

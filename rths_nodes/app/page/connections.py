@@ -230,7 +230,6 @@ LOOKS = 500
 FULL_S = 0.01
 """Pause if no file descriptor is free, s."""
 LONGEST = LARGEST_HEAD + LARGEST_BODY
-"""Maximum size of a request, bytes."""
 
 
 class Front:

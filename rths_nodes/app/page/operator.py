@@ -38,7 +38,6 @@ GONE_S = 3.0
 LONGEST = 2000
 """Maximum length of an argument, characters."""
 ARM = ("arm",)
-"""Acts after which the rig can move."""
 FIELDS = (
     *("next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign", "checklist", "warning"),
     "test_id",

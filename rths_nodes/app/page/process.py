@@ -22,7 +22,6 @@ LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
 
 PORT = 8085
-"""Default TCP port of a page."""
 PATIENCE_S = 5.0
 """Timeout for the page to exit, s."""
 

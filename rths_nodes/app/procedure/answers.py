@@ -27,14 +27,13 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Maximum length of a test id, in characters. The test id is the name of the folder of the test."""
+"""Maximum length of a test id, which names a folder, in characters."""
 REMOVED = (
     "has been removed. Write the next run of a series with rths iterate --next FOLDER, and start it in rung g"
 )
 """End of the message that refuses rung h and the key ``iteration``. Both existed in version 0.9.0."""
 
 MOVING = ("check", "position", "run", "unload")
-"""Keys of the acts that move the rig."""
 YES, NO = "y", "n"
 
 

@@ -81,8 +81,8 @@ def typed(question: str) -> str:
 def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
     """Wait until the terminal has a line, or until ``ended`` returns a reason.
 
-    Return the reason, or an empty string if there is a line. A signal always interrupts this wait, but does not
-    always interrupt a plain read.
+    Return the reason, or an empty string for a line. A signal always interrupts this wait, but not always a plain
+    read.
     """
     reader, writer = os.pipe()
     for end in (reader, writer):

@@ -104,7 +104,7 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``. To limit the record, a stop is recorded only during an act or if a rung is
+        """Stop the rig for ``by``. To limit the record, stops are recorded only during an act or if a rung is
         armed.
         """
         session = self._runner.session

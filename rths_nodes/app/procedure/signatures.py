@@ -52,9 +52,7 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return the signatures, by caution, that are valid for the rig file ``rig`` with ``rig_hash``. Raises
-    ConfigError.
-    """
+    """Return the signatures, by caution, for the rig file ``rig`` with ``rig_hash``. Raises ConfigError."""
     path = Path(rig).with_suffix(SUFFIX)
     if not path.exists():
         return {}

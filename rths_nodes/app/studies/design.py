@@ -36,7 +36,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000
 CASE = "case"
-"""Factor whose levels are cases of the scenario."""
 LEVELS = ("list", "grid", "log_grid", "settings")
 
 

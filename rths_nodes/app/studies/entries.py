@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scoreboard entries: results of one research group that another group can repeat (``doc/studies.md``).
 
-The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that its numbers are right. Rounding
+The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that the numbers are right. Rounding
 depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files (FMUs) are in base64.
 """
 
@@ -112,7 +112,7 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return, as texts ``key = path``, the files that a verification would execute. Raises ConfigError."""
+    """Return the files that a verification would execute, each as the text ``key = path``. Raises ConfigError."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():

@@ -64,9 +64,7 @@ PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test for each axis, with ``noise`` on this axis, recorded in ``record``/<axis>. Raises Stopped,
-    ConfigError.
-    """
+    """Run a test with ``noise`` for each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
     result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
     return [_experiment(experiment) for experiment in result]
 
@@ -98,7 +96,7 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Shown, sm
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
-    """Return the experiments in ``recordings``, sorted by axis. Raises ConfigError if they are unsuitable."""
+    """Return the experiments in ``recordings``, sorted by axis. Raises ConfigError for an unsuitable recording."""
     return _in_order([_read(recording, scenario) for recording in recordings], scenario)
 
 

@@ -101,8 +101,8 @@ def reproduced(run: Run) -> Reproduction:
 class Prediction:
     """Result of a prediction.
 
-    ``runs`` has a run for each row, ``outcomes`` its outcome and reason. ``indices`` of the measured displacement
-    are nested by row, axis and name. ``models`` has the identified model of each axis.
+    ``runs`` has a run for each row, ``outcomes`` the outcome and reason of each row. ``indices`` of the measured
+    displacement are nested by row, axis and name. ``models`` has the identified model of each axis.
     """
 
     models: Mapping[str, AxisModel]

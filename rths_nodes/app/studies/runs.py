@@ -42,7 +42,6 @@ TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
 RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
 """Keys by prefix of an index: ``response_x`` and ``acceleration_x`` are rms errors (%) of degree of freedom x."""
 FAILED = "failed"
-"""Outcome of a run with an unexpected error."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Result of tuning: best ``values`` by key, objective in their ``worst`` case, and objective ``before``
+    """Result of tuning: best ``values`` by key, their objective in the ``worst`` case, and objective ``before``
     tuning.
 
     ``usable`` is true if a candidate was stable and finished. ``unjudged`` is the reason why stability was not
