@@ -64,7 +64,7 @@ def test_a_level_that_nobody_has_given_is_asked_for_when_it_is_needed(test: Scen
     ladder = Ladder(test, ALL, None, None, realtime=False)
     ladder.check()
     for name, key in (("d", "level"), ("e", "level"), ("f", "level")):
-        with pytest.raises(ConfigError, match=naming(key, "yet", f"rung {name}")):
+        with pytest.raises(ConfigError, match=naming(key, "must be set", f"rung {name}")):
             ladder.step(name)
     assert ladder.step("g").level == 1.0
 
