@@ -91,7 +91,7 @@ def _modes(partition: Partition) -> Part:
         for mode, (f, ratio) in enumerate(zip(partition.frequencies[:MODES], partition.ratios, strict=False), 1)
     ]
     left = len(partition.frequencies) - len(rows)
-    notes = ("The modes are those of both substructures together, at small motion and without actuators.",)
+    notes = ("The modes belong to both substructures together, at small motion and without actuators.",)
     more = (f"Number of further modes up to {partition.frequencies[-1]:.4g}\u00a0Hz: {left}.",) if left else ()
     heads = ("Mode", "frequency, Hz", "period, s", "damping, %")
     return Part(title, words=(*notes, *more), grid=grid(heads, rows))
