@@ -96,7 +96,7 @@ def test_the_delay_of_the_whole_test_counts_by_the_square_of_the_velocity() -> N
 def test_a_test_too_short_for_windows_tells_the_delay_of_the_whole_alone() -> None:
     said = words(page("chen_ricles_2010", "duration=2"))
     assert mentions(said, "fastest", "motion")
-    assert not mentions(said, "in windows of")
+    assert not mentions(said, "In windows of")
 
 
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "two_actuator_coupler", "marths_2023"])

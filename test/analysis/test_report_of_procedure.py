@@ -132,16 +132,16 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
         *("c0ffee", "rths_nodes 1.2", "g – full", "Level 75 %", "rung c was left out", "oil at 41 °C"),
         *("hydraulics high", "interlock closed", "confirmed by the operator (hash ab12)"),
         f"{AXIS}: displacement 0.100 0.004 0.150 0.004 0.050 mm yes",
-        f"{AXIS}: scale of displacement not verified.",
-        f"{AXIS}: scale of force not verified: no second sensor; the operator signed for it (A. Müller, "
+        f"{AXIS}: scale of displacement is not verified.",
+        f"{AXIS}: scale of force is not verified: no second sensor. The operator signed for this item (A. Müller, "
         "2030-01-02 12:00:00 UTC).",
         f"sign for: scale of {AXIS}",
         f"{AXIS} verified verified not verified signed for 7.60 7.50 7.20 – 7.80",
         f"{AXIS}.displacement, % g – full b 1.23 / –",
-        *("g: three samples were bridged", "Not climbed: a – embedded, c – computed, not sent"),
-        "Planned, but not climbed: c.",
+        *("g: three samples were bridged", "Rungs that were not climbed: a – embedded, c – computed, not sent"),
+        "Planned rungs that were not climbed: c.",
         f"g – full {AXIS} 32.1 250 450 1 800 200 ok",
-        *("REFUSED: another scenario hash", "no force, within"),
+        *("REFUSED: another scenario hash", "zero force, within"),
     ):
         assert what in words, what
     assert DIRECT not in words
@@ -184,7 +184,7 @@ def test_a_structure_that_states_its_experimental_part_is_taken_at_its_word() ->
 
 def test_the_error_stands_beside_the_floor_of_the_sensor() -> None:
     assert floors(bench().scenario)[AXIS] == pytest.approx(math.hypot(2e-6, 5e-6 / math.sqrt(12.0)))
-    row = re.search(rf"rms error over floor {re.escape(SHOWN)} ([\d. ]+)", page_of(record()))
+    row = re.search(rf"rms error divided by floor {re.escape(SHOWN)} ([\d. ]+)", page_of(record()))
     assert row
     largest, _, rms, _, floor, scatter, over = (float(each) for each in row[1].split()[:7])
     assert largest > rms > floor
@@ -299,7 +299,7 @@ def test_a_test_that_was_mostly_bridged_reads_not_valid_on_its_first_page() -> N
     for part in (
         "NOT VALID",
         "Test not valid: 55 % bridged (at most 2 %)",
-        "566 of 1 030 samples bridged",
+        "566 of 1 030 samples were bridged",
     ):
         assert part in head
     assert 'class="badge good"' not in page

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: self-contained HTML pages."""
+"""Reports as self-contained HTML pages."""

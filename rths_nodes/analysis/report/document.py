@@ -51,7 +51,6 @@ from rths_nodes.recording.procedure import OfProcedure
 from rths_nodes.recording.run import Run
 
 STOPS = {"held": "held", "tripped": "stopped by a limit"}
-"""Text by outcome of an unfinished test."""
 
 
 _TOLD = (
@@ -105,7 +104,7 @@ def particulars(evaluation: Evaluation) -> dict[str, str]:
     if "gaps" in information or run.incomplete:
         lost = f" ({information['lost']})" if information.get("lost") else ""
         gaps = f"{information['gaps']} gaps{lost}" if information.get("gaps", "0") != "0" else ""
-        rows["Missing in the recording"] = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
+        rows["Missing from the recording"] = "; ".join(filter(None, (gaps, run.incomplete))) or "nothing"
     further = {
         key.replace("_", " ").capitalize(): information[key] for key in sorted(information) if key not in _TOLD
     }
@@ -122,7 +121,7 @@ def _static_stage(run: Run) -> dict[str, str]:
 
 
 def _part_of(done: int, planned: int) -> str:
-    done = max(0, done)  # nothing was recorded, not even the initial state
+    done = max(0, done)  # -1 if not even the initial state was recorded
     return grouped(done) if done == planned else f"{grouped(done)} of {grouped(planned)}"
 
 
@@ -133,9 +132,9 @@ def _excitation(evaluation: Evaluation) -> str:
     if scenario.integrator.history:
         return Path(scenario.integrator.history).name
     if prescribed and moving is None and evaluation.run.made_elsewhere:
-        return "unknown, so there is no input energy, and no HSEM in percent"
+        return "unknown, so the input energy and the HSEM in percent are not available"
     if prescribed and moving is None:
-        return "from the client, unknown, so there is no input energy, and no HSEM in percent"
+        return "known only to the client, so the input energy and the HSEM in percent are not available"
     data = to_data(moving) or {}
     if data.get("type") == "record":
         description = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
@@ -144,7 +143,7 @@ def _excitation(evaluation: Evaluation) -> str:
         for row in table(type(moving)) if data else ():
             if isinstance(
                 data[row.name], (int, float)
-            ):  # "m/s^2 or m": unit of a ground motion, or of a prescribed motion
+            ):  # e.g. "m/s^2 or m", for ground motion or prescribed motion
                 unit = row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²")
                 description.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
     ground = evaluation.or_left_out(
@@ -158,7 +157,7 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return sentences on the result of a ``noun``. For a stopped test, the first continues the reason."""
+    """Return sentences on the result of a ``noun``. If the test was stopped, the first states the time at rest."""
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1
@@ -167,9 +166,9 @@ def summary(evaluation: Evaluation, noun: str) -> list[str]:
     sentences = []
     if run.outcome == "finished":
         doubt = f", but is {run.not_valid}" if run.not_valid else ""
-        sentences.append(f"The {noun} ran to its end after {planned:.4g}\u00a0s{doubt}.")
+        sentences.append(f"The {noun} finished after {planned:.4g}\u00a0s{doubt}.")
     elif run.outcome in STOPS:
-        sentences.append(f"and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
+        sentences.append(f"The rig was at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
     if evaluation.run.incomplete:
         counted = f"{evaluation.counted[0]} to {evaluation.counted[-1]}" if len(evaluation.counted) else "none"
         sentences.append(f"The figures use the longest complete stretch of samples: {counted}.")
@@ -181,15 +180,15 @@ def summary(evaluation: Evaluation, noun: str) -> list[str]:
     who = f"All {len(axes)} actuators followed their targets" if several else "The actuator followed its target"
     share = number(index.get("max_error_percent"))
     relative = f" ({rounded(share, digits=2)}\u00a0% of the largest target)" if share is not None else ""
-    at = f", the worst of them {axis_names(run.scenario)[worst]}" if several else ""
-    sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}{at}.")
+    at = f" The error of {axis_names(run.scenario)[worst]} is the largest." if several else ""
+    sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}.{at}")
     sentences += _delay(evaluation, worst, index)
     hsem = number(run.metrics.get("hsem_percent"))
     if hsem is not None:
-        whose = "Their errors" if several else "Its error"
+        whose = "The control errors" if several else "The control error"
         did = "fed energy into" if hsem > 0.0 else "took energy out of"
         part = f"{quantity(abs(hsem), 1.0, '%')} of the input energy"
-        sentences.append(f"{whose} {did} the structure: {part}.")
+        sentences.append(f"{whose} {did} the structure ({part}).")
     return sentences
 
 
@@ -199,7 +198,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
         return []
     last = dict(zip(run.compensator_names, run.compensator[evaluation.counted[-1]].tolist(), strict=True))
     return [
-        # a name with dots is not changed
+        # a first word with a dot is a key and is not capitalised
         f"{remark}." if "." in remark.split(maxsplit=1)[0] else f"{remark[0].upper()}{remark[1:]}."
         for remark in (*run.scenario.compensator.remarks(last), *learning_notes(run.integrator, run.scenario))
     ]
@@ -209,14 +208,17 @@ def _delay(evaluation: Evaluation, axis: str, index: Mapping[str, object]) -> li
     delay = number(index.get("delay_s"))
     if delay is None:
         return []
-    sentence = f"It was {early_or_late(delay)} over the whole test, in which the fastest motion counts most"
+    sentence = (
+        f"This actuator was {early_or_late(delay)} over the whole test, where the fastest motion has "
+        "the largest weight"
+    )
     windowed = evaluation.windowed
     column = None if windowed is None else windowed.delay[:, evaluation.run.axes.index(axis)]
     if windowed is None or column is None or not np.isfinite(column).any():
         return [f"{sentence}."]
     low, high = early_or_late(float(np.nanmin(column))), early_or_late(float(np.nanmax(column)))
-    windows = f"in windows of {windowed.length:.2g}\u00a0s, by the frequency evaluation index,"
-    return [f"{sentence}; {windows} between {low} and {high}."]
+    windows = f"In windows of {windowed.length:.2g}\u00a0s, the frequency evaluation index"
+    return [f"{sentence}. {windows} gives values between {low} and {high}."]
 
 
 LEFT_OUT = ("version", "name", "description", "cases", "scatter")
@@ -311,8 +313,8 @@ def write_report(
 ) -> None:
     """Write the page about ``run``.
 
-    ``reference`` adds errors relative to the whole structure, which must exist. ``test`` is the procedure.
-    ``defaults`` also lists parameters with default values. Raises OSError and ConfigError.
+    ``reference`` adds errors relative to the whole structure, which the scenario must have. ``test`` is the
+    procedure. ``defaults`` also lists parameters with default values. Raises OSError and ConfigError.
     """
     write_page(path, render(run, reference, test, defaults))
 
@@ -420,7 +422,7 @@ def _first_facts(run: Run) -> dict[str, str]:
 
 
 def first_line(run: Run, test: OfProcedure | None) -> str:
-    """Return why a test is unfinished, invalid or incomplete; an empty string if it is none of these."""
+    """Return why a test is unfinished, invalid or incomplete; an empty string for a complete and valid test."""
     parts = []
     reason = run.information.get("reason", "")
     if run.outcome != "finished":
@@ -435,9 +437,9 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
         parts.append(f"{ended}{during} {when}: {procedure.cause(reason) or 'no reason was recorded'}")
     if run.not_valid:
-        counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples bridged"
-        missed = f"{grouped(round(run.late.missed))} ticks missed"
-        parts.append(f"Test {run.not_valid}: {counted}, {missed}")
+        counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples were bridged"
+        missed = f"{grouped(round(run.late.missed))} ticks were missed"
+        parts.append(f"Test {run.not_valid}: {counted}, and {missed}")
     if test is not None:
         sentence = procedure.first_words(test.record)
         reason_shown = reason or run.not_valid
@@ -466,7 +468,6 @@ def _set_up(evaluation: Evaluation, test: OfProcedure | None) -> list[Part]:
 
 
 def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
-    """Return the largest and rms error, mm and %, and the floor of the sensor, the smallest detectable error."""
     title = "Error and floor of the sensor"
     if len(evaluation.counted) < 2:
         return Part(title)
@@ -488,18 +489,23 @@ def _floor(evaluation: Evaluation, record: ProcedureRecord | None) -> Part:
         return Part(
             title, words=("No displacement sensor has a stated noise or resolution, so no floor is known.",)
         )
-    heads = ("Axis", "largest error, mm", "of largest target, %", "rms error, mm", "of rms target, %")
-    beside = ("floor of the sensor, mm", "scatter at rest, mm", "rms error over floor")
+    heads = (
+        "Axis",
+        "largest error, mm",
+        "largest error, % of target",
+        "rms error, mm",
+        "rms error, % of rms target",
+    )
+    beside = ("floor of the sensor, mm", "scatter at rest, mm", "rms error divided by floor")
     sentence = (
-        "Floor of the sensor: rms of its noise and its resolution, √(noise² + resolution²/12), of the rig file or "
-        "of the simulated sensor. Scatter at rest: rms while the offsets were taken.",
+        "The floor of a sensor is the rms of its noise and resolution, √(noise² + resolution²/12), from the rig "
+        "file or the simulated sensor. The scatter at rest is the rms while the offsets were taken.",
     )
     return Part(title, words=sentence, grid=grid((*heads, *beside), rows))
 
 
 @cache
 def template(name: str) -> Template:
-    """Return a template that escapes text."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

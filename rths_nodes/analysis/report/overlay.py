@@ -59,7 +59,7 @@ def _notes(aligned: Sequence[Aligned]) -> list[str]:
     notes: list[str] = []
     for test in aligned:
         notes += [] if test.drawable else [f"{test.name} is not drawn, because none of its samples counts"]
-        notes += [f"Left out of {test.name}: {part} ({why})" for part, why in test.of.left_out.items()]
+        notes += [f"{part} of {test.name} is left out ({why})" for part, why in test.of.left_out.items()]
     return notes
 
 
@@ -95,9 +95,9 @@ def _scenarios(tests: Sequence[Compared]) -> list[Part]:
     keys = list(dict.fromkeys(key for values in settings for key in values))
     rows = [[key, *(values.get(key, DASH) for values in settings)] for key in keys]
     rows = [row for row in rows if len(set(row[1:])) > 1]
-    title = "What differs in the scenarios"
+    title = "Differences between the scenarios"
     if not rows:
-        return [Part(title, words=("Nothing: the tests have the same parameters.",))]
+        return [Part(title, words=("The tests have the same parameters.",))]
     return [Part(title, grid=grid(("Parameter", *(test.name for test in tests)), rows))]
 
 
@@ -113,9 +113,9 @@ def _flat(data: object, path: str = "") -> dict[str, str]:
 def _compared(first: Aligned) -> str:
     name = first.name
     return (
-        f"Other test minus {name}, at the times of {name} that both tests contain. Displacement and force are "
-        "measured, response and absolute acceleration are computed. Percentages are relative to the rms or "
-        f"largest value of {name}."
+        f"Each difference is the other test minus {name}, at the times of {name} that both tests contain. "
+        "Displacement and force are measured; response and absolute acceleration are computed. Percentages are "
+        f"relative to the rms or largest value of {name}."
     )
 
 
@@ -138,14 +138,17 @@ def _cautions(first: Aligned, other: Aligned) -> list[str]:
     one, two = first.of.scenario, other.of.scenario
     result = []
     if one.time_ratio != two.time_ratio:
-        result.append(f"Time ratios {two.time_ratio:g} and {one.time_ratio:g}: rate-dependent quantities differ.")
+        result.append(
+            f"The time ratios are {two.time_ratio:g} and {one.time_ratio:g}, so rate-dependent quantities differ."
+        )
     if one.servo_rate != two.servo_rate:
         result.append(
-            f"{two.servo_rate:g} Hz and {one.servo_rate:g} Hz: interpolated linearly between the samples."
+            f"The servo rates are {two.servo_rate:g} Hz and {one.servo_rate:g} Hz, so samples are interpolated "
+            "linearly."
         )
     ends = [float(test.time[-1]) for test in (first, other) if test.drawable]
     if len(ends) == 2 and abs(ends[0] - ends[1]) > max(one.step, two.step):
-        result.append(f"Compared until {min(ends):.4g}\u00a0s, where the shorter test ends.")
+        result.append(f"The tests are compared until {min(ends):.4g}\u00a0s, where the shorter test ends.")
     return result
 
 

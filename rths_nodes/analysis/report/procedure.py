@@ -25,14 +25,13 @@ from rths_nodes.loop.procedure_record import verdict as judged
 from rths_nodes.loop.scenario.schema import EMULATED
 
 NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
-DIRECT = "no procedure: this run was started directly"
+DIRECT = "This run was started directly, without a procedure."
 STOPPED = ("held", "tripped", "failed", "interrupted", "refused")
-"""Outcomes of a stopped test."""
 _NUMBER = re.compile(r"[−<>\s\d.,–%±e/-]*")
 
 
 class Grid(NamedTuple):
-    """Table: headings, rows, and which columns are right-aligned."""
+    """Table: headings, rows, and whether each column is right-aligned."""
 
     heads: list[str]
     rows: list[list[str]]
@@ -40,7 +39,7 @@ class Grid(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Part of a section: title, facts by name, sentences, table or None, list."""
+    """Part of a section: title, facts by name, sentences, optional table, list items."""
 
     title: str
     facts: Mapping[str, str] = {}
@@ -127,7 +126,7 @@ def deviations(record: ProcedureRecord) -> Part:
 def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     facts = {
         "Port": record.port + (", emulated" if record.simulated == EMULATED else "") or DASH,
-        "Outcome": record.ending or "none: the record has no end",
+        "Outcome": record.ending or "none, because the record has no end",
         "Reason": record.named(record.reason) or DASH,
         "At sample": DASH if record.sample is None or record.outcome == "refused" else grouped(record.sample),
         "Code": ", ".join(f"{name} {text}" for name, text in record.code.items()) or DASH,
@@ -135,7 +134,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
     }
     if rung is not None:
         facts |= {"Rung of the histories": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
-        if rung.scenario_hash != record.scenario_hash:  # another level, or a slower test
+        if rung.scenario_hash != record.scenario_hash:  # the rung has another level or time ratio
             facts["Hash of the rung"] = rung.scenario_hash or DASH
         facts |= {"Armed by": " and ".join(rung.armed_by)} if rung.armed_by else {}
         facts["Files, by SHA-256"] = (
@@ -146,7 +145,7 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         + [_by_axis(entry.get("displacement"), MM, "mm"), _by_axis(entry.get("force"), KN, "kN")]
         for entry in record.specimen.history
     ]
-    none_before = "Nothing is recorded before this test."
+    none_before = "No load is recorded before this test."
     if record.simulation:
         none_before = f"The test was {record.simulation}: no steel moved, and no load is recorded."
     notes = [[moment(note.time), note.text, note.by or DASH] for note in record.notes]
@@ -205,10 +204,16 @@ def _offsets(record: ProcedureRecord) -> Part:
 
 def _taken(record: ProcedureRecord, before: OffsetsRecord, after: OffsetsRecord | None) -> tuple[str, ...]:
     confirmed = "confirmed by the operator" if before.confirmed else "not confirmed"
-    sentence = f"Before: {moment(before.time)}, over {before.seconds:g}\u00a0s, {confirmed} (hash {before.hash})."
+    sentence = (
+        f"The offsets before the test were taken at {moment(before.time)} for {before.seconds:g}\u00a0s and were "
+        f"{confirmed} (hash {before.hash})."
+    )
     if after is None:
         return (sentence, "No offsets were taken after the test, so the drift is unknown.")
-    taken = (sentence, f"After: {moment(after.time)}, over {after.seconds:g}\u00a0s.")
+    taken = (
+        sentence,
+        f"The offsets after the test were taken at {moment(after.time)} for {after.seconds:g}\u00a0s.",
+    )
     away = [
         f"{record.called(axis)} {rounded(last.command - first.command, MM)}\u00a0mm"
         for axis, first in before.axes.items()
@@ -217,8 +222,9 @@ def _taken(record: ProcedureRecord, before: OffsetsRecord, after: OffsetsRecord 
     if not away:
         return taken
     elsewhere = (
-        f"After the test the active command was {', '.join(away)} away. The drift of the displacement is relative "
-        "to the active command; the drift of the force includes the load of the specimen at that position."
+        f"After the test, the active command had changed by {', '.join(away)}. The drift of the displacement "
+        "is relative to the active command. The drift of the force includes the load of the specimen at the new "
+        "position."
     )
     return (*taken, elsewhere)
 
@@ -238,20 +244,25 @@ def checks(record: ProcedureRecord) -> list[Part]:
             noun, _, kind = key.partition("_")
             why = next((text for text in axis_checks.remarks if f"of the {noun} not verified" in text), "")
             reason = why.partition(" not verified")[2].removesuffix(f": {TO_SIGN}")
-            title = f"{called}: {kind} of {noun} not verified{reason}"
+            title = f"{called}: {kind} of {noun} is not verified{reason}"
             if getattr(axis_checks, key) == NOT_VERIFIED:
                 notes.append(f"{title}.")
             elif getattr(axis_checks, key) == SIGNED:
-                notes.append(f"{title}; the operator signed for it{_signed_by(record, axis)}.")
+                notes.append(f"{title}. The operator signed for this item{_signed_by(record, axis)}.")
         if axis_checks.force_loop:
-            notes.append(f"{called}: force loop of the controller {axis_checks.force_loop}, by a small force.")
+            notes.append(
+                f"{called}: the force loop of the controller is {axis_checks.force_loop}, checked with a small "
+                "force."
+            )
         findings = [
             record.named(finding).removeprefix(f"{called}: ") for finding in (*axis_checks.findings, *remarks)
         ]
         notes += [f"{called}: {finding}" for finding in findings]
     heads = ("Axis", "sign of displ.", "sign of force", "scale of displ.", "scale of force")
     stiff = ("stiffness, kN/mm", "expected", "band")
-    return [Part("Signs and scales, by the small move", grid=grid((*heads, *stiff), rows), items=tuple(notes))]
+    return [
+        Part("Signs and scales, checked by the small move", grid=grid((*heads, *stiff), rows), items=tuple(notes))
+    ]
 
 
 def _signed_by(record: ProcedureRecord, axis: str) -> str:
@@ -272,9 +283,9 @@ def _stiffness(checks: AxisChecks) -> list[str]:
 def ladder(record: ProcedureRecord) -> list[Part]:
     done = {rung.name for rung in record.rungs}
     left = [rung_title(name) for name in RUNGS if name not in done]
-    notes = [f"Not climbed: {', '.join(left)}."] if left else []
+    notes = [f"Rungs that were not climbed: {', '.join(left)}."] if left else []
     if missing := [name for name in record.planned if name not in done]:
-        notes.append(f"Planned, but not climbed: {', '.join(missing)}.")
+        notes.append(f"Planned rungs that were not climbed: {', '.join(missing)}.")
     numbers = _repeated(record.rungs)
     called = [rung_title(rung.name) + number for rung, number in zip(record.rungs, numbers, strict=True)]
     remarks = tuple(
@@ -291,8 +302,16 @@ def ladder(record: ProcedureRecord) -> list[Part]:
     differ = grid(titles, [_differences(*pair, names) for pair in pairs])
     return [
         Part("Rungs", words=tuple(notes), grid=climbed, items=remarks),
-        *([Part("How far the rungs went, and where they would have been stopped", grid=far)] if far else []),
-        *([Part("How much the rungs differ, rms over rms", words=(_DIFFER,), grid=differ)] if differ else []),
+        *(
+            [Part("Peaks of the rungs, and values at which the rungs would have been stopped", grid=far)]
+            if far
+            else []
+        ),
+        *(
+            [Part("Differences between the rungs, rms divided by rms", words=(_DIFFER,), grid=differ)]
+            if differ
+            else []
+        ),
     ]
 
 
@@ -311,13 +330,13 @@ def _climbed(rung: RungRecord, title: str) -> list[str]:
     slower = f"{rung.time_ratio:g} × slower" if rung.time_ratio > 1 else ""
     how = ", ".join(filter(None, (rung.host, rung.pace, slower)))
     ended = rung.ending + (f": {rung.reason}" if rung.reason and rung.outcome != "finished" else "")
-    ended += f"; counts by the word of {rung.counts}" if rung.counts else ""
+    ended += f"; accepted by {rung.counts}" if rung.counts else ""
     level = f"{PERCENT * rung.level:g} %"
     return [title, moment(rung.started), how, level, grouped(rung.samples), ended or DASH]
 
 
 _FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "measured, mm/s", "Verdict")
-_DIFFER = "Difference from the previous rung / from the rehearsal of the rung."
+_DIFFER = "Each cell has the difference from the previous rung / the difference from the rehearsal of the rung."
 
 
 def _far(record: ProcedureRecord, rung: RungRecord, title: str) -> Iterator[list[str]]:
@@ -361,7 +380,7 @@ DIFFERENCES = "; differs from rung "
 QUANTITIES = {"seconds", "unloaded"}
 """Arguments that are shown with their names."""
 UNSHOWN = ("hash", "clear")
-"""Endings of arguments that are not shown, because results repeat them or every motion has them."""
+"""Name endings of arguments that are not shown, because results repeat their values or every motion has them."""
 
 
 def _time_of_day(stamp: str, started: str) -> str:
@@ -377,7 +396,7 @@ def acts(record: ProcedureRecord) -> list[Part]:
         asked = ", ".join((verb, *(f"{name} {value}" for name, value in shown.items())))
         if len(shown) == 1 and not (shown.keys() & QUANTITIES):
             asked = f"{verb}: {next(iter(shown.values()))}"
-        result = act.result.partition(DIFFERENCES)[0]  # the ladder contains the numbers
+        result = act.result.partition(DIFFERENCES)[0]  # the section about the ladder has the differences
         came = record.named(f"REFUSED: {act.refused}" if act.refused else result or "done")
         by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH
         rows.append([_time_of_day(act.time, record.started), asked, came, by])
@@ -394,7 +413,7 @@ def acts(record: ProcedureRecord) -> list[Part]:
                 rounded(before, KN),
                 rounded(unloading.after.get(axis), KN),
             ),
-            *(rounded(unloading.travel.get(axis), MM), unloading.given_up or "no force, within the tolerance"),
+            *(rounded(unloading.travel.get(axis), MM), unloading.given_up or "zero force, within the tolerance"),
         ]
         for unloading in record.unloading
         for axis, before in unloading.before.items()
@@ -410,6 +429,6 @@ def acts(record: ProcedureRecord) -> list[Part]:
     ]
     if held:
         where = ("Time", "State", "Reason", "Axis", "place, mm", "force, kN")
-        parts.append(Part("Where the rig was held or tripped", grid=grid(where, held)))
+        parts.append(Part("Positions at which the rig was held or tripped", grid=grid(where, held)))
     not_unloaded = () if unloaded else ("The rig was not unloaded by the procedure.",)
     return [*parts, Part("Unloading", words=not_unloaded, grid=grid(heads, unloaded))]

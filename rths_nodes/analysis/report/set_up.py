@@ -38,7 +38,7 @@ _COLUMNS = (("mass, t", TONNE), ("damping, kN s/m", KN), ("stiffness, kN/mm", KN
 
 def parts(evaluation: Evaluation, measured: Mapping[str, float]) -> list[Part]:
     if evaluation.scenario.structure is None:
-        none = Part("Partition", words=("No structure is computed here: the displacements are prescribed.",))
+        none = Part("Partition", words=("No structure is computed, because the displacements are prescribed.",))
         return [none, _sensors(evaluation.scenario), _cautions(evaluation)]
     split: Partition | None = evaluation.or_left_out(
         "partition of the structure", lambda: partition(evaluation.assembly, measured), None
@@ -73,23 +73,26 @@ def _partition(partition: Partition) -> Part:
     whence = (
         f"The experimental part is taken {partition.source}."
         if partition.source
-        else "The experimental part is unknown: neither the structure nor a model of the specimen states it."
+        else "The experimental part is unknown, because neither the structure nor a model of the specimen "
+        "states it."
     )
-    notes = (f"Diagonals of the matrices of the degrees of freedom. {whence}",)
+    notes = (f"The values are the diagonal elements of the matrices, by degree of freedom. {whence}",)
     return Part("Partition: numerical and experimental", words=notes, grid=grid(("", *heads), rows))
 
 
 def _modes(partition: Partition) -> Part:
     title = "Natural frequencies and damping of the whole structure"
     if not len(partition.frequencies):
-        return Part(title, words=("Not known: the experimental part of the structure is not stated.",))
+        return Part(
+            title, words=("The modes are unknown, because the experimental part of the structure is not stated.",)
+        )
     rows = [
         [str(mode), rounded(f), rounded(1.0 / f if f > 0.0 else math.nan), rounded(ratio, PERCENT)]
         for mode, (f, ratio) in enumerate(zip(partition.frequencies[:MODES], partition.ratios, strict=False), 1)
     ]
     left = len(partition.frequencies) - len(rows)
-    notes = ("At small motion, both substructures together, without actuators.",)
-    more = (f"{left} further modes up to {partition.frequencies[-1]:.4g}\u00a0Hz.",) if left else ()
+    notes = ("The modes belong to both substructures together, at small motion and without actuators.",)
+    more = (f"Number of further modes up to {partition.frequencies[-1]:.4g}\u00a0Hz: {left}.",) if left else ()
     heads = ("Mode", "frequency, Hz", "period, s", "damping, %")
     return Part(title, words=(*notes, *more), grid=grid(heads, rows))
 
@@ -110,14 +113,14 @@ def _sensors(scenario: Scenario) -> Part:
             for name, axis in scenario.axes.items()
         ]
         keys = [f"{noun}: {key}" for noun in ("displ.", "force") for key in ("range", "resolution", "noise")]
-        none = "No rig file: the sensors are simulated, without a calibration."
+        none = "The test has no rig file, so the sensors are simulated and have no calibration."
         table = grid(("Axis", *keys), simulated)
         ideal = () if table else ("The sensors have neither range nor resolution nor noise.",)
         return Part("Sensors", words=(none, *ideal), grid=table)
     dated = all(row[8] != DASH for row in rows if not row[0].endswith(": command"))
     undated = () if dated else ("A channel without a date has no calibration in the rig file.",)
     notes = (*undated, *_altered(scenario))
-    return Part("Sensors and channels, of the rig file", words=notes, grid=grid(_CHANNEL, rows))
+    return Part("Sensors and channels of the rig file", words=notes, grid=grid(_CHANNEL, rows))
 
 
 def _altered(scenario: Scenario) -> Iterator[str]:
@@ -145,7 +148,7 @@ def _simulated(sensors: object, noun: str, factor: float, unit: str) -> list[str
 
 
 def floors(scenario: Scenario) -> dict[str, float]:
-    """Return the smallest detectable rms error (m) by axis: sqrt(noise^2 + resolution^2 / 12) of its sensor."""
+    """Return the smallest detectable rms error (m) by axis: sqrt(noise^2 + resolution^2 / 12) of the sensor."""
     result = {}
     for name, axis in scenario.axes.items():
         if axis.rig_axis is not None:

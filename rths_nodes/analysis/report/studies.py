@@ -26,8 +26,8 @@ class Score:
     """Row of a compensator in a block: ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
 
     ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the reason
-    of the failures or of not taking part. ``place`` is the rank, empty without runs, with an = if the seeds do not
-    separate it from a neighbour.
+    why runs failed or why the compensator took no part. ``place`` is the rank, empty without runs, with an = if
+    the seeds do not separate neighbouring ranks.
     """
 
     law: str
@@ -120,7 +120,7 @@ class Scoreboard:
 
 
 def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
-    """Write the page; its head has ``settings`` (YAML) by compensator, and ``facts``. Raises OSError."""
+    """Write the page with ``facts`` in the head and ``settings`` (YAML) by compensator. Raises OSError."""
     table, scores, published = board.table, board.scores, board.published
     titles = board.headings
     shown_indices = [index for index in table.indices if any(index in row.values for row in published)]
@@ -159,7 +159,7 @@ def markdown(board: Scoreboard, facts: Mapping[str, str]) -> str:
         for rank, name, block, values, outcome, _ in board.rows
     ]
     lines = [
-        f"Scoreboard of `{table.scenario}`, values of indices that {HIGH:g} % of the runs do not exceed "
+        f"Scoreboard of `{table.scenario}`. {HIGH:g} % of the runs do not exceed the value of an index "
         f"({'; '.join(header)}):",
         "",
         f"| place | compensator | block | {' | '.join(board.headings)} | outcome |",
@@ -194,7 +194,7 @@ def _cell(score: Score, index: str) -> tuple[str, str]:
 
 
 WORST = 10
-"""Number of named runs per index, at least one per group."""
+"""Number of worst runs listed per index, at least one per group."""
 ROWS = 100
 REASONS = 20
 """Largest number of listed reasons for runs without a result."""

@@ -58,7 +58,7 @@ class Table(NamedTuple):
 
 _PERCENTILES = {"mean": "mean_s", "median": "median_s", "99 %": "p99_s", "99.9 %": "p999_s", "largest": "max_s"}
 _USUAL = {"mean": "mean_s", "median": "median_s"}
-_COUNTED = (("Missed ticks", "missed"), ("Commands that came too late to be sent", "late_commands"))
+_COUNTED = (("Missed ticks", "missed"), ("Commands that were received too late to be sent", "late_commands"))
 _FLAGGED = (
     (FLAG_BRIDGED, "bridged"),
     (FLAG_SLOWED, "slowed"),
@@ -71,7 +71,7 @@ _FLAGGED = (
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Return the table of indices, None if there are none. Axes with a hidden true state have two columns."""
+    """Return the table of indices, or None. If true values are known, each axis has two columns."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)
@@ -153,7 +153,7 @@ def timing(run: Run) -> Table:
     timed[1:1] = [(title, hops.get(key, {})) for key, title in HOPS]
     for peer, clock in run.timing.get("clocks", {}).items():
         way = {"median_s": clock["round_trip_median_s"], "max_s": clock["round_trip_max_s"]}
-        timed.append((f"to the machine of the {peer} node and back", way))
+        timed.append((f"round trip to the machine of the {peer} node", way))
     rows = [
         Row(title, [rounded(clock.get(key), US) for key in shown.values()], "µs")
         for title, clock in timed

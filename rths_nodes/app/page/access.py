@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access rights of the clients of a page, by address, host, origin and rate."""
+"""Access rights of the clients of a page: checks of address, host, origin and request rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 LARGEST_BODY = 4096
-"""Largest body of a request, bytes."""
+"""Maximum size of the body of a request, bytes."""
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
@@ -67,7 +67,7 @@ MARK = "X-Rths-Page"
 PER_SECOND = 100
 """Maximum number of requests per second and address."""
 TOO_MANY = "too many requests"
-OTHER_NAME = "the request is for another host than this server"
+OTHER_NAME = "the request is for a host other than this server"
 OTHER_ORIGIN = "the request is from a page of another origin"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -105,15 +105,20 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return why ``remote`` must not stop the rig of the server at ``host``; an empty string if it may."""
+    """Return why ``remote`` must not stop the rig of the server at ``host``; an empty string if stopping is
+    allowed.
+    """
     if headers.get(MARK) != "1":
-        return f"the header {MARK} is missing: the request is not from the page"
+        return f"the header {MARK} is missing, so the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
         return OTHER_NAME
     if other_origin(headers):
         return OTHER_ORIGIN
     if not is_loopback(remote) and not open_to_others:
-        return "another computer may watch but not stop the rig (--stop-from-anywhere)"
+        return (
+            "another computer may watch but not stop the rig, unless the page was started with "
+            "--stop-from-anywhere"
+        )
     return ""
 
 

@@ -2,8 +2,8 @@
 """Connections of a page: a front process accepts them, handles stops, and passes all others to the page's process.
 
 The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches,
-because another user could otherwise fill the kernel's queue. A socket pair carries connections as open files, and
-reports on stops as JSON. The front handles any number of these requests:
+because another user could otherwise fill the kernel's queue. A socket pair carries connections (as open files) and
+reports on stops (as JSON). The front handles any number of these requests:
 
     POST /stop  {"kind": "stop" or "trip"}; the response follows once the rig has confirmed the stop
     GET  /stop  ``reaches``: whether a stop reaches a rig
@@ -83,7 +83,7 @@ class StopServer:
         try:
             kind = json.loads(body)["kind"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            return _unconfirmed(400, "the request must be JSON with a kind")
+            return _unconfirmed(400, "the request must be a JSON object with the key kind")
         if not isinstance(kind, str) or kind not in KINDS:
             return _unconfirmed(400, "kind: must be stop or trip")
         return KINDS[kind]
@@ -163,7 +163,7 @@ class Behind:
             try:
                 result = await stop(kind, reason)
             except ConfigError as error:
-                self._tell({"stop": f"{reason}: not confirmed: {error}"})
+                self._tell({"stop": f"{reason}: the stop is not confirmed ({error})"})
                 raise
             self._tell({"stop": f"{reason}: {result}"})
             return result
@@ -230,7 +230,6 @@ LOOKS = 500
 FULL_S = 0.01
 """Pause if no file descriptor is free, s."""
 LONGEST = LARGEST_HEAD + LARGEST_BODY
-"""Maximum size of a request, bytes."""
 
 
 class Front:
@@ -261,7 +260,7 @@ class Front:
                 return
             except ConnectionError:
                 continue
-            except OSError:  # no free file descriptor
+            except OSError:  # no file descriptor is free
                 self._close_oldest()
                 self._pause()
                 return

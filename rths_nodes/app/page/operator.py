@@ -38,7 +38,6 @@ GONE_S = 3.0
 LONGEST = 2000
 """Maximum length of an argument, characters."""
 ARM = ("arm",)
-"""Acts after which the rig can move."""
 FIELDS = (
     *("next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign", "checklist", "warning"),
     "test_id",
@@ -103,7 +102,9 @@ class Operating:
             if not (_same(typed, self._code) and valid):
                 self._refuse(now, valid)
             if not name.strip() or len(name) > LONGEST:
-                raise ConfigError("the operator's name, which the record of the test contains, is missing")
+                raise ConfigError(
+                    f"the operator's name must have 1 to {LONGEST} characters, because the test record contains it"
+                )
             self._code, self._token, self._seen = "", secrets.token_hex(16), now
             self.name = printable(name.strip())
             self._say(f"{self.name} leads the test at the page; another person can take over with a new code")
@@ -113,10 +114,13 @@ class Operating:
 
     def _refuse(self, now: float, valid: bool) -> None:
         if len(self._wrong) == WRONG_PER_SECOND and now - self._wrong[0] < 1.0:
-            raise TooManyCodes(f"more than {WRONG_PER_SECOND} wrong codes in a second: wait")
+            raise TooManyCodes(
+                f"more than {WRONG_PER_SECOND} wrong codes were entered within a second. Wait before the next "
+                "attempt"
+            )
         self._wrong.append(now)
         raise ConfigError(
-            "this is not the code that the terminal shows" if valid else "no code is valid now: ask for a new one"
+            "this is not the code that the terminal shows" if valid else "no code is valid now. Request a new code"
         )
 
     def alive(self, token: str) -> bool:
@@ -137,16 +141,16 @@ class Operating:
     ) -> Answer:
         """Perform an act for the situation ``seen`` by the browser, and wait for its end. Raises ConfigError."""
         if not self.alive(token):
-            raise ConfigError(f"{act}: you do not lead this test: first type a code of the terminal")
+            raise ConfigError(f"{act}: you do not lead this test. First type a code that the terminal shows")
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
         if act in ARM and not self.arms:
             raise ConfigError(
-                f"{act}: not from this page: start it with --arm-from-page, or arm by another program"
+                f"{act}: this page cannot arm a rung. Start the page with --arm-from-page, or use another program"
             )
         texts = {str(key): str(value) for key, value in arguments.items()}
         if long := [key for key, value in texts.items() if len(value) > LONGEST]:
-            raise ConfigError(f"{act}.{long[0]}: longer than {LONGEST} characters")
+            raise ConfigError(f"{act}.{long[0]}: must have at most {LONGEST} characters")
         request = Request(act, tuple(texts), tuple(texts.values()), self.name)
         stops, state, test_id = ((seen or {}).get(name) for name in ("stops", "state", "test_id"))
         if isinstance(stops, int) and isinstance(state, int):
@@ -180,5 +184,5 @@ class Operating:
         try:
             if self._ask(Request()).state == State.ARMED:
                 self._ask(Request("stop", ("reason",), (reason,), self.name))
-        except ConfigError:  # no procedure responds: nothing is armed
+        except ConfigError:  # no procedure responds, so nothing is armed
             return

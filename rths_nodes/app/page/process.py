@@ -22,7 +22,6 @@ LISTENING = "0A"
 """State of a listening socket in /proc/net/tcp."""
 
 PORT = 8085
-"""Default TCP port of a page."""
 PATIENCE_S = 5.0
 """Timeout for the page to exit, s."""
 
@@ -37,7 +36,9 @@ def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[
     first = serving.stdout.readline() if serving.stdout else ""
     if not first:
         _, why = serving.communicate()
-        raise ConfigError(why.strip().removeprefix("rths: ") or "page: the process has ended at once")
+        raise ConfigError(
+            why.strip().removeprefix("rths: ") or "page: the process ended immediately after its start"
+        )
     say(first.strip())
     telling = threading.Thread(target=_tell, args=(serving, say), name="page", daemon=True)
     telling.start()
@@ -77,9 +78,9 @@ def listening_at(address: str, port: int) -> socket.socket:
         made = socket.create_server((address, port), family=family, backlog=BACKLOG)
     except OSError as error:
         owner = _owner(port)
-        hint = f"; {owner} listens there: choose another port, or 0 for any" if owner else ""
+        hint = f". {owner} listens at this port. Choose another port, or 0 for any free port" if owner else ""
         raise ConfigError(
-            f"page: cannot be served at {address}:{port}: {os.strerror(error.errno or 0)}{hint}"
+            f"page: cannot be served at {address}:{port} ({os.strerror(error.errno or 0)}){hint}"
         ) from None
     made.setblocking(False)
     return made

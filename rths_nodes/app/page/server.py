@@ -87,7 +87,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a report, or None if it is not a file or too large. Raises OSError for a link."""
+    """Return a report, or None if the path is not a file or the file is too large. Raises OSError for a link."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         number = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -107,7 +107,7 @@ LOST_S = 0.2
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Maximum number of clients, and the number of them that are reserved for this computer."""
+"""Maximum number of clients, and number of places reserved for clients on this computer."""
 THREADS = 64
 """Maximum number of pending acts."""
 LONGEST_NAME = 64
@@ -277,7 +277,7 @@ class PageServer:
             return refused(403, why)
         form = await fields(request, "code", "name")
         if form is None:
-            return refused(400, "the request must be JSON with code and name")
+            return refused(400, "the request must be a JSON object with the keys code and name")
         assert self._operating is not None
         code, name = str(form["code"])[:LONGEST_NAME], str(form["name"])
         try:
@@ -293,7 +293,7 @@ class PageServer:
             return refused(403, why)
         form = await fields(request, "act", "arguments")
         if form is None or not isinstance(form["arguments"], dict):
-            return refused(400, "the request must be JSON with act and arguments")
+            return refused(400, "the request must be a JSON object with the key act and a mapping of arguments")
         assert self._operating is not None
         token, act = request.headers.get(TOKEN, ""), str(form["act"])[:LONGEST_NAME]
         loop = asyncio.get_running_loop()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator's answers in a file; the terminal asks for missing answers.
+"""Answers of the operator in a file. The terminal asks for missing answers.
 
 operator: A. Tester
 rungs: [a, b, c, d, e, f, g]
@@ -27,12 +27,13 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Maximum length of a test id, which names the folder of the test, characters."""
-REMOVED = "has been removed: rths iterate --next FOLDER writes the next run of a series, and rung g runs it"
-"""Message that refuses rung h and the key ``iteration``, which version 0.9.0 had."""
+"""Maximum length of a test id, which names a folder, in characters."""
+REMOVED = (
+    "has been removed. Write the next run of a series with rths iterate --next FOLDER, and start it in rung g"
+)
+"""End of the message that refuses rung h and the key ``iteration``. Both existed in version 0.9.0."""
 
 MOVING = ("check", "position", "run", "unload")
-"""Keys of the acts that move the rig."""
 YES, NO = "y", "n"
 
 
@@ -40,7 +41,9 @@ YES, NO = "y", "n"
 class Motion:
     """Answer to the question whether an act may move the rig."""
 
-    moves: str = text("y: this act may move the simulated or emulated rig; n: it is not done", choices=(YES, NO))
+    moves: str = text(
+        "y: this act may move the simulated or emulated rig; n: this act is not performed", choices=(YES, NO)
+    )
 
 
 @params
@@ -48,15 +51,19 @@ class Answers:
     """Operator's answers before and during a test. An answer that is None or empty is missing in the file."""
 
     version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
-    test_id: str | None = text("name of the test and of its folder; by default scenario and time", None)
+    test_id: str | None = text("name of the test and of its folder; default: scenario and time", None)
     operator: str | None = text("name of the person who does the test and is responsible for it", None)
     second: str | None = text(
-        "second person, who arms rung g with the operator if the rig file has two_persons: true", None
+        "name of the second person, who arms rung g with the operator if two_persons is true in the rig file", None
     )
     specimen: str | None = text("name of the specimen", None)
-    rungs: tuple[str, ...] = texts("rungs of the ladder to climb, in its order; by default a to g", ALL)
+    rungs: tuple[str, ...] = texts("rungs to climb, in the order of the ladder; default: a to g", ALL)
     level: float | None = number(
-        "level of the rungs d, e and f: factor on the excitation", "", None, more_than=0.0, at_most=1.0
+        "level of the rungs d, e and f, by which the excitation is multiplied",
+        "",
+        None,
+        more_than=0.0,
+        at_most=1.0,
     )
     time_ratio: int | None = integer(
         "factor by which the rig moves more slowly than the structure in rung e",
@@ -65,26 +72,34 @@ class Answers:
         at_least=2,
         at_most=1000,
     )
-    offsets_seconds: float | None = number("measuring time of the offsets", "s", None, at_least=0.1, at_most=600.0)
-    confirm_offsets: bool | None = flag("true: measured offsets are confirmed without being read", None)
+    offsets_seconds: float | None = number(
+        "duration of the measurement of the offsets", "s", None, at_least=0.1, at_most=600.0
+    )
+    confirm_offsets: bool | None = flag("true: confirm the measured offsets without asking the operator", None)
     unloaded: bool | None = flag(
-        "true: the specimen is unloaded while the offsets are taken, and forces are tared", None
+        "true: the specimen carries no load while the offsets are taken, so that the forces are tared", None
     )
     sign_for: tuple[str, ...] = texts(
-        "items that the operator signs for because the small move cannot verify them, each by its whole name, "
-        "such as 'scale of force of story_1' or 'force at rest of story_1'; an axis name means all its scales"
+        "full names of items that the operator signs for because the small move cannot verify them, such as "
+        "'scale of force of story_1' or 'force at rest of story_1'; the name of an axis selects all its scales"
     )
-    checklist: Data = mapping("y or n, by item of the rig file's checklist; on a real rig a person answers")
-    check: Motion | None = section(Motion, "{moves: y}: the small move of every axis", None)
-    position: Motion | None = section(Motion, "{moves: y}: the motion to the start of each rung", None)
+    checklist: Data = mapping(
+        "answer (y or n) to each item of the rig file's checklist; a real rig needs the answers of a person"
+    )
+    check: Motion | None = section(Motion, "permission for the small move of every axis, {moves: y}", None)
+    position: Motion | None = section(
+        Motion, "permission for the motion to the start of each rung, {moves: y}", None
+    )
     arm: tuple[str, ...] = texts("rungs that move the rig and are armed without a question", ALL)
-    run: Motion | None = section(Motion, "{moves: y}: each armed rung", None)
+    run: Motion | None = section(Motion, "permission to run each armed rung, {moves: y}", None)
     largest_difference: Data = mapping(
-        "largest difference (rms over rms), by rung, with which the ladder continues; a rung that moves the rig "
-        "is compared with its rehearsal, another rung with the rung before; .inf: any"
+        "largest permitted difference of each rung, rms divided by rms, or .inf. A rung that moves the rig is "
+        "compared with its rehearsal, every other rung with the previous rung"
     )
     unload: Motion | None = section(
-        Motion, "{moves: y}: the specimen is unloaded to zero force at the end; {moves: n}: it is not", None
+        Motion,
+        "{moves: y}: unload the specimen to zero force at the end; {moves: n}: leave the specimen loaded",
+        None,
     )
     notes: tuple[str, ...] = texts("notes of the operator for the report")
 
@@ -106,7 +121,7 @@ class Answers:
                 check_rungs(getattr(self, key), key)
         if extra := [name for name in self.arm if name in RUNGS and not RUNGS[name].moves]:
             moving = ", ".join(name for name in ALL if RUNGS[name].moves)
-            problems.append(f"arm: {', '.join(extra)}: does not move the rig; rungs that do: {moving}")
+            problems.append(f"arm = {', '.join(extra)}: must be rungs that move the rig ({moving})")
         for name, value in self.largest_difference.items():
             with problems.gathered():
                 _check_difference(name, value)
@@ -118,13 +133,14 @@ def _check_difference(rung: str, value: object) -> None:
     if rung not in RUNGS:
         raise unknown(key, "rung", rung, RUNGS)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
-        raise ConfigError(f"{key} = {show(value)}: must be a number >= 0 (rms over rms), or .inf")
+        raise ConfigError(f"{key} = {show(value)}: must be a number >= 0 (rms divided by rms) or .inf")
 
 
 def check_id(name: str) -> None:
     if not _NAME.fullmatch(name) or len(name) > LONGEST_ID:
         raise ConfigError(
-            f"test_id = {show(name)}: must be at most {LONGEST_ID} letters, digits and ' _ . -', to name a folder"
+            f"test_id = {show(name)}: must have at most {LONGEST_ID} letters, digits, spaces and characters "
+            "_ . -, because it is the name of a folder"
         )
 
 
@@ -135,19 +151,21 @@ def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
         if name not in RUNGS:
             raise unknown(key, "rung", name, RUNGS)
     if rungs != tuple(name for name in RUNGS if name in rungs):
-        raise ConfigError(f"{key} = {show(list(rungs))}: must occur once each, in this order: {', '.join(RUNGS)}")
+        raise ConfigError(
+            f"{key} = {show(list(rungs))}: must contain each rung at most once, in the order {', '.join(RUNGS)}"
+        )
     return rungs
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
-    """Read an answers file. Raises ConfigError that states file, key, value, bound and known names."""
+    """Read an answers file. Raises ConfigError with the file, key, value, bound and known names."""
     try:
         source = read_text(Path(path))
     except (OSError, ValueError) as error:
         raise ConfigError(f"answers {str(path)!r}: cannot be read ({error})") from None
     data = parse(source, str(path))
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{path}: must be a mapping of answers, and not empty")
+        raise ConfigError(f"{path}: must contain a mapping of answers")
     try:
         return from_data(Answers, _answers_of(data))
     except ConfigError as error:
@@ -159,7 +177,9 @@ def _answers_of(data: Mapping[str, object]) -> dict[str, object]:
     problems = Problems()
     for key in MOVING:
         if isinstance(data.get(key), (bool, str)):
-            problems.append(f"{key} = {show(data[key])}: must be {{moves: y}}, or {{moves: n}}: it moves the rig")
+            problems.append(
+                f"{key} = {show(data[key])}: must be {{moves: y}} or {{moves: n}}, because this act moves the rig"
+            )
     named = [
         f"{key}: rung h" for key in ("rungs", "arm") if isinstance(rungs := data.get(key), list) and "h" in rungs
     ]
@@ -187,7 +207,7 @@ def needed(planned: Iterable[str]) -> list[str]:
 
 
 def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
-    """Return each answer that the planned rungs lack, with its meaning; ``only`` selects keys."""
+    """Return a message for each missing answer of the planned rungs; ``only`` restricts the keys."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     problems = []
     for key in needed(planned):
@@ -195,17 +215,23 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
             continue
         value, spec = getattr(answers, key), specs[key]
         if value is None or value in ((), {}):
-            problems.append(f"{key}: missing: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
+            problems.append(f"{key}: must be answered ({spec.doc}{f', {spec.unit}' if spec.unit else ''})")
         elif key == "arm":
             left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
-            problems += [f"arm: {', '.join(left)}: planned, but not listed"] if left else []
+            problems += (
+                [f"arm: must list every planned rung that moves the rig, but lacks {', '.join(left)}"]
+                if left
+                else []
+            )
         elif key == "largest_difference":
-            problems += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in value]
+            problems += [
+                f"{key}.{name}: must be answered ({spec.doc})" for name in planned[1:] if name not in value
+            ]
     return problems
 
 
 def template(planned: Iterable[str] = ALL) -> str:
-    lines = ["# Answers of the operator: rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
+    lines = ["# Answers of the operator for rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
     rungs = tuple(planned)
     keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs), *["second"] * (FULL in rungs)}
     for name, spec in declared(Answers).items():

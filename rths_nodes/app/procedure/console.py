@@ -45,19 +45,19 @@ from rths_nodes.procedure.session import ACTS, CLEAR, HEARD
 from rths_nodes.recording.records import RecordingError
 
 NEXT = {
-    State.HELD: "next: position, unload or finish, or resume a held rung",
-    State.TRIPPED: "next: find the cause, then acknowledge",
+    State.HELD: "next: position, unload, finish, or resume if a rung is held",
+    State.TRIPPED: "next: find the cause of the trip, then acknowledge the trip",
 }
-"""Advice on the next step, by state at rest after a motion."""
+"""Advice on the next step, by the state in which the rig rests after a motion."""
 INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
-"""Polling interval of keys and signals during an act, s."""
+"""Polling interval for keys and signals during an act, s."""
 ENDED_S = 0.1
 """Interval of checks whether the act has ended, s."""
 SAME_KEY_S = 0.2
 """Time within which several signals count as one request, s, because an operator may press a key twice."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
-"""Act by the word that the operator types during a motion. Any other input is a note."""
+"""Mapping from words that the operator types during a motion to acts. Any other input is a note."""
 ENDING = ("unload", "finish")
 """Acts at the end of a test that do not belong to a rung."""
 TYPE_CLEAR = f"type {CLEAR} to start this motion; anything else moves nothing: "
@@ -79,9 +79,10 @@ def typed(question: str) -> str:
 
 
 def _wait_for_a_line(ended: Callable[[], str] = str) -> str:
-    """Wait for a line from the terminal, or until ``ended`` returns a reason; return this reason.
+    """Wait until the terminal has a line, or until ``ended`` returns a reason.
 
-    Return an empty string for a line. A signal always interrupts this wait, but not always a plain read.
+    Return the reason, or an empty string for a line. A signal always interrupts this wait, but not always a plain
+    read.
     """
     reader, writer = os.pipe()
     for end in (reader, writer):
@@ -129,9 +130,9 @@ class Console:
         return self.exact_line(question).strip()
 
     def exact_line(self, question: str) -> str:
-        """Return the typed line unchanged. Raises Interrupted without a terminal."""
+        """Return the typed line unchanged. Raises Interrupted if no terminal is open."""
         if self._ask is None:
-            raise Interrupted(f"no terminal to ask: {question}")
+            raise Interrupted(f"no terminal is available for the question: {question}")
         self.asking = self._typed = True
         try:
             return self._ask(question)
@@ -169,9 +170,11 @@ class Console:
             self._print("y or n")
 
     def clear(self, act: str, motion: str, ended: Callable[[], str]) -> str:
-        """Return CLEAR if the file allows the ``motion`` of ``act``; else print it and return the typed line.
+        """Return CLEAR if the answers file allows the ``motion`` of ``act``, and an empty string if it forbids the
+        motion.
 
-        Raises ActRefused if ``ended`` returns a reason before a line is typed.
+        If the file has no answer, print the motion and return the typed line. Raises ActRefused if ``ended``
+        returns a reason before a line is typed.
         """
         answer = self.answers.moves(act)
         if answer is not None or self._ask is None:
@@ -249,25 +252,25 @@ class Console:
         if why_not := session.why_not(act):
             self.say(f"{act} is not possible now: {why_not}")
         rung = runner.next_rung
-        prompt = f", for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else ""
+        prompt = f"{act}, for rung {rung} ({RUNGS[rung].title})" if rung and act not in ENDING else act
         moves = bool(runner.clearing.motion(act))
-        proposal = f"next: {act}{prompt}: it moves the rig, type {act}" if moves else f"Enter: {act}{prompt}"
-        line = self.line(f"act ({proposal}; ?: all): ")
+        proposal = f"next: {prompt}; type {act} to move the rig" if moves else f"Enter: {prompt}"
+        line = self.line(f"act ({proposal}; ?: list all acts): ")
         name, _, rest = line.partition(" ")
         if line == act or not (line or moves):
             return True
         if not line:
-            self.say(f"nothing has moved: Enter starts no motion; type {act}")
+            self.say(f"nothing has moved, because Enter starts no motion. Type {act}")
         elif name in ("?", "help"):
             self.say(screens.acts(session.possible(), act))
         elif name not in ACTS:
-            self.say(f"unknown act {name!r}; known: {', '.join(ACTS)}")
+            self.say(f"unknown act {name!r}. The known acts are {', '.join(ACTS)}")
         else:
             self._do(name, rest, seen)
         return False
 
     def _do(self, act: str, rest: str, seen: Seen) -> bool:
-        """Ask the questions of an act and perform it; return False if the sequence ends.
+        """Ask the questions of an act and perform the act; return False if the sequence ends.
 
         A refusal is printed if the operator leads, and raised otherwise.
         """
@@ -324,7 +327,8 @@ class Console:
         del self._signals[: self._answered]
         self._answered, self._done = 0, (0, 0)
         with self._progress(name) as bar, self.runner.session.act():
-            context = copy_context()  # the thread belongs to the same act, so that one stop ends both
+            # the thread belongs to the same act, so that one stop ends the act in both threads
+            context = copy_context()
             thread = threading.Thread(target=context.run, args=(run,), name=name, daemon=True)
             self.runner.watch.starting = bar.starting
             thread.start()
@@ -371,7 +375,7 @@ class Console:
 
     def _say_held(self) -> None:
         self.say(f"MOTION: resume: {self.runner.clearing.motion('resume')}")
-        self.say(f"held: type {CLEAR} to resume this motion, s to stop")
+        self.say(f"held: type {CLEAR} to resume this motion, or s to stop")
 
     def _interrupt(self, act: str, ends: bool = False, reason: str = "", **arguments: str) -> None:
         """Hold, resume or stop the work. A stop ends the test if ``ends``, or if the operator does not lead."""
@@ -379,7 +383,7 @@ class Console:
             self.stopped = self.stopped or reason or INTERRUPTED
         if "reason" in ACTS[act].arguments:
             arguments["reason"] = reason or f"the operator has asked to {act}"
-        if act == "resume":  # resuming may wait for a warning, during which stops must work
+        if act == "resume":  # stops must work while the act waits for the end of a warning
             self._signals.clear()
             self._answered = 0
             resume = partial(copy_context().run, self._attempt, act, **arguments)
@@ -427,7 +431,7 @@ def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
     difference, bound = largest(last.differences), difference_bound(console.answers, last.name)
     if not difference > bound:  # the operator decides if there is no bound
         return True
-    message = f"rung {last.name} differs by {difference:.3g} (rms over rms), more than {bound:g}"
+    message = f"rung {last.name}: the difference {difference:.3g} (rms divided by rms) must be <= {bound:g}"
     console.say(message)
     if not leads:
         console.stopped = message
@@ -435,8 +439,8 @@ def _climb(console: Console, act: str, arguments: dict[str, object]) -> bool:
 
 
 def counts(console: Console, rung: RungRecord) -> bool:
-    """Ask whether a rung that is not valid counts. If it does not, a test with an answers file ends."""
-    if console.attended and console.yes(f"rung {rung.name}: {rung.ending}; does it count nevertheless?"):
+    """Ask whether an invalid rung counts. If the rung does not count, a test with an answers file ends."""
+    if console.attended and console.yes(f"rung {rung.name}: {rung.ending}. Does this rung count nevertheless?"):
         console.runner.record.count(rung)
         console.runner.write()
         return True
@@ -470,11 +474,11 @@ def _checklist(console: Console, rest: str) -> bool:
     clearing = console.runner.clearing
     for item in clearing.to_answer:
         answer = console.answers.checklist.get(item)
-        yes = console.yes(f"{item}: do you confirm it?") if answer is None else answer == YES
+        yes = console.yes(f"{item}: do you confirm this item?") if answer is None else answer == YES
         console.perform("checklist", item=item, answer=YES if yes else NO)
     left = clearing.unconfirmed
     if left and not console.leads:
-        console.stopped = f"checklist of the rig file: not confirmed: {'; '.join(left)}"
+        console.stopped = f"the checklist of the rig file has unconfirmed items: {'; '.join(left)}"
     return console.leads or not left
 
 
@@ -493,28 +497,30 @@ def _check(console: Console, rest: str) -> bool:
 def _sign_for(console: Console, rest: str) -> bool:
     items = [item for item in console.runner.session.clearance.wanting() if rest in ("", item.name, item.words)]
     if not items:
-        console.perform("sign_for", what=rest)  # refused; the message lists the names
+        console.perform("sign_for", what=rest)  # raises ConfigError, which lists the names
     for item in items:
         if not signs(console, console.runner.record.named(item.words), item.called):
             if console.leads:
                 return True
-            raise ConfigError(f"sign_for: not signed for: {item.words} ({item.name})")
+            raise ConfigError(f"sign_for: the operator has not signed for {item.name} ({item.words})")
         console.perform("sign_for", what=item.name)
     return True
 
 
 def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
-    """Return whether the operator signs for ``statement``, which an answers file lists by a name in ``called``."""
+    """Return whether the operator signs for ``statement``. An answers file lists the statement by a name in
+    ``called``.
+    """
     if set(called) & set(console.answers.sign_for):
         return True
-    return console.attended and console.yes(f"{statement}; do you sign for it?")
+    return console.attended and console.yes(f"{statement}. Do you sign for this item?")
 
 
 def _unload(console: Console, rest: str) -> bool:
     if not rest:
         return console.plain("unload", rest)
-    statement = f"unload by displacement, to {rest} m from the zero of the test, regardless of the force"
-    if console.yes(f"{statement}: do you sign for it?"):
+    statement = f"unload by displacement to {rest} m from the zero of the test, regardless of the force"
+    if console.yes(f"{statement}. Do you sign for this motion?"):
         signed = console.runner.record.operator or "the operator"
         console.say(console.perform("unload", to=rest, signed=signed))
     else:
@@ -525,7 +531,7 @@ def _unload(console: Console, rest: str) -> bool:
 def _arm(console: Console, rest: str) -> bool:
     runner, ladder, rung = console.runner, console.runner.ladder, rest or console.runner.next_rung
     if rung not in ladder.planned:
-        raise ConfigError(f"arm: rung {rung or 'none left'}: is not planned")
+        raise ConfigError(f"arm.rung = {rung or 'none left'}: must be a planned rung")
     complete(ladder, console, rung)
     step, offsets, moves = ladder.step(rung), runner.session.offsets, RUNGS[rung].moves
     offsets_hash = offsets.hash if offsets is not None else ""
@@ -545,8 +551,8 @@ def _arm(console: Console, rest: str) -> bool:
 
 
 def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
-    """Return whether to arm the rung: the file lists it, or the operator types its letter and the beginning of the
-    hash.
+    """Return whether to arm the rung: the file lists the rung, or the operator types the letter of the rung and
+    the beginning of the hash.
 
     The letter is needed because rungs of one level have the same scenario.
     """
@@ -558,9 +564,9 @@ def arms(console: Console, rung: str, scenario_hash: str, offsets_hash: str) -> 
         if line == rung + scenario_hash[:NAMED_BY]:
             return True
         if line == scenario_hash[:NAMED_BY]:
-            console.say(f"begin with the letter of the rung: {rung} {line}")
+            console.say(f"type the letter of the rung before the hash: {rung} {line}")
         elif offsets_hash and line in (offsets_hash[:NAMED_BY], rung + offsets_hash[:NAMED_BY]):
-            console.say("the entered text is the hash of the offsets; enter the hash of the scenario")
+            console.say("the entered text is the hash of the offsets. Enter the hash of the scenario")
         else:
             return False
 

@@ -63,7 +63,7 @@ class Step:
 
     @property
     def engine(self) -> str:
-        """Engine of the loop, with its program if it is the executive."""
+        """Engine of the loop. The executive is named with its program."""
         return f"{EXECUTIVE}, program {self.program}" if self.program else STAGES
 
     @cached_property
@@ -130,7 +130,7 @@ class Ladder:
     @staticmethod
     def _required(key: str, value: float | None, rung: str) -> float:
         if value is None:
-            raise ConfigError(f"{key}: not set yet, but rung {rung} needs it")
+            raise ConfigError(f"{key}: must be set for rung {rung}")
         return value
 
     def check(self) -> None:
@@ -148,12 +148,12 @@ class Ladder:
         if key not in self._rehearsed:
             done = hosts.run(scenario, progress=progress, interrupted=self.abandoned)
             if done.outcome != "finished":
-                raise ConfigError(f"rung {name}: its rehearsal was {done.outcome}: {done.reason}")
+                raise ConfigError(f"rung {name}: the outcome of the rehearsal is {done.outcome} ({done.reason})")
             self._rehearsed[key] = done.read()
         return self._rehearsed[key]
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return the peaks by axis from the rehearsal; empty without a simulator. Raises ConfigError."""
+        """Return the peaks of the rehearsal by axis; empty without a simulator. Raises ConfigError."""
         return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
 
     @cached_property
@@ -174,9 +174,9 @@ class Ladder:
     def unknown(self, name: str) -> list[str]:
         if self.has_simulator:
             return []
-        message = "there is no simulator of this test: the motion of the axes cannot be predicted"
+        message = "the test has no simulator, so the motion of the axes cannot be predicted"
         limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
-        return [message + "; the rung is stopped at the elastic limit" * limited]
+        return [message + ". The rung is stopped at the elastic limit" * limited]
 
     def check_elastic(self, name: str) -> None:
         """Raise ConfigError if a rung that must stay below the elastic limit is expected to exceed it."""
@@ -185,8 +185,8 @@ class Ladder:
             return
         expected = self.expected(name)
         beyond = [
-            f"rung {name}: axes.{axis} is expected to move by {1e3 * far:.3g} mm: must be <= elastic_limit = "
-            f"{1e3 * limit:.3g} mm of the rig file. Lower the level, now {self.level:g}"
+            f"rung {name}: axes.{axis} is expected to move by {1e3 * far:.3g} mm, which exceeds elastic_limit "
+            f"= {1e3 * limit:.3g} mm of the rig file. Lower the level, now {self.level:g}"
             for axis, limit in limits.items()
             if axis in expected and (far := expected[axis]["displacement"]) > limit
         ]
@@ -222,7 +222,7 @@ def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Arra
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """Return the differences of two runs: ``displacement of AXIS`` and ``force of AXIS``.
+    """Return the differences of two runs by name: ``displacement of AXIS`` and ``force of AXIS``.
 
     A difference is nan if the axis moved only in the later run.
     """
@@ -267,11 +267,13 @@ def comparison_remarks(level: float, ratio: float, level_before: float, ratio_be
     result = []
     if level != level_before:
         result.append(
-            f"compared with a rung at level {level_before:g}: displacement and force are divided by the level, so "
-            "nonlinear specimens differ"
+            f"the previous rung has level {level_before:g}. Displacement and force are divided by the level, so "
+            "results of nonlinear specimens differ"
         )
     if ratio != ratio_before:
-        result.append(f"compared with a rung at time ratio {ratio_before:g}: rate-dependent parts differ")
+        result.append(
+            f"the previous rung has time ratio {ratio_before:g}, so results of rate-dependent parts differ"
+        )
     return result
 
 
@@ -307,8 +309,8 @@ def complete_aborted(record: ProcedureRecord, entry: RungRecord, recording: Path
     try:
         run = read_run(recording)
     except (ConfigError, RecordingError) as error:
-        entry.remarks.append(f"its recording cannot be read: {error}")
+        entry.remarks.append(f"the recording of the rung cannot be read: {error}")
         return
     entry.samples, entry.peaks = len(run.time) - 1, peaks_of(run)
-    entry.remarks.append("aborted: the peaks are from the recorded samples")
+    entry.remarks.append("the rung was aborted, so its peaks are from the recorded samples")
     update_specimen(record, entry)

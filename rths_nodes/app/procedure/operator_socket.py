@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operator socket of a test: requests and responses of processes of one user, each as one JSON packet.
 
-The kernel reports the process and user of the peer. The socket has an abstract name, as streams between nodes have
-(``ros/transport/greeting.py``). Any user may connect, or take the name first, so server and client both check
-their peer.
+The kernel reports the process and user of the peer. The socket has an abstract name, like the streams between
+nodes (``ros/transport/greeting.py``). Any user may connect, or take the name first, so server and client both
+check their peer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ RETRY_S = 0.1
 WAITING = 16
 """Backlog of connections."""
 CONNECTIONS = 64
-"""Maximum number of connections. One more closes an idle connection of the process with the most connections."""
+"""Maximum number of connections. A further one closes an idle connection of the process with the most connections.
+"""
 LOOK_S = 0.05
 """Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
@@ -59,8 +60,8 @@ class Answer:
 
     ``stops`` is the count of stops, and ``why_not`` are reasons why ``acts`` are not possible. ``next_rung`` has a
     ``scenario_hash`` and an ``engine``; ``offsets_hash`` belongs to the last offsets. ``sign_for`` accepts the
-    names ``to_sign``. ``motions`` of the acts are texts, empty if nothing moves. ``checklist`` has items to
-    answer, ``warning`` the active output with the seconds left. ``next_act`` is proposed. ``verdicts`` of the
+    names ``to_sign``. ``motions`` has a text for each act, empty if nothing moves. ``checklist`` has the items to
+    answer, ``warning`` the active output and the remaining seconds. ``next_act`` is proposed. ``verdicts`` of the
     ``planned`` rungs are empty until the rungs have run.
     """
 
@@ -116,7 +117,7 @@ class OperatorSocket:
             self._listening.close()
             shown = name[1:].decode(errors="replace")
             raise ConfigError(
-                f"socket @{shown}: cannot be opened ({error.strerror}): only one test can run at a time"
+                f"socket @{shown}: cannot be opened ({error.strerror}). Only one test can run at a time"
             ) from None
         self._thread = threading.Thread(target=self._accept, name="operator socket", daemon=True)
 
@@ -125,9 +126,9 @@ class OperatorSocket:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop accepting, and answer the acts under way. May be called again."""
+        """Stop accepting connections, and answer the acts under way. May be called repeatedly."""
         self._closed = True
-        with suppress(OSError):  # wake the thread in accept
+        with suppress(OSError):  # wake the thread that waits in accept
             self._listening.shutdown(socket.SHUT_RDWR)
         if self._thread.is_alive():
             self._thread.join()
@@ -159,7 +160,7 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """Close an idle connection if there are too many, so that a stop of another process is accepted."""
+        """If there are too many connections, close an idle one, so that a stop of another process is accepted."""
         counts = Counter(call.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
@@ -205,14 +206,14 @@ def _send(connection: socket.socket, message: Request | Answer) -> None:
 
 def unpacked(kind: type[Any], packet: bytes) -> Any:
     if len(packet) > LONGEST_PACKET:
-        raise ValueError(f"more than {LONGEST_PACKET} bytes")
+        raise ValueError(f"the packet is longer than {LONGEST_PACKET} bytes")
     try:
         values = json.loads(packet)  # JSON and encoding errors are ValueErrors
     except RecursionError:
-        raise ValueError("too many nested lists") from None
+        raise ValueError("the packet has too many nested lists") from None
     defaults = {field.name: field.default for field in fields(kind)}
     if not isinstance(values, dict) or values.keys() - defaults.keys():
-        raise ValueError(f"unexpected fields; allowed: {', '.join(defaults)}")
+        raise ValueError(f"the packet must be an object with only the fields {', '.join(defaults)}")
     for name, value in values.items():
         values[name] = _like(defaults[name], value, name)
     return kind(**values)
@@ -253,9 +254,9 @@ class SocketOperator:
             try:
                 connection.connect(address(f"/{self._namespace}/operator", self._domain, self._user))
             except OSError as error:
-                where = f"{self._namespace} in domain {self._domain}"
                 raise ConfigError(
-                    f"no test serves operators of {where} ({error.strerror}): is rths test --socket running?"
+                    f"no test in namespace {self._namespace} of domain {self._domain} accepts operators "
+                    f"({error.strerror}). Start rths test --socket"
                 ) from None
             if (peer := Credentials.of(connection)).user != self._user:
                 raise ConfigError(f"{peer} has taken the name of the operator socket")
@@ -265,7 +266,7 @@ class SocketOperator:
                 answer: Answer = unpacked(Answer, _packet(connection))
             except (OSError, ValueError) as error:
                 act = request.act or "situation"
-                raise ConfigError(f"{act}: no answer, because the test has ended ({error})") from None
+                raise ConfigError(f"{act}: received no answer, because the test has ended ({error})") from None
             return answer
 
 

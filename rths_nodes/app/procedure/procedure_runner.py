@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conducts a test: performs the operator's acts one after another, and records each with its result.
+"""Conducts a test: performs the operator's acts one after another, and records each act with its result.
 
 Acts come from the terminal, an answers file, the page or the operator socket. An impossible act is refused and
 changes nothing.
@@ -89,12 +89,12 @@ class Clearing:
         port = self._session.drive.port
         if not port.simulated and way not in BY_A_PERSON:
             raise ActRefused(
-                f"{act}: refused by {way or 'a program'}: on a real rig ({port.label}) a person does it, at "
-                f"the {TERMINAL} or at the {PAGE}"
+                f"{act}: refused, because the source of the request is {way or 'a program'}. On a real rig "
+                f"({port.label}), a person performs this act at the {TERMINAL} or at the {PAGE}"
             )
         motion = self.motion(act, arguments)
         if motion and clear != CLEAR:
-            raise ActRefused(f"{act}: clear = {show(clear)}: must be {CLEAR}: nothing has moved")
+            raise ActRefused(f"{act}: clear = {show(clear)}: must be {CLEAR}. Nothing has moved")
         return motion
 
     @property
@@ -115,10 +115,10 @@ class Clearing:
     def barred(self, act: str) -> str:
         items = self.unconfirmed
         if act == CHECKLIST:
-            return "" if self.to_answer else "all items of the checklist are confirmed, or there are none"
+            return "" if self.to_answer else "the checklist has no unconfirmed item"
         if act not in MOTIONS or not items:
             return ""
-        return f"checklist of the rig file: not confirmed: {'; '.join(items)}"
+        return f"the checklist of the rig file has unconfirmed items: {'; '.join(items)}"
 
     def confirm(self, item: str, answer: str, by: str, time: str) -> None:
         """Record an answer to ``item``. Raises ConfigError for an unknown item or an answer other than y or n."""
@@ -189,7 +189,7 @@ class Clearing:
 def _small(name: str, axis: Axis) -> str:
     small = axis.rig_axis.small_move if axis.rig_axis is not None else None
     if small is None:
-        return f"{name}: no small_move in the rig file"
+        return f"{name}: the rig file has no small_move"
     pressed = f", then a force of {_kn(small.press)}" if small.press is not None else ""
     return (
         f"{name} by {_mm(small.displacement)} and back, at up to {_mm(small.velocity)}/s{pressed}; ends if the "
@@ -231,7 +231,7 @@ class ProcedureRunner:
     """One test on one rig: ``ladder``, ``record``, ``folder`` of the test, and the ``session``.
 
     Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
-    if a file has changed since the ladder was built, or if it cannot be copied.
+    if a file has changed since the ladder was built or cannot be copied.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class ProcedureRunner:
         self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
         self.tripped = ""
-        """Reason of a trip that no operator has acknowledged. It remains after the end of the test."""
+        """Reason of a trip that no operator has acknowledged. The reason remains after the end of the test."""
 
         def changed(state: State, reason: str) -> None:
             if state is not State.FINISHED:
@@ -252,7 +252,7 @@ class ProcedureRunner:
             if state in (State.HELD, State.TRIPPED):
                 record.held.append(self.session.rest_of(state, reason))
             self.watch.changed(state, reason)
-            with suppress(RecordingError):  # write at once, because no act may follow a trip
+            with suppress(RecordingError):  # write at once, because the trip may be the last event
                 self.write() if state is State.TRIPPED else None
 
         self.session = RigSession(
@@ -266,7 +266,7 @@ class ProcedureRunner:
         self.session.test = self
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
-        """Reason why the record could not be written. If it is not empty, the test fails."""
+        """Reason why the record could not be written. If the reason is not empty, the test fails."""
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
@@ -311,13 +311,13 @@ class ProcedureRunner:
             return self.clearing.barred(act)
         if all(RUNGS[name].on_rig or name in self.climbed for name in self.ladder.planned):
             return "every planned rung on the simulator has been climbed"
-        return "" if self.state is State.IDLE else "the rig is connected, but rehearsals must come earlier"
+        return "" if self.state is State.IDLE else "rehearsals are possible only before the rig is connected"
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
         return self.clearing.check(act, way, arguments)
 
     def write(self, quietly: bool = False, last: bool = False) -> None:
-        """Write the record; if ``last``, use reserved space. Raises RecordingError unless ``quietly``."""
+        """Write the record; if ``last``, use the reserved disk space. Raises RecordingError unless ``quietly``."""
         try:
             self._file.write(self.record, last)
         except RecordingError as error:
@@ -369,7 +369,7 @@ class ProcedureRunner:
     def _rehearse(self, rung: str = "") -> str:
         name = rung or self.next_rung
         if name not in RUNGS or RUNGS[name].on_rig or name not in self.ladder.planned:
-            raise ActRefused(f"rehearse: {name or 'nothing left'}: must be a planned rung on the simulator")
+            raise ActRefused(f"rehearse.rung = {name or 'none left'}: must be a planned rung on the simulator")
         step = self.ladder.step(name)
         entry = RungRecord(name, now(), inputs=step.files, code=self.session.code.hash)
         self.session.rehearsing = True
@@ -390,11 +390,12 @@ class ProcedureRunner:
         goal = places(to, tuple(self.ladder.scenario.axes)) if to else None
         done = self.session.unload(goal, signed)
         left = ", ".join(
-            f"{self.record.called(name)} {plain(before, KN)} kN, now {plain(done.after[name], KN)} kN"
+            f"the force of {self.record.called(name)} changed from {plain(before, KN)} kN to "
+            f"{plain(done.after[name], KN)} kN"
             for name, before in done.before.items()
         )
-        ended = "moved to its position" if done.to else "unloaded"
-        return f"{'given up: ' + done.given_up if done.given_up else ended}: force before {left}"
+        ended = "the specimen is at the position" if done.to else "the specimen is unloaded"
+        return f"{f'the unloading was given up ({done.given_up})' if done.given_up else ended}; {left}"
 
     def loads_at_rest(self) -> list[str]:
         axes = {name: axis.rig_axis for name, axis in self.ladder.scenario.axes.items() if axis.rig_axis}
@@ -405,7 +406,9 @@ class ProcedureRunner:
     ) -> str:
         name = rung or self.next_rung
         if name not in self.ladder.planned:
-            raise ActRefused(f"arm: rung {name or 'none left'}: not planned: {', '.join(self.ladder.planned)}")
+            raise ActRefused(
+                f"arm.rung = {name or 'none left'}: must be a planned rung ({', '.join(self.ladder.planned)})"
+            )
         step = self.ladder.step(name)
         with_copied_files(step.scenario, self.folder)  # raises ConfigError if a copy has changed
         self.ladder.check_elastic(name)
@@ -419,7 +422,7 @@ class ProcedureRunner:
     def _run(self) -> str:
         step = self._armed
         if step is None:
-            raise ActRefused("run: nothing is armed")
+            raise ActRefused("run: no rung is armed")
         kept: list[hosts.RunResult] = []
 
         def runner(scenario: Scenario, port: Port) -> RunOutcome:
@@ -449,7 +452,8 @@ class ProcedureRunner:
         return self._judged(entry, step, kept[-1] if kept else None)
 
     def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
-        handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the port of the rig handles stops
+        # the port of the rig handles stops
+        handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}
         if step.program and (rung := self.session.rung) is not None:  # in rung c the session holds the rig
             drive, requests, scenario = self.session.drive, rung.port.handover.requests, simulated(scenario)
             handed = {"interrupted": lambda: bool(requests.stop_reason or drive.alarm or drive.loss.reason)}
@@ -503,7 +507,7 @@ class ProcedureRunner:
         try:
             return read_run(done.recording)
         except (ConfigError, RecordingError) as error:
-            entry.outcome, entry.reason = "failed", f"its recording cannot be read: {error}"
+            entry.outcome, entry.reason = "failed", f"the recording of the rung cannot be read: {error}"
             return None
 
     def _compare(self, entry: RungRecord, run: Run) -> str:
@@ -524,11 +528,11 @@ class ProcedureRunner:
         try:
             rehearsed = self.ladder.rehearsed(entry.name, self.watch.progress)
         except ConfigError as error:
-            entry.remarks.append(f"not compared with its rehearsal: {error}")
+            entry.remarks.append(f"the rung is not compared with its rehearsal: {error}")
             return ""
         result = differences(run, 1.0, rehearsed, 1.0)
         entry.differences |= {f"{name}{REHEARSAL}": value for name, value in result.items()}
-        return f"; from its rehearsal: {differences_text(result, self.record)}"
+        return f"; differs from its rehearsal: {differences_text(result, self.record)}"
 
 
 def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
@@ -557,5 +561,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 
 def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of the check that no signature can clear."""
+    """Return the findings of the check, which no signature can clear."""
     return [finding for row in record.checks.values() for finding in row.findings]

@@ -26,12 +26,12 @@ from rths_nodes.loop.scenario.schema import Scenario, axis_names, label, rig_kin
 from rths_nodes.procedure.session import ACTS
 
 NAMED_BY = 6
-"""Number of characters of a hash that an operator types to arm."""
+"""Number of characters of a hash that an operator types to arm a rung."""
 WORDS = {VERIFIED: "verified", NOT_VERIFIED: "not verified", WRONG: "WRONG", SIGNED: "signed for"}
 
 
 def acts(possible: Mapping[str, str], proposed: str) -> Table:
-    grid = Table("", "act", "effect, or why it is not possible now", box=None, pad_edge=False)
+    grid = Table("", "act", "effect, or reason why the act is not possible now", box=None, pad_edge=False)
     for name in sorted(ACTS, key=lambda name: (bool(possible[name]), list(ACTS).index(name))):
         reason = possible[name]
         if reason:
@@ -49,7 +49,7 @@ def offsets(record: OffsetsRecord, scenario: Scenario) -> Table:
         "value",
         "scatter (rms)",
         "of the range",
-        title=f"{rig_kind(scenario)}: offsets over {record.seconds:g} s",
+        title=f"{rig_kind(scenario)}: offsets, measured for {record.seconds:g} s",
     )
     names = axis_names(scenario)
     for name, row in record.axes.items():
@@ -73,7 +73,7 @@ def checks(record: ProcedureRecord) -> Table:
     grid = _narrow(
         *heads,
         *(("force loop",) if loops else ()),
-        title=f"{label(record.simulation)}: signs and scales, by the small move",
+        title=f"{label(record.simulation)}: signs and scales, checked by the small move",
     )
     for name, row in record.checks.items():
         keys = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
@@ -88,7 +88,7 @@ def checks(record: ProcedureRecord) -> Table:
 
 def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
     grid = Table(
-        "", "", title=f"{rig_kind(ladder.scenario)}: rung {step.rung.name}: {step.rung.words}", show_header=False
+        "", "", title=f"{rig_kind(ladder.scenario)}: rung {step.rung.name} ({step.rung.words})", show_header=False
     )
     grid.add_row("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}")
     grid.add_row("offsets", offsets_hash)
@@ -115,7 +115,7 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
 
 def rungs(record: ProcedureRecord) -> Table:
     heads = ("rung", "level", "axis", "mm (stop)", "kN (stop)", "before", "rehearsal", "verdict")
-    title = f"{label(record.simulation)}: ladder: peaks; differences to the rung before and to the rehearsal"
+    title = f"{label(record.simulation)}: peaks, and differences from the previous rung and the rehearsal"
     grid = _narrow(*heads, title=title)
     for column in grid.columns[1:-1]:
         column.no_wrap = True

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rths_nodes.ros.transport.greeting import Credentials
 
 INTERRUPTED = "the test was interrupted at the terminal"
-PROGRAM_LEFT = "the operator's program has left while its act was under way"
+PROGRAM_LEFT = "the operator's program has disconnected during its act"
 PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
 """Time without a request from this test's page after which a rung that the page has armed is disarmed, s."""
@@ -104,7 +104,9 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``. To bound the record, a stop is recorded only during an act or while armed."""
+        """Stop the rig for ``by``. To limit the record, stops are recorded only during an act or if a rung is
+        armed.
+        """
         session = self._runner.session
         if session.at_work:
             self._runner.do("stop", by, ANYBODY, reason=reason)
@@ -195,12 +197,15 @@ class Served:
             return self._runner.do(name, by, self._way(peer), reason=reason)
         arguments = _arguments(request)
         if name not in UNCONDITIONAL and UNSEEN in (request.stops, request.state):
-            raise ConfigError(f"{name}: stops and state are missing: query them first, with the empty act")
+            raise ConfigError(f"{name}: stops and state are missing. Query both first with the empty act")
         if name not in UNCONDITIONAL and request.test_id != (test := self._runner.record.test_id):
-            raise ConfigError(f"{name}: its sender saw the test {request.test_id!r}; this is {test!r}: look again")
+            raise ConfigError(
+                f"{name}: the request is for test {request.test_id!r}, but the current test is {test!r}. Query "
+                "again"
+            )
         needed = set(ACTS[name].arguments) - set(ACTS[name].optional) if ACTS[name].needed else set()
         if lacking := sorted(needed - set(arguments)):
-            raise ConfigError(f"{name}: lacks {', '.join(lacking)}")
+            raise ConfigError(f"{name}: the request lacks {', '.join(lacking)}")
         values = {key: _value(name, key, text) for key, text in arguments.items()}
         seen = Seen(request.stops, request.state)
         done = self._runner.do(name, by, self._way(peer), seen, **values)
@@ -238,9 +243,9 @@ def _parent(process: int) -> int:
 def _arguments(request: Request) -> dict[str, str]:
     act, names, values = request.act, request.names, request.values
     if len(names) != len(values):
-        raise ConfigError(f"{act}: {len(names)} names of arguments, but {len(values)} values")
+        raise ConfigError(f"{act}: the request has {len(names)} argument names, but {len(values)} values")
     if len(set(names)) < len(names):
-        raise ConfigError(f"{act}: an argument occurs twice: {', '.join(names)}")
+        raise ConfigError(f"{act}: an argument name occurs more than once in {', '.join(names)}")
     return dict(zip(names, values, strict=True))
 
 
@@ -251,7 +256,7 @@ def _value(act: str, name: str, text: str) -> object:
         except ValueError:
             seconds = math.nan
         if not math.isfinite(seconds):
-            raise ConfigError(f"{act}.{name} = {text!r}: must be a number (s)")
+            raise ConfigError(f"{act}.{name} = {text!r}: must be a finite number of seconds")
         return seconds
     if name == "unloaded":
         if text.lower() not in (*_TRUE, *_FALSE):
@@ -295,8 +300,8 @@ class Attendant:
                 self._node.start()
                 self._socket.start()
                 self._say(
-                    "programs of this user act over the socket of this computer. Any node may read, stop "
-                    f"({self._node.stop_service}) and hold; Ctrl-C stops the rig and the test"
+                    "programs of this user act over the socket of this computer. Any node may observe, stop "
+                    f"({self._node.stop_service}) and hold the rig. Ctrl-C stops the rig and ends the test"
                 )
                 while not (self._over or self._stopped):
                     self._served.disarm_if_page_silent()

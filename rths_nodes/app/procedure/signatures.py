@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cautions signed for in earlier tests on the same rig.
+"""Cautions for which an operator has signed in earlier tests on the same rig.
 
 Signatures are stored in ``RIG.signed.yaml`` next to the rig file, with the ``rig_hash`` for which they are valid.
 A change of port, channels or limits voids them, and a caution with a different value is a new caution.
@@ -52,7 +52,7 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return the signatures by caution for the rig file at ``rig`` with this hash. Raises ConfigError."""
+    """Return the signatures, by caution, for the rig file ``rig`` with ``rig_hash``. Raises ConfigError."""
     path = Path(rig).with_suffix(SUFFIX)
     if not path.exists():
         return {}

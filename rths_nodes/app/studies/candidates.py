@@ -31,9 +31,9 @@ from rths_nodes.mechanics.models.file import LoadingModel, save
 from rths_nodes.mechanics.models.inverse import DERIVATIVES
 
 SLOW = 5.0
-"""Upper frequency of slow motions, Hz. The delay of these motions is the initial value of compensators."""
+"""Upper frequency of slow motions, Hz. The delay of slow motions is the initial delay of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Compensator parameters that describe the rig. A compensator with such parameters needs one of their values."""
+"""Compensator parameters that describe the rig. A compensator with such parameters needs one of these values."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
@@ -42,9 +42,9 @@ RESOLUTION = identification.LINES / PERIODIC.period
 class Identified:
     """Results of one identification for all compensators.
 
-    ``delay`` is the mean over the axes (s), ``rms`` the noise (m). ``model`` is a model file without the
-    transport. ``whole_model`` includes it; ``inverse`` has the coefficients of ``whole_model`` by derivative.
-    Missing results are empty. ``suggested`` has parameters by compensator and name.
+    ``delay`` is the mean over the axes (s), ``rms`` the rms of the noise (m). ``model`` is a model file without
+    the transport. ``whole_model`` includes the transport; ``inverse`` has the coefficients of ``whole_model`` by
+    derivative. Missing results are empty. ``suggested`` has parameters by compensator and name.
     """
 
     delay: float
@@ -74,7 +74,7 @@ class Candidate:
 def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
     """Identify the rig of ``scenario`` and write models to ``folder``. Raises ConfigError, Stopped and OSError."""
     noise = identification.periodic_noise(scenario, {"rms": _rms(scenario)})
-    runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")
+    runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion or wider limits")
     estimates, experiments = [], []
     for axis, run in zip(scenario.axes, runs, strict=True):
         estimates.append(estimate(run, axis)[axis])
@@ -84,7 +84,7 @@ def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
         for axis, axis_estimate in zip(scenario.axes, estimates, strict=True)
         for note in axis_estimate.notes
     ]
-    text = f"periodic noise of {noise.rms:.3g} m rms, {noise.duration:g} s"
+    text = f"periodic noise of {noise.rms:.3g} m rms for {noise.duration:g} s"
     model = full = ""
     inverse: Data = {}
     try:
@@ -165,10 +165,10 @@ def _settings(scenario: Scenario, identified: Identified, settings: Data) -> dic
     merged = current | taken | dict(settings)
     if MODELS & parameters.keys() and not any(merged.get(key) is not None for key in MODELS):
         reason = "; ".join(note for note in identified.notes if note.startswith("no "))
-        raise ConfigError(f"needs a model, which the identification does not provide: {reason}")
+        raise ConfigError(f"needs a model, but the identification does not provide any ({reason})")
     if missing := needed - merged.keys():
         raise ConfigError(
-            f"needs {', '.join(sorted(missing))}, which the identification does not provide; add settings"
+            f"must have settings for {', '.join(sorted(missing))}, because the identification provides no values"
         )
     return merged
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on the dask.distributed cluster at the address of a scheduler. Its workers need this package.
+"""Work on the dask.distributed cluster of a scheduler. The workers of the cluster need this package.
 
 dask reassigns the work of a dead worker. A piece of work that has killed several workers is lost.
 """
@@ -24,7 +24,7 @@ PATIENCE_S = 10.0
 """Timeout until the scheduler responds and has a worker, s."""
 AHEAD = 4
 AT_LEAST = 16
-"""Smallest number of pieces submitted in advance."""
+"""Minimum number of pieces of work submitted in advance."""
 
 
 def as_completed(
@@ -58,7 +58,9 @@ def as_completed(
 
 def _work(work: Callable[..., R], version: str, arguments: tuple[object, ...]) -> R:
     if version != __version__:
-        raise ConfigError(f"a worker has rths_nodes {__version__}, the study {version}: results may differ")
+        raise ConfigError(
+            f"a worker has rths_nodes {__version__}, but the study has {version}, so results may differ"
+        )
     return work(*arguments, lambda share: None)
 
 
@@ -68,9 +70,9 @@ def _result(future: Future, scheduler: str) -> Any:
     try:
         return future.result()
     except KilledWorker as error:
-        return Lost(f"the workers that executed it have ended: {error}".partition("\n")[0])
+        return Lost(f"the workers that executed this run have ended: {error}".partition("\n")[0])
     except CancelledError as error:
-        raise ConnectionError(f"scheduler {scheduler}: connection lost during the study") from error
+        raise ConnectionError(f"scheduler {scheduler}: the connection was lost during the study") from error
     except ModuleNotFoundError as error:
         raise ConfigError(f"scheduler {scheduler}: a worker lacks a module that a run needs ({error})") from error
     except ConfigError as error:
@@ -91,7 +93,7 @@ def _client(scheduler: str) -> Iterator[Client]:
         try:
             client.wait_for_workers(1, timeout=PATIENCE_S)
         except TimeoutError:
-            raise ConfigError(f"scheduler {scheduler}: has no workers; start them with 'dask worker'") from None
+            raise ConfigError(f"scheduler {scheduler}: has no workers. Start workers with 'dask worker'") from None
         yield client
     finally:
         client.close()

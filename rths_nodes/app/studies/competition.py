@@ -34,8 +34,8 @@ class Conditions:
 
     ``laws`` are the compensators, by default all. ``settings`` are a mapping by law, or the path of a file.
     ``plants`` is the number of plants scored in addition to the nominal plant, by default PLANTS if the scenario
-    has scatter. ``tune`` is the number of candidates per law. These run on ``training_plants``, with the scenario
-    changed by ``training``. ``entry`` is the path of the entry to write.
+    has scatter. ``tune`` is the number of candidates per law. The candidates run on ``training_plants``, with the
+    scenario changed by ``training``. ``entry`` is the path of the entry to write.
     """
 
     laws: Sequence[object] = ()
@@ -99,7 +99,7 @@ def compete(
     if conditions.tune:
         chosen, searches = _tuned(conditions, scenario, chosen, rank, where, hooks)
     design = scoreboard.design(scenario, chosen, scored)
-    # refuse files that cannot be included before any run
+    # before any run, refuse files that cannot be included
     entry = entries.begun(scenario, scored, chosen, folder) if conditions.entry else None
     samples = design.count * scenario.samples
     where = runs.decided(where, samples, [scenario, *study.of_each_kind(design.rows)], hooks.say)
@@ -161,14 +161,18 @@ def _tuned(
 def _facts(
     conditions: Conditions, scored: scoreboard.Scored, scenario: str, identified: Identified
 ) -> dict[str, str]:
-    source = conditions.settings if isinstance(conditions.settings, (str, os.PathLike)) else "given"
-    begin = f"{source}, otherwise as identified" if conditions.settings else "as identified"
+    source = conditions.settings if isinstance(conditions.settings, (str, os.PathLike)) else "a mapping"
+    begin = f"settings from {source}, all others as identified" if conditions.settings else "as identified"
     return {
         "Scenario": scenario,
-        "Plants": f"nominal and {scored.plants} of seed {scored.seed}" if scored.plants else "nominal",
+        "Plants": f"nominal plant and {scored.plants} drawn with seed {scored.seed}"
+        if scored.plants
+        else "nominal plant",
         **({"Records": ", ".join(scored.records)} if scored.records else {}),
         "Noise": f"{scored.noise_seeds} seeds",
-        "Settings": f"{begin}, then {conditions.tune} candidates each" if conditions.tune else begin,
+        "Settings": f"{begin}, then tuned with {conditions.tune} candidates per compensator"
+        if conditions.tune
+        else begin,
         "Identified delay": f"{1e3 * identified.delay:.4g} ms at {1e3 * identified.rms:.3g} mm rms",
     }
 
@@ -195,5 +199,6 @@ def _search(tuned: Tuned | None) -> str:
     if tuned is None:
         return ""
     return (
-        f"# worst in training: {tuned.before:.4g} before, {tuned.worst:.4g} after {tuned.evaluations} candidates\n"
+        f"# worst case in training: {tuned.before:.4g} before tuning, {tuned.worst:.4g} after "
+        f"{tuned.evaluations} candidates\n"
     )

@@ -36,7 +36,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 MOST_RUNS = 100_000
 CASE = "case"
-"""Factor whose levels are cases of the scenario."""
 LEVELS = ("list", "grid", "log_grid", "settings")
 
 
@@ -47,12 +46,14 @@ class StudyFile:
     description: str = text("purpose of the study", "")
     scenario: str = text("name of a shipped scenario, or path of a YAML file, relative to the study file")
     case: str = text("case of the scenario", "")
-    set: dict[str, object] = mapping("changes of the scenario in all runs: section.key: value")
-    factors: dict[str, object] = mapping("varied keys: section.key: {list: [...]}, or another kind of levels")
-    plants: int = integer("plants drawn for each combination of the factors", "", 0, at_least=0)
-    nominal: bool = flag("run also the plant of the scenario itself, in addition to the drawn plants", False)
-    seed: int = integer("seed of the plants", "", 1, at_least=0)
-    indices: tuple[str, ...] = texts("indices that are shown, by the names of rths compare")
+    set: dict[str, object] = mapping("changes of the scenario in all runs, as section.key: value")
+    factors: dict[str, object] = mapping(
+        "varied keys, as section.key: {list: [...]} or with another kind of levels"
+    )
+    plants: int = integer("number of plants drawn for each combination of the factors", "", 0, at_least=0)
+    nominal: bool = flag("true: run the scenario's own plant in addition to the drawn plants", False)
+    seed: int = integer("seed of the drawn plants", "", 1, at_least=0)
+    indices: tuple[str, ...] = texts("shown indices, named as in rths compare")
 
     def validate(self, path: str) -> None:
         if not self.name or os.sep in self.name or self.name.startswith("."):
@@ -107,16 +108,14 @@ class Design:
                     self.factors[name] = _levels(name, data, self.base)
         problems.refuse()
         if both := scatter.keys() & self.factors.keys():
-            raise ConfigError(
-                f"factors: {', '.join(sorted(both))}: also scattered in the scenario; set scatter: {{}}"
-            )
+            raise ConfigError(f"factors: the scenario also scatters {', '.join(sorted(both))}. Set scatter: {{}}")
         if scatter and not study.plants:
             raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
         self.base = replace(self.base, [(["scatter"], scatter)])
         self.plants = plants(self.base, study.plants, study.seed, study.nominal)
         self.count = len(self.plants) * math.prod(len(levels) for levels in self.factors.values())
         if self.count > MOST_RUNS:
-            raise ConfigError(f"{self.count} runs: must be <= {MOST_RUNS}")
+            raise ConfigError(f"number of runs = {self.count}: must be <= {MOST_RUNS}")
         self.indices = study.indices or shown_indices(self.base)
         self._check()
 
@@ -179,7 +178,7 @@ class Design:
         return _changed(scenario, changes, "factors")
 
     def _check(self) -> None:
-        """Check the indices, and each level once with all other factors at their first level."""
+        """Check the names of the indices, and each level once, with all other factors at their first level."""
         first = {name: levels[0] for name, levels in self.factors.items()}
         known_names = set(known_indices(checked_loop(self._with(first)).assembly))
         problems = Problems()
@@ -223,7 +222,7 @@ def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
     path = f"factors.{name}"
     if not isinstance(data, Mapping) or len(data) != 1:
         kinds = ", ".join([*LEVELS, *KINDS])
-        raise ConfigError(f"{path} = {show(data)}: must be one of {{kind: values}}; known: {kinds}")
+        raise ConfigError(f"{path} = {show(data)}: must be {{kind: values}}, where kind is one of {kinds}")
     ((kind, entries),) = data.items()
     if kind not in LEVELS:
         raise unknown(path, "kind of levels", kind, [*LEVELS, *KINDS])
@@ -231,7 +230,7 @@ def _levels(name: str, data: object, base: Scenario) -> tuple[Level, ...]:
     if kind == "settings":
         return _settings(where, entries)
     if not isinstance(entries, list) or not entries:
-        raise ConfigError(f"{where} = {show(entries)}: must be a list")
+        raise ConfigError(f"{where} = {show(entries)}: must be a list with at least one entry")
     values = entries if kind == "list" else _grid(where, entries, kind == "log_grid")
     if name != CASE:
         return tuple(Level(_label(value), ((name, value),)) for value in values)
@@ -254,7 +253,7 @@ def _grid(where: str, bounds: list[object], logarithmic: bool) -> list[float]:
         raise ConfigError(f"{where} = {show(bounds)}: must be [first, last, number of values]")
     first, last, count = float(numbers[0]), float(numbers[1]), int(numbers[2])
     if logarithmic and not (first > 0.0 and last > 0.0):
-        raise ConfigError(f"{where} = {show(bounds)}: first and last must be > 0")
+        raise ConfigError(f"{where} = {show(bounds)}: the first and the last value must be > 0")
     spaced = np.geomspace(first, last, count) if logarithmic else np.linspace(first, last, count)
     return [float(value) for value in spaced]
 
@@ -273,7 +272,7 @@ def _shown(label: float | str) -> str:
 def _titled(base: Scenario, key: str, name: str) -> str:
     try:
         _, spec = declaration(base, key, key)
-    except ConfigError:  # the factor has named settings, or is a key in them
+    except ConfigError:  # the factor is a name for settings, or a key that only such settings have
         return name
     if spec is None or not spec.unit:
         return name

@@ -28,7 +28,8 @@ TRIED_S = 0.2
 WORTH = 100_000
 
 BUILT_S, FASTER = 1.0, 30.0
-"""Approximate time to build a compiled loop, s, and its speed relative to a loop over kernels in Python."""
+"""Approximate time to build a compiled loop, s, and speed of this loop relative to a loop over kernels in Python.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ class Where:
         return not self.scheduler and self.processes > 1
 
     def engine_of(self, scenario: Scenario, samples: float) -> str:
-        """Return the engine for ``samples`` of runs like ``scenario``; ``auto`` compiles if that saves time."""
+        """Return the engine for runs like ``scenario`` with ``samples`` in total; ``auto`` compiles if this saves
+        time.
+        """
         if self.engine != AUTO:
             return self.engine
         return COMPILED if (expected_s(scenario, samples) or 0.0) >= WORTH_S else KERNELS
@@ -59,7 +62,7 @@ class Where:
 
 def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> Where:
     if jobs is not None and scheduler:
-        raise ConfigError("jobs: the scheduler knows the number of runs per worker; leave jobs out")
+        raise ConfigError("jobs: must be omitted with a scheduler, which sets the number of runs per worker")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs = {jobs}: must be >= 1")
     if engine not in STUDY_ENGINES:
@@ -68,9 +71,7 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Estimate the duration of ``samples`` of a test, s; None if it is short or unknown. External parts are not
-    started.
-    """
+    """Estimate the duration of ``samples`` of a test, s; None if short or unknown. External parts do not start."""
     if samples < WORTH:
         return None
     try:
@@ -102,7 +103,9 @@ def as_completed(
 
 
 def start(where: Where, prepare: Callable[..., None], *arguments: object) -> None:
-    """Start the processes on this machine early and call ``prepare`` in them. Its errors appear in the runs."""
+    """Start the processes on this machine early and call ``prepare`` in each. Errors of ``prepare`` appear in the
+    runs.
+    """
     if where.parallel_here:
         from rths_nodes.app.studies import local
 

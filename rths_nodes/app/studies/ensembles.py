@@ -48,7 +48,7 @@ def plant(scenario: Scenario, number: int, seed: int) -> Plant:
 
 
 def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
-    """Return plants 1 to ``count`` of ``seed``. With ``nominal``, the first is the nominal plant.
+    """Return plants 1 to ``count`` of ``seed``. With ``nominal``, the nominal plant comes first.
 
     Raises ConfigError if the scenario has no scatter.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scoreboard entries: results of one research group that another group can repeat (``doc/studies.md``).
 
-The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that its numbers are right. Rounding
+The digest (SHA-256) shows that an entry is unchanged; only a repetition shows that the numbers are right. Rounding
 depends on processor and LAPACK, so numbers are compared within ``TOLERANCE``. Binary files (FMUs) are in base64.
 """
 
@@ -40,7 +40,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 2
 FIRST = 1
-"""Entry version whose statistics exclude failed runs. Its rows with failures are not compared."""
+"""Entry version whose statistics exclude failed runs. Rows of this version with failures are not compared."""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
 """Largest size of a file in an entry, bytes."""
@@ -101,18 +101,18 @@ def _carry(carried: Data, law: str, folder: Path, named: Named) -> str:
 def _put(carried: Data, folder: Path) -> None:
     for name, content in carried.items():
         if Path(name).name != name or name == "..":
-            raise ConfigError(f"files.{name}: must be the name of a file, without a folder")
+            raise ConfigError(f"files.{name}: must be a file name without a folder")
         if isinstance(content, str):
             (folder / name).write_text(content, encoding="utf-8")
             continue
         try:
             (folder / name).write_bytes(base64.b64decode(content[BASE64], validate=True))
         except (TypeError, KeyError, binascii.Error):
-            raise ConfigError(f"files.{name}: must be text, or {BASE64}: ...") from None
+            raise ConfigError(f"files.{name}: must be text, or base64 text under the key {BASE64}") from None
 
 
 def programs(content: Data) -> list[str]:
-    """Return, as texts ``key = path``, the files that a verification would execute. Raises ConfigError."""
+    """Return the files that a verification would execute, each as the text ``key = path``. Raises ConfigError."""
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():
@@ -148,7 +148,7 @@ def read(path: Path) -> Data:
     if not isinstance(content, dict) or set(content) != set(PARTS) or content["version"] not in (FIRST, VERSION):
         raise ConfigError(f"{path}: is not a scoreboard entry (version {FIRST} or {VERSION})")
     if content["digest"] != digest(content):
-        raise ConfigError(f"{path}: was altered after it was written: the digest does not match")
+        raise ConfigError(f"{path}: the digest does not match, so the entry was altered after it was written")
     return content
 
 
@@ -184,7 +184,7 @@ def verify(content: Data, folder: Path, where: engine.Where, progress: Shown) ->
     verdicts = [_verdict(stated, by_law, content["version"]) for stated in content["scores"]]
     here = _code(scenario, [law.settings for law in laws])
     differs = [
-        f"{name}: {stated} there, {here.get(name, 'none')} here"
+        f"{name}: {stated} in the entry, {here.get(name, 'none')} in this repetition"
         for name, stated in content["code"].items()
         if here.get(name) != stated
     ]
@@ -195,9 +195,9 @@ def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int
     law, block = stated["law"], stated["block"]
     score = by_law.get((law, block))
     if score is None:
-        return Verdict(law, block, ("was not run, because the entry has no settings for it",))
+        return Verdict(law, block, ("the compensator was not run, because the entry lacks its settings",))
     problems = [
-        f"{name}: {stated[name]} stated, {getattr(score, name)} computed"
+        f"{name}: the entry states {stated[name]}, but the repetition gives {getattr(score, name)}"
         for name in ("runs", "failures")
         if stated[name] != getattr(score, name)
     ]
@@ -206,7 +206,9 @@ def _verdict(stated: Data, by_law: Mapping[tuple[str, str], Score], version: int
         for index, value in stated[kind].items():
             result = computed.get(index, math.nan)
             if not _equal(value, result):
-                problems.append(f"{kind} of {index}: {value:.6g} stated, {result:.6g} computed")
+                problems.append(
+                    f"{kind} of {index}: the entry states {value:.6g}, but the repetition gives {result:.6g}"
+                )
     return Verdict(law, block, tuple(problems))
 
 
@@ -223,7 +225,7 @@ def merged(contents: Mapping[str, Data]) -> tuple[list[tuple[str, Score]], tuple
     for name, content in further:
         for part in ("scenario", "scored"):
             if content[part] != first[part]:
-                raise ConfigError(f"{name}: {part} differs from {first_name}: the entries cannot be in one table")
+                raise ConfigError(f"{name}: must have the same {part} as {first_name} to be in one table")
     indices = tuple(first["scored"]["indices"])
     rows = [
         (name, Score(**{key: value for key, value in row.items() if key in _FIELDS}, what=""))

@@ -64,7 +64,7 @@ PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test with ``noise`` on each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
+    """Run a test with ``noise`` for each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
     result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
     return [_experiment(experiment) for experiment in result]
 
@@ -90,13 +90,13 @@ def finished(test: Scenario, name: str, record: Path | None, progress: Shown, sm
     with progress(name) as report:
         result = hosts.run(test, record=record, progress=report)
     if result.outcome != "finished":
-        hint = f"; use {smaller}" if result.outcome == "tripped" else ""
+        hint = f". Use {smaller}" if result.outcome == "tripped" else ""
         raise Stopped(f"{name}: {result.outcome}: {result.reason}{hint}", result.exit_code)
     return result.read()
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
-    """Return the experiments in ``recordings``, sorted by axis. Raises ConfigError if they are unsuitable."""
+    """Return the experiments in ``recordings``, sorted by axis. Raises ConfigError for an unsuitable recording."""
     return _in_order([_read(recording, scenario) for recording in recordings], scenario)
 
 
@@ -106,11 +106,11 @@ def _read(recording: str, scenario: Scenario) -> Experiment:
         raise ConfigError(*run_read.notes)
     if run_read.axes != scenario.moved_axes:
         names, moved = ", ".join(run_read.axes), ", ".join(scenario.moved_axes)
-        raise ConfigError(f"{recording}: has the axes {names}; must have the axes of the scenario, {moved}")
+        raise ConfigError(f"{recording}: has the axes {names}, but the scenario has the axes {moved}")
     rate = run_read.scenario.servo_rate
     if rate != scenario.servo_rate:
         raise ConfigError(
-            f"{recording}: servo_rate = {rate:g} Hz; must be as in the scenario, {scenario.servo_rate:g} Hz"
+            f"{recording}: servo_rate = {rate:g} Hz: must be {scenario.servo_rate:g} Hz, as in the scenario"
         )
     return _experiment(run_read)
 
@@ -119,7 +119,9 @@ def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Exp
     axes = [int(np.argmax(np.var(experiment.command, axis=0))) for experiment in experiments]
     if sorted(axes) != list(range(len(scenario.moved_axes))):
         names = [scenario.moved_axes[axis] for axis in axes]
-        raise ConfigError(f"--from: the driven axes are {', '.join(names)}; each axis must be driven once")
+        raise ConfigError(
+            f"--from: the driven axes are {', '.join(names)}. Each axis must be driven in exactly one recording"
+        )
     return [experiments[axes.index(axis)] for axis in range(len(scenario.moved_axes))]
 
 
@@ -180,14 +182,14 @@ def _responses(
     try:
         return frequency_response(experiments, scenario.dt, finest, band)
     except ValueError as error:
-        raise ConfigError(f"{scenario.name}: no responses: {error}") from None
+        raise ConfigError(f"{scenario.name}: the responses cannot be computed ({error})") from None
 
 
 def expected_rms(scenario: Scenario) -> float:
     """Return the expected rms (m) of the axis that moves least. Raises ConfigError if there is no structure."""
     assembly = Assembly(scenario)
     if assembly.structure is None:
-        raise ConfigError("structure: missing, so the expected motion is unknown; set rms in m")
+        raise ConfigError("structure: is missing, so the expected motion is unknown. Set rms, in m")
     return float(np.std(axes_of(assembly, reference_displacement(assembly)), axis=0).min())
 
 
@@ -195,7 +197,7 @@ def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
     """Return the default upper frequency of the periodic fit, Hz. Raises ConfigError if there is no structure."""
     structure = Assembly(scenario).structure
     if structure is None:
-        raise ConfigError("structure: missing, so its frequencies are unknown; set fit_up_to in Hz")
+        raise ConfigError("structure: is missing, so its frequencies are unknown. Set fit_up_to, in Hz")
     mass, _, stiffness = combined(structure)
     frequency = float(modes(mass, stiffness)[0][0]) / (2.0 * np.pi)
     return min(band[1], PERIODIC.beyond_mode * frequency)
@@ -248,7 +250,7 @@ def fit_periodic(
         lines = frequency_responses.lines(experiments, scenario.dt, PERIODIC.period, band)
         result = frequency_responses.fit(lines.up_to(up_to), order)
     except ValueError as error:
-        raise ConfigError(f"{scenario.name}: no inverse: {error}") from None
+        raise ConfigError(f"{scenario.name}: the inverse cannot be fitted ({error})") from None
     text = f"rths identify {scenario.name} --for {name}: {source}; fitted up to {up_to:.4g} Hz"
     inverse.check_static(result.coefficients, f"the model of {scenario.name}")
     lead = -scenario.transport_samples * scenario.dt  # the coefficients include the transport

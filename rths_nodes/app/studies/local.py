@@ -77,7 +77,7 @@ def _alone(work: Callable[..., R], job: Job, file: str, broken: Exception) -> R 
     try:
         ((_, result),) = _parallel(work, iter([job]), 2, file)
     except TerminatedWorkerError:
-        return Lost("its process has ended twice: " + str(broken).partition("\n")[0])
+        return Lost("the process of this run has ended twice: " + str(broken).partition("\n")[0])
     return result
 
 

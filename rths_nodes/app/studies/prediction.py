@@ -101,8 +101,8 @@ def reproduced(run: Run) -> Reproduction:
 class Prediction:
     """Result of a prediction.
 
-    ``runs`` are by row name. ``indices`` of the measured displacement are by row, axis and name, ``outcomes`` with
-    reasons by row, and identified ``models`` by axis.
+    ``runs`` has a run for each row, ``outcomes`` the outcome and reason of each row. ``indices`` of the measured
+    displacement are nested by row, axis and name. ``models`` has the identified model of each axis.
     """
 
     models: Mapping[str, AxisModel]
@@ -124,7 +124,7 @@ class Prediction:
         """Description of the difference between recording and repetition; an empty string if they agree."""
         before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
         if before != after:
-            return f"the test was {before}; repeated on the identified rig, it is {after}"
+            return f"the recorded test was {before}, but its repetition on the identified rig is {after}"
         for axis, measured in self.indices[MEASURED].items():
             again = self.indices[AGAIN].get(axis, {})
             for name, bound in DISCREPANCY.items():
@@ -132,8 +132,8 @@ class Prediction:
                 if not abs(repeated - recorded) <= max(bound, AGREEING * max(recorded, repeated)):
                     errors = [plain(row.get("max_error_m"), MM) for row in (measured, again)]
                     return (
-                        f"{axis}: the largest error was {errors[0]} mm ({name} {plain(recorded)}); repeated on "
-                        f"the identified rig it is {errors[1]} mm ({plain(repeated)})"
+                        f"{axis}: the largest error was {errors[0]} mm ({name} {plain(recorded)}), but it is "
+                        f"{errors[1]} mm ({plain(repeated)}) in the repetition on the identified rig"
                     )
         return ""
 
@@ -155,14 +155,16 @@ def _load_alone(axis: Axis) -> list[tuple[list[str], object]]:
     assert axis.force_control is not None
     stiffness = axis.force_control.law.stiffness
     if stiffness is None:
-        raise ConfigError(f"force_control.law.type = {axis.force_control.law.type_name!r}: has no stiffness")
+        raise ConfigError(
+            f"force_control.law.type = {axis.force_control.law.type_name!r}: must be a law with a stiffness"
+        )
     return [
         (["actuator"], {"type": "pure_delay", "delay": 0.0}),
         (["specimen"], {"type": "kelvin_voigt", "stiffness": stiffness, "damping": 0.0}),
         (
             ["load", "vertical"],
             False,
-        ),  # this changes a load by 0.1 % at 0.1 m and a height of 2 m
+        ),  # omitting the inclination changes a load by 0.1 % at 0.1 m and a height of 2 m
         (["force_control", "closed_by"], NODES),
         (["force_control", "law"], {"type": "feed_forward_pi", "stiffness": stiffness}),
     ]
@@ -192,7 +194,7 @@ def predict(run: Run, changes: Overrides, engine: str = AUTO) -> Prediction:
     wanted = {AGAIN: base, CHANGED: override(base, changes)}
     if wanted[CHANGED].dt != base.dt:
         raise ConfigError(
-            "servo_rate: the rig was identified at the rate of the recording, which cannot be changed"
+            "servo_rate: must be the rate of the recording, because the rig was identified at this rate"
         )
     runs, outcomes = {MEASURED: run}, {MEASURED: (run.outcome, run.information.get("reason", ""))}
     preferred = Where(engine=engine).engine_of(base, len(wanted) * base.samples)

@@ -69,7 +69,7 @@ class Remaining:
 
 
 def _common(one: Kind, other: Kind) -> float:
-    """Return the similarity of two kinds: each key counts more than all later keys."""
+    """Return the similarity of two kinds: an equal key counts more than all later keys together."""
     return sum(0.5**position for position, (a, b) in enumerate(zip(one, other, strict=True)) if a == b)
 
 

@@ -40,9 +40,8 @@ AXIS_INDICES: dict[str, tuple[str, float]] = {name: _OF_AXIS[name] for name in d
 """Indices of an axis: key in the metrics, and factor to the unit of the index."""
 TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
 RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
-"""Keys by prefix: ``response_x`` and ``acceleration_x`` are rms errors (%) of the degree of freedom x."""
+"""Keys by prefix of an index: ``response_x`` and ``acceleration_x`` are rms errors (%) of degree of freedom x."""
 FAILED = "failed"
-"""Outcome of a run with an unexpected error."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,7 +67,7 @@ class Journal:
         if problems:
             self._file.close()
             if not (ours or self.results):
-                raise ConfigError(f"{self.path}: is not the journal of a study; use another folder")
+                raise ConfigError(f"{self.path}: is not the journal of a study. Use another folder")
             problems.refuse()
         self._file.truncate(complete)
         self._file.seek(0, os.SEEK_END)
@@ -92,7 +92,7 @@ def _crc(body: bytes) -> bytes:
 def _entry(line: bytes) -> tuple[str, dict[str, object]]:
     body, sign, digest = line.rpartition(_SUM)
     if sign and digest != _crc(body) + b'"}\n':
-        raise _damaged("the check sum does not match")
+        raise _damaged("the checksum does not match")
     try:
         entry = json.loads(body + b"}" if sign else line)
         if set(entry) != {"key", "result"}:
@@ -100,11 +100,11 @@ def _entry(line: bytes) -> tuple[str, dict[str, object]]:
         Findings(**entry["result"])
         return str(entry["key"]), entry["result"]
     except (ValueError, TypeError):
-        raise _damaged("the line is not the result of a run") from None
+        raise _damaged("the line does not contain the result of a run") from None
 
 
 def _damaged(why: str) -> ConfigError:
-    return ConfigError(f"is damaged: {why}; delete the line to repeat its run")
+    return ConfigError(f"is damaged, because {why}. Delete the line to repeat its run")
 
 
 CSV, PARQUET, PAGE = "table.csv", "table.parquet", "study.html"
@@ -220,7 +220,9 @@ def complete(
                 threading.Thread(target=load_writers, name="writers").start()
                 lost = run(design, journal, where, weighed(rows, progress, where))
         except BaseException as error:
-            error.add_note(f"{len(rows) - len(undone(design, journal))} more runs are kept in {folder}")
+            error.add_note(
+                f"number of further runs with results in {folder}: {len(rows) - len(undone(design, journal))}"
+            )
             raise
         result = table(design, journal.results | lost)
     if rows:
@@ -249,7 +251,7 @@ def parquet_missing() -> str:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
-        return "without pyarrow, only the CSV file is written, no Parquet file (pip install pyarrow)"
+        return "pyarrow is missing, so only the CSV file is written, no Parquet file (pip install pyarrow)"
     return ""
 
 

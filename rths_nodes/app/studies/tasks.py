@@ -22,7 +22,7 @@ R = TypeVar("R")
 Tell = Callable[[float], None]
 Progress = Callable[[Sequence[float]], None]
 Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Function from the name of a piece of work to a context manager with its progress ``f(done, total)``."""
+"""Function that returns a context manager with the progress ``f(done, total)`` of a named piece of work."""
 Say = Callable[[Iterable[str]], None]
 Job = tuple[int, tuple[object, ...]]
 """Number of a piece of work, and the arguments of its function."""

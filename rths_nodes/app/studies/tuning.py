@@ -79,7 +79,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Result of tuning: best ``values`` by key, objective in their ``worst`` case, and objective ``before``
+    """Result of tuning: best ``values`` by key, their objective in the ``worst`` case, and objective ``before``
     tuning.
 
     ``usable`` is true if a candidate was stable and finished. ``unjudged`` is the reason why stability was not
@@ -115,7 +115,9 @@ def parameters(
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
         if not chosen:
             kind = type(scenario.compensator).type_name
-            raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; give parameters, KEY=LOW:HIGH")
+            raise ConfigError(
+                f"compensator.type = {kind!r}: has no number to tune. Set parameters as KEY=LOW:HIGH"
+            )
         return chosen
     if isinstance(stated, Mapping):
         return [_parameter(scenario, key, limits) for key, limits in stated.items()]
@@ -157,7 +159,7 @@ def _parameter(scenario: Scenario, key: str, limits: tuple[float, float] | None)
         raise ConfigError(f"parameters: {key} = {show(value)}: must be a number")
     if limits is None:
         if value is None or not value > 0.0:
-            raise ConfigError(f"parameters: {key} = {show(value)}: has no default range; use {key}=LOW:HIGH")
+            raise ConfigError(f"parameters: {key} = {show(value)}: has no default range. Use {key}=LOW:HIGH")
         limits = value / AROUND, value * AROUND
         low = max(bound for bound in (limits[0], spec.at_least, spec.more_than) if bound is not None)
         high = min(bound for bound in (limits[1], spec.at_most, spec.less_than) if bound is not None)
@@ -242,8 +244,8 @@ class Search:
         return before[0]
 
     def _polish(self, budget: int) -> None:
-        """Search around the best candidate with a method that only compares values, so that jumps do not mislead
-        it.
+        """Search around the best candidate with a method that only compares values and tolerates jumps of the
+        objective.
         """
         from scipy.optimize import minimize
 
@@ -328,7 +330,7 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first scenario judged unstable (or None), and why others could not be judged."""
+    """Return the number of the first scenario judged unstable (or None), and why others were not judged."""
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 

@@ -27,7 +27,7 @@ def test_the_page_itself_may_stop() -> None:
         ({access.MARK: ""}, OWN, ("header", "X-Rths-Page", "missing")),
         ({"Origin": "http://evil.example"}, OWN, ("page", "origin")),
         ({"Origin": "null"}, OWN, ("page", "origin")),
-        ({"Host": "evil.example:8085", "Origin": "http://evil.example:8085"}, OWN, ("another host",)),
+        ({"Host": "evil.example:8085", "Origin": "http://evil.example:8085"}, OWN, ("host other than",)),
         ({}, "192.168.1.7", ("computer", "not stop")),
     ],
 )

@@ -182,7 +182,7 @@ def test_what_a_page_may_not_is_refused_before_the_procedure_is_asked() -> None:
         page.lead(code_of(said), " ")
     token = page.lead(code_of(said), "Ada")
     for act, arguments, words in (
-        ("arm", {"rung": "g"}, "arm: not from this page: start it with --arm-from-page"),
+        ("arm", {"rung": "g"}, "arm: this page cannot arm a rung. Start the page with --arm-from-page"),
         ("fly", {}, "unknown act 'fly'"),
         ("note", {"text": "x" * 3000}, "note.text: longer than 2000"),
     ):
@@ -393,7 +393,7 @@ async def take_the_lead(browser: Browser, terminal: Callable[[], str], rehearse:
         await browser.until('!asked && told.acts.next_rung === "c"', 60.0)
     await browser.click("act_connect")
     boxes = 'document.querySelectorAll("#needs input[type=checkbox]")'
-    for act in ("take offsets", "confirm them"):
+    for act in ("take offsets", "confirm offsets"):
         await browser.until(f'{NEEDED} && {NEEDED}.textContent === "{act}" && !asked')
         await browser.value(f"{boxes}.forEach(e => e.checked = true)")
         await browser.value(f"{NEEDED}.click()")

@@ -229,7 +229,7 @@ def test_what_cannot_be_served_is_refused_in_a_line() -> None:
         done = subprocess.run([*RTHS, "page", "--port", str(taken)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert mentions(done.stderr, "rths", "page", "127.0.0.1", taken)
-    assert f"user {pwd.getpwuid(os.getuid()).pw_name} listens there" in done.stderr
+    assert f"user {pwd.getpwuid(os.getuid()).pw_name} listens" in done.stderr
     assert "(process " in done.stderr
     assert done.stderr.count("\n") == 1
     without = (

@@ -112,7 +112,7 @@ def test_all_wrong_values_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         answers.read(file)
     assert len(refused.value.problems) == 7
-    for key in (*wrong, "arm: c", "largest_difference.x", "largest_difference.g = -2"):
+    for key in (*wrong, "arm = c", "largest_difference.x", "largest_difference.g = -2"):
         assert mentions(str(refused.value), key)
 
 

@@ -51,7 +51,7 @@ def test_another_word_than_clear_moves_nothing(runner: ProcedureRunner, clear: s
     command, state = runner.session.drive.command.copy(), runner.state
     with pytest.raises(ActRefused) as refused:
         runner.do("check", "Ada", TERMINAL, clear=clear)
-    for part in ("check", "clear", repr(clear), CLEAR, "nothing has moved"):
+    for part in ("check", "clear", repr(clear), CLEAR, "Nothing has moved"):
         assert part in str(refused.value)
     assert (runner.session.drive.command == command).all()
     assert runner.state is state
@@ -93,14 +93,14 @@ def test_each_later_act_is_refused_to_a_program_behind_a_real_port(tmp_path: Pat
     assert offsets is not None
     hashes = {"scenario_hash": step.hash, "offsets_hash": offsets.hash}
     runner.session.drive.port.simulated = False
-    with pytest.raises(ActRefused, match="arm: refused by socket"):
+    with pytest.raises(ActRefused, match="arm: refused, because the source of the request is socket"):
         runner.do("arm", "a script", "socket", rung="d", **hashes)
     runner.session.drive.port.simulated = True
     runner.do("arm", rung="d", **hashes)
     for part in ("rung d", "expected up to", "mm/s", "trips at"):
         assert part in runner.clearing.motion("run")
     runner.session.drive.port.simulated = False
-    with pytest.raises(ActRefused, match="run: refused by answers"):
+    with pytest.raises(ActRefused, match="run: refused, because the source of the request is answers"):
         runner.do("run", "a script", ANSWERS, clear=CLEAR)
     assert runner.state is State.ARMED
     runner.session.close()
@@ -145,7 +145,9 @@ class Operator:
     def sign(self) -> None:
         """Sign for all that the check has not verified."""
         self.answer("Enter: sign_for", "")
-        while "sign for it" in (shown := self.terminal.wait_for(r"(sign for it\?|act \(next)[^\n]*: $")):
+        while "sign for this item" in (
+            shown := self.terminal.wait_for(r"(sign for this item\?|act \(next)[^\n]*: $")
+        ):
             self.terminal.type("y")
         assert "next: position" in shown
         self.terminal.type("")
@@ -159,7 +161,7 @@ class Operator:
             self.answer(rf"act \(next: {proposed}", act)
             self.terminal.wait_for(rf"MOTION: {act}: ")
             self.answer(f"type {CLEAR}", typed)
-            self.terminal.wait_for(f"must be {CLEAR}: nothing has moved")
+            self.terminal.wait_for(f"must be {CLEAR}. Nothing has moved")
         before = self._piston.moved
         self.answer(rf"act \(next: {proposed}", act)
         self.answer(f"type {CLEAR}", CLEAR)

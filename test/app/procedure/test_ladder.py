@@ -64,7 +64,7 @@ def test_a_level_that_nobody_has_given_is_asked_for_when_it_is_needed(test: Scen
     ladder = Ladder(test, ALL, None, None, realtime=False)
     ladder.check()
     for name, key in (("d", "level"), ("e", "level"), ("f", "level")):
-        with pytest.raises(ConfigError, match=naming(key, "yet", f"rung {name}")):
+        with pytest.raises(ConfigError, match=naming(key, "must be set", f"rung {name}")):
             ladder.step(name)
     assert ladder.step("g").level == 1.0
 
@@ -76,7 +76,7 @@ def test_only_slow_time_has_remarks_on_rates(test: Scenario) -> None:
 
 def test_a_rung_that_would_leave_the_elastic_limit_is_refused(bounded: Scenario) -> None:
     ladder = Ladder(bounded, ALL, 1.0, 10, realtime=False)
-    words = r"rung f: axes.story_1 is expected to move by [\d.]+ mm: must be <= elastic_limit = 4 mm.*now 1"
+    words = r"rung f: axes.story_1 is expected to move by [\d.]+ mm, which exceeds elastic_limit = 4 mm.*now 1"
     with pytest.raises(ConfigError, match=words):
         ladder.check_elastic("f")
     ladder.check_elastic("g")

@@ -124,7 +124,7 @@ def test_what_is_under_way_is_answered_before_the_socket_closes(
     closing.join(30.0)
     asking.join(30.0)
     assert told[0].result == "run"
-    with pytest.raises(ConfigError, match=naming("--socket", "running")):
+    with pytest.raises(ConfigError, match=naming("Start", "--socket")):
         operator.ask()
 
 

@@ -76,5 +76,5 @@ def test_peaks_and_bridged_samples(whole: Run) -> None:
 
 def test_another_level_or_ratio_is_told() -> None:
     assert comparison_remarks(1.0, 1, 1.0, 1) == []
-    assert "at level 0.2" in comparison_remarks(1.0, 1, 0.2, 1)[0]
+    assert "level 0.2" in comparison_remarks(1.0, 1, 0.2, 1)[0]
     assert "time ratio 10" in comparison_remarks(0.2, 1, 0.2, 10)[0]

@@ -32,7 +32,7 @@ OF_A_REPORT = (
     *("Offsets before and after", "Signs and scales", "Rungs", "Acts of the operator", "Unloading"),
     *("Error and floor of the sensor", "Response", "Displacement", "Seen close", "Control error"),
     *("Tracking indicator", "Compensator", "Hysteresis", "Energy", "Synchronisation", "Equilibrium", "Excitation"),
-    *("against its limits", "Timing", "Scenario file"),
+    *("Extreme values of each axis and its limits", "Timing", "Scenario file"),
 )
 """Titles of the report of a whole test."""
 pytestmark = pytest.mark.nodes
@@ -241,9 +241,9 @@ def test_answers_that_are_missing_are_named_before_anything_moves(
     found = in_short(tmp_path, environment, unloaded=None, operator=None, arm=["d", "e", "f"])
     assert found.code == 2
     for words in (
-        "operator: missing: name of the person",
-        "unloaded: missing: true: the specimen is unloaded",
-        "arm: g: planned",
+        "operator: must be answered (name of the person",
+        "unloaded: must be answered (true: the specimen carries no load",
+        "arm: must list every planned rung that moves the rig, but lacks g",
     ):
         assert words in found.shown
     assert mentions(found.shown, "terminal")
@@ -304,7 +304,7 @@ def test_a_rung_that_differs_too_much_ends_the_ladder(tmp_path: Path, environmen
     found = in_short(tmp_path, environment, rungs=["f", "g"], arm=["f", "g"], largest_difference=bounds)
     assert found.code == 130, found.shown
     assert found.outcomes == {"f": "finished"}
-    assert mentions(found.record.reason, "rung f", "differs")
+    assert mentions(found.record.reason, "rung f", "difference", "must be <=")
 
 
 @pytest.fixture

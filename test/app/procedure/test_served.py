@@ -171,7 +171,7 @@ def test_a_program_that_is_gone_leaves_nothing_armed(session: Session) -> None:
     climbed(session, "arm")
     session.served.stop_for(PEER)
     assert session.runner.state is State.HELD
-    assert mentions(session.runner.session.reason, "while", "act")
+    assert mentions(session.runner.session.reason, "during", "act")
 
 
 def test_the_page_that_the_test_has_started_has_a_way_of_its_own(session: Session) -> None:

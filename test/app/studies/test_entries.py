@@ -105,7 +105,7 @@ def test_numbers_that_do_not_come_out_are_told_though_the_digest_is_right(
     assert mentions(told, "mine", "stated")
     assert mentions(told, "inverse", "median")
     assert mentions(told, "forged.yaml", "1", "2", "rows")
-    assert "code: files: 0123456789abcdef there, " in told
+    assert "code: files: 0123456789abcdef in the " in told
 
 
 def test_entries_of_several_groups_stand_in_one_table(

@@ -327,7 +327,7 @@ def test_the_command_writes_table_scores_settings_and_page(
     assert [row["compensator"] for row in rows] == ["inverse", "none", "predefined"]
     assert float(rows[0]["J2_worst"]) < float(rows[1]["J2_worst"])
     page = (tmp_path / "out" / "scoreboard.html").read_text()
-    for words in ("Tracking against response", "Published", "worst in training", "not run"):
+    for words in ("Tracking against response", "Published", "worst case in training", "not run"):
         assert words in page
     text = (tmp_path / "out" / "scoreboard.md").read_text()
     assert f"rths_nodes {__version__}; " in text

@@ -3,12 +3,12 @@
 // The page of a test: draws what the server sends over a WebSocket. It contains no decisions of its own.
 
 const OLD_S = 0.5;             // age from which the situation is grey
-const STALE_MS = 2000;         // silence of the server, or of the one that stops, after which the stop counts as not available
-const BEAT_MS = 500;           // interval of the questions whether a stop reaches the rig
+const STALE_MS = 2000;         // silence of the server or of the stopping process after which the stop counts as not available
+const BEAT_MS = 500;           // interval of requests whether a stop reaches the rig
 const UNCONFIRMED_MS = 300;    // time after which a stop counts as not confirmed
-const ALIVE_MS = 500;          // interval of the leading page's signs of life: 3 s without one disarm
+const ALIVE_MS = 500;          // interval of the leading page's messages; after 3 s without a message the rig is disarmed
 const WARN = 0.8;              // share of a limit from which its bar warns
-const MOST_POINTS = 1500;      // columns that a plot shows; more are put together, with their extremes
+const MOST_POINTS = 1500;      // columns of a plot; further columns are merged, with their extremes
 const PER_CURVE = 4, FIRST = 0, LOWEST = 1, HIGHEST = 2, LAST = 3;
 const STOP_KEYS = { F8: "stop", F9: "trip" };
 const KINDS = { "REAL RIG": "rig", EMULATED: "emulated", SIMULATED: "simulated" };
@@ -19,9 +19,9 @@ const INNER = "compensator.", LEARNT = "updating.";
 const $ = (name) => document.getElementById(name);
 const text = (name, words) => { if ($(name).textContent !== words) $(name).textContent = words; };
 
-let head = 0, playing = false, whole = true;   // of a recording: how many columns are shown, whether they grow, whether all that came are shown
+let head = 0, playing = false, whole = true;   // for a recording: number of columns shown, whether it grows, whether all received columns are shown
 let told = {}, curves = null, run = "", paused = false, seconds = 60, axis = "";
-let starts = [], per = 1, columns = [];   // first sample of each column, and its numbers, four of each curve
+let starts = [], per = 1, columns = [];   // first sample of each column, and its values, four per curve
 
 // -- received data -------------------------------------------------------------------------------------
 
@@ -32,7 +32,7 @@ function connect() {
   socket.binaryType = "arraybuffer";
   socket.onopen = () => {
     starts = [];
-    columns = [];   // everything that is kept comes again
+    columns = [];   // the server sends all kept columns again
   };
   socket.onmessage = (message) => typeof message.data === "string" ? situation(JSON.parse(message.data)) : more(message.data);
   socket.onclose = () => setTimeout(connect, 1000);
@@ -41,7 +41,7 @@ function connect() {
 function situation(now) {
   told = now;
   heard = performance.now();
-  if (token && heard - alive > ALIVE_MS) {   // an answer, not a timer: browsers slow the timers of hidden pages
+  if (token && heard - alive > ALIVE_MS) {   // sent with a received message, because browsers slow the timers of hidden pages
     alive = heard;
     socket.send(token);
   }
@@ -86,11 +86,11 @@ function ended() {
 
 function show() {
   const leads = underWay() || ended() || told.run || told.procedure;
-  const early = leads && leads === told.procedure && leads.over && leads.reason;   // it ended before its last rung
+  const early = leads && leads === told.procedure && leads.over && leads.reason;   // the procedure ended before its last rung
   const name = early ? "ENDED" : leads ? leads.state : "NOT SEEN";
   text("state", name);
   $("state").className = "state " + (MOVES.includes(name) ? "moves" : BAD.includes(name) ? "bad" : name === "FINISHED" ? "good" : "");
-  text("scenario", leads ? leads.scenario : `nothing is heard of /${told.namespace || ""}`);
+  text("scenario", leads ? leads.scenario : `nothing received from /${told.namespace || ""}`);
   text("reason", leads ? leads.reason : "");
   $("reason").className = `reason${BAD.includes(name) ? " bad" : ""}`;
   const whose = told.user ? ` (${told.user}, /${told.namespace})` : "";
@@ -109,7 +109,7 @@ function show() {
     $("progress").style.width = `${Math.min(100, 100 * sample / Math.max(1, its.samples))}%`;
   }
   for (const button of [$("stop"), $("trip")]) button.disabled = !told.may_stop;
-  if (!told.may_stop) answer("from this machine you may look, and not stop", "");
+  if (!told.may_stop) answer("this machine may watch but not stop the rig", "");
   limits();
   nodes();
   inside();
@@ -125,7 +125,7 @@ function banner(leads) {
   $("real").className = `real ${told.recorded || !leads ? "" : KINDS[kind] || "rig"}`;
 }
 
-let beat = 0, reaches = false;   // when the process that stops has answered last, and whether a stop reaches a rig
+let beat = 0, reaches = false;   // time of the last answer of the stopping process, and whether a stop reaches a rig
 
 async function heartbeat() {
   if (!heard || told.recorded) return;
@@ -152,7 +152,7 @@ function age() {
   const leads = underWay();
   const over = told.run && told.run.over && !leads, waits = leads && told.acts && told.acts.state === "IDLE";
   document.body.classList.toggle("old", !told.recorded && (lost || since == null || (since > OLD_S && !over && !waits)));
-  text("age", told.recorded ? "recorded" : since == null ? "nothing heard yet" : waits ? "nothing is connected" : over ? "the test is over" : since > OLD_S ? `last heard ${since.toFixed(1)} s ago` : "live");
+  text("age", told.recorded ? "recorded" : since == null ? "nothing received yet" : waits ? "not connected" : over ? "the test has ended" : since > OLD_S ? `last received ${since.toFixed(1)} s ago` : "live");
   $("focus").hidden = document.hasFocus();
   const moves = leads ? leads.state !== "IDLE" : told.run && !over;
   available(lost, moves);
@@ -167,7 +167,7 @@ function answer(words, kind) {
 
 async function stop(kind) {
   if (told.may_stop === false) return;
-  answer("asked ...", "");
+  answer("requested ...", "");
   const late = setTimeout(() => answer("NOT CONFIRMED: use the hardware", "not"), UNCONFIRMED_MS);
   try {
     const given = await fetch("/stop", {
@@ -256,7 +256,7 @@ function wall(rows) {
     line("far", `${row.shape} ${row.far}`);
     return box;
   }));
-  if (!read.length) text("wall", "No motion has been seen yet.");
+  if (!read.length) text("wall", "No motion has been received yet.");
 }
 
 function view() {
@@ -311,7 +311,7 @@ function learnt(values) {
     const own = name.slice(LEARNT.length, -".estimate".length), share = (each) => digits(100 * of(`${own}.${each}`) / of(`${own}.initial`));
     rows.push([own.replaceAll("_", " "), `${share("estimate")} ± ${share("deviation")} (${share("released")})`, "number"]);
   }
-  if (rows.length) rows.push(["learnt from", `${of("learnt")} samples`, "number"]);
+  if (rows.length) rows.push(["learned from", `${of("learnt")} samples`, "number"]);
   if (of("unexplained")) rows.push(["not explained by the model", `${of("unexplained")} samples`, "number level1"]);
   return rows;
 }
@@ -383,8 +383,8 @@ async function act(name, args = {}) {
   try {
     const answer = await post("/act", { act: name, arguments: args, seen: told.acts.seen });
     result(answer.done ? `${name}: ${answer.result || "done"}` : answer.reason, answer.done);
-  } catch (error) {   // a browser does not wait for ever: the act goes on, and the state says how
-    result(error instanceof TypeError ? `${name}: no answer came to this page; the state above counts` : error.message, false);
+  } catch (error) {   // after a timeout of the browser, the act continues and the state shows its result
+    result(error instanceof TypeError ? `${name}: this page received no answer. The state above is valid.` : error.message, false);
   }
   if (waits) asked = "";
   procedure();
@@ -408,18 +408,18 @@ function button(words, press) {
 // input that an act needs; other acts are done at once
 const NEEDS = {
   take_offsets: (row) => {
-    const [label, seconds] = field("for how long, s", { type: "number", value: 2, min: 0.1, max: 600, step: 0.1 });
+    const [label, seconds] = field("duration, s", { type: "number", value: 2, min: 0.1, max: 600, step: 0.1 });
     row.append(label, button("take offsets", () => act("take_offsets", { seconds: seconds.value })));
   },
   confirm_offsets: (row) => {
-    const hash = told.acts.offsets_hash, [label, unloaded] = field("the specimen carries nothing now: tare its force", { type: "checkbox" });
-    row.append(`offsets ${hash}`, label, button("confirm them", () => act("confirm_offsets", { hash, unloaded: unloaded.checked })));
+    const hash = told.acts.offsets_hash, [label, unloaded] = field("the specimen carries no load: tare its force", { type: "checkbox" });
+    row.append(`offsets ${hash}`, label, button("confirm offsets", () => act("confirm_offsets", { hash, unloaded: unloaded.checked })));
   },
   sign_for: (row) => told.acts.to_sign.forEach((what) => row.append(button(`sign for: ${what}`, () => act("sign_for", { what })))),
   arm: (row) => {
     const { next_rung: rung, scenario_hash, offsets_hash, engine } = told.acts;
     const [label, typed] = field(`to arm rung ${rung} (${scenario_hash}; engine ${engine}), type ${rung} and the first ${HEAD} characters`, { size: HEAD + 4 });
-    const [named, second] = field("second person, if the rig file says two_persons", { size: 16 });
+    const [named, second] = field("second person, if the rig file sets two_persons", { size: 16 });
     row.append(label, ...(rung === "g" ? [named] : []), button("arm", () => {
       if (typed.value.replaceAll(" ", "").toLowerCase() !== rung + scenario_hash.slice(0, HEAD)) result(`rung ${rung} is not armed: type ${rung} ${scenario_hash.slice(0, HEAD)}`, false);
       else act("arm", { rung, scenario_hash, offsets_hash, second: second.value });
@@ -427,7 +427,7 @@ const NEEDS = {
   },
   note: (row) => {
     const [label, words] = field("for the report", { size: 40, maxLength: 1000 });
-    row.append(label, button("note it", () => { act("note", { text: words.value }); words.value = ""; }));
+    row.append(label, button("add note", () => { act("note", { text: words.value }); words.value = ""; }));
   },
 };
 
@@ -474,10 +474,10 @@ function procedure() {
   led = Boolean(token) && (led || acts.operator === me);   // a situation from before this page led has another name
   if (led && acts.operator !== me) {
     token = "";
-    result(`${acts.operator || "nobody"} leads this test now`, false);
+    result(acts.operator ? `${acts.operator} leads this test now` : "no page leads this test now", false);
   }
   $("leading").hidden = Boolean(token) || !told.may_lead;
-  text("operator", acts.operator ? `led by ${acts.operator}` : token ? "" : "nobody leads it from a page");
+  text("operator", acts.operator ? `led by ${acts.operator}` : token ? "" : "no page leads the test");
   text("warning", acts.warning);
   const key = JSON.stringify([acts, token, asked]);
   if (key === shownActs) return;
@@ -490,7 +490,7 @@ function procedure() {
     Object.assign(made, { title: acts.words[name], id: `act_${name}`, className: name === acts.next_act ? "first" : "" });
     return made;
   }));
-  text("impossible", `Not possible now: ${not.length} acts, and why`);
+  text("impossible", `Not possible now: ${not.length} acts, with reasons`);
   fill("reasons", not.map((name) => [label(name), whyNot(name), ""]));
   if (asked || acts.possible[chosen]) chosen = "";
   const wanted = chosen || acts.next_act;
@@ -519,7 +519,7 @@ function needs(name) {
 $("code").addEventListener("click", async () => {
   try {
     await post("/code", {});
-    result("the terminal shows a code: type it within 60 s", true);
+    result("type the code that the terminal shows within 60 s", true);
     $("typed").focus();
   } catch (error) {
     result(error.message, false);
@@ -644,7 +644,7 @@ const LOOK_MS = 200;
 
 function play() {
   if (!told.recorded || !columns.length) return;
-  if (whole) head = columns.length;   // until somebody takes the head: a long test comes in parts
+  if (whole) head = columns.length;   // until the user moves the slider, because a long test arrives in parts
   if (playing) head = Math.min(columns.length, head + Number($("speed").value) * LOOK_MS / 1000 * curves.servo_rate / per);
   if (playing && head >= columns.length) pressed(false);
   Object.assign($("head"), { max: columns.length, value: head });
@@ -668,7 +668,7 @@ $("head").addEventListener("input", (event) => { whole = false; head = Number(ev
 $("axis").addEventListener("change", (event) => { axis = event.target.value; });
 $("pause").addEventListener("click", (event) => {
   paused = !paused;
-  event.target.textContent = paused ? "Go on" : "Pause";
+  event.target.textContent = paused ? "Continue" : "Pause";
   event.target.classList.toggle("on", paused);
 });
 $("windows").addEventListener("click", (event) => {
