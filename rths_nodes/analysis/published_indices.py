@@ -133,7 +133,7 @@ def published_indices(evaluation: Evaluation) -> Published:
 def _check_frame(evaluation: Evaluation) -> None:
     if evaluation.run.dof_displacement.shape[1] <= max(*NODE, *STORIES.values()) or len(evaluation.run.axes) != 2:
         raise ConfigError(
-            "indices = 'marths_2023': need the frame of that benchmark, with 29 degrees of freedom and 2 axes"
+            "indices = 'marths_2023': require the frame of this benchmark, with 29 degrees of freedom and 2 axes"
         )
 
 

@@ -22,9 +22,9 @@ CLOCKS = (
 LOOP = "Loop: Measurement to Command"
 """Displayed name of the first duration on hosts with nodes."""
 HOPS = (
-    ("integrator", "Integrator, once a step: Measurement to Target"),
+    ("integrator", "Integrator, once per step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
-    ("transport", "Transport between them, and waiting"),
+    ("transport", "Transport between nodes, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
 """Parts of the loop, in order. Each is the work of one node; the mean of ``transport`` is the remainder."""

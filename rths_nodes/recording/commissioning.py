@@ -18,8 +18,8 @@ from rths_nodes.recording.records import reason
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
 HEAD = (
-    "# Result of the commissioning of this rig, before any specimen; written by rths commission. Do not edit.\n"
-    "# It is valid for 12 months, while port, channels, limits and receiver are unchanged.\n"
+    "# Result of the commissioning of this rig without a specimen, written by rths commission. Do not edit.\n"
+    "# The result is valid for 12 months, while port, channels, limits and receiver are unchanged.\n"
 )
 
 

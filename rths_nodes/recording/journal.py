@@ -63,10 +63,10 @@ class Inventory:
         """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
         if opcode == Opcode.MESSAGE:
             if len(content) < MESSAGE.size:
-                raise ValueError("message without its header")
+                raise ValueError("a message has no header")
             number = MESSAGE.unpack_from(content)[0]
             if number not in self.channels:
-                raise ValueError(f"message on the unknown channel {number}")
+                raise ValueError(f"a message belongs to the unknown channel {number}")
             self.counts[number] += 1
         elif opcode == Opcode.SCHEMA:
             schema = parsed(Schema, content)
@@ -252,7 +252,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             part.unlink()
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise RecordingError(
-            f"{path}: could not be indexed in {target.parent} ({why}); try again, or use another disk with "
+            f"{path}: could not be indexed in {target.parent} ({why}). Try again, or use another disk with "
             f"rths recover {path.parent} --out DIR"
         ) from error
     return Recovered(copy.messages, lost, False, target if target == path else target.parent, tuple(notes))
@@ -273,7 +273,7 @@ def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
 def _description(contents: Contents) -> list[str]:
     lost = f"{contents.lost_bytes} bytes"
     if not contents.damage and contents.lost_bytes <= _TORN:
-        return [f"{lost} of an unfinished record lost"]
+        return [f"{lost} lost from an unfinished record"]
     return [f"{lost} lost", *contents.damage]
 
 

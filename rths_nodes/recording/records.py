@@ -56,20 +56,20 @@ def recording(path: Path | str) -> Path:
             if not files and (packed := sorted(path.glob("*.mcap.zstd"))):
                 raise ConfigError(PACKED.format(packed[0]))
             if not files:
-                raise ConfigError(f"{path}: no recording (no .mcap file) in this directory")
+                raise ConfigError(f"{path}: this directory contains no recording (.mcap file)")
             if len(files) > 1:
                 raise ConfigError(
-                    f"{path}: has several .mcap files; name one of {', '.join(f.name for f in files)}"
+                    f"{path}: contains several .mcap files; name one of {', '.join(f.name for f in files)}"
                 )
             return recording(files[0])
         try:
             begin = read_head(path, len(MAGIC))
         except ValueError as error:
-            raise ConfigError(f"{path}: not a recording ({error})") from None
+            raise ConfigError(f"{path}: is not a recording ({error})") from None
         if begin.startswith(ZSTD):
             raise ConfigError(PACKED.format(path))
         if begin != MAGIC:
-            raise ConfigError(f"{path}: not a recording (no MCAP file)")
+            raise ConfigError(f"{path}: is not a recording (not an MCAP file)")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
     return path
@@ -213,7 +213,7 @@ class Contents:
                 take(opcode, content)
             except ValueError as error:
                 if not refused:
-                    self._tell(f"invalid records, the first of them before byte {self.end}: {error}")
+                    self._tell(f"the file has invalid records, the first of them before byte {self.end} ({error})")
                 refused += 1
                 self.lost_bytes += len(content)
             else:
@@ -242,7 +242,7 @@ def _unpacked(content: bytes, end: int) -> bytes:
     try:
         chunk = parsed(Chunk, content)
         if chunk.uncompressed_size > LARGEST_CHUNK:
-            raise ValueError(f"{chunk.uncompressed_size} bytes: must be <= {LARGEST_CHUNK}")
+            raise ValueError(f"uncompressed size of {chunk.uncompressed_size} bytes; must be <= {LARGEST_CHUNK}")
         stream, length = get_chunk_data_stream(chunk, validate_crc=True)
     except Exception as error:  # the decompression library may raise any error
         raise RecordingError(f"the chunk that ends at byte {end} is damaged ({error})") from error

@@ -202,8 +202,8 @@ def test_a_journal_is_read_as_it_is(originals: dict[str, Path], capsys: pytest.C
         np.testing.assert_array_equal(run.displacement, whole.displacement[:count])
         assert run.outcome == "unknown"
         told = (
-            f"{directory}: was not finished by its recorder; only its complete part is read "
-            f"(to finish it: rths recover {directory})"
+            f"{directory}: was not finished by its recorder; only the complete part is read. "
+            f"Finish the recording with rths recover {directory}"
         )
         assert run.notes == (told,)
         page = directory.parent / "page.html"

@@ -36,7 +36,7 @@ def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], titl
     for i in range(n):
         for j in range(n):
             _magnitude(panels[i, j], measured, fitted, (i, j))
-            panels[i, j].set_title(f"{_pair(axes, i, j)}inverse {_fit_text(fit, i, j)}")
+            panels[i, j].set_title(f"{_pair(axes, i, j)}inverse: {_fit_text(fit, i, j)}")
             _phase(panels[n + i, j], measured, fitted, (i, j))
         panels[i, 0].set_ylabel("magnitude (dB)")
         panels[n + i, 0].set_ylabel(f"{axes[i]}\nphase (°)" if n > 1 else "phase (°)")
@@ -56,7 +56,7 @@ def _pair(axes: Sequence[str], i: int, j: int) -> str:
 
 
 def _fit_text(fit: InverseFit, i: int, j: int) -> str:
-    order = "none" if fit.orders[i, j] == NONE else f"order {fit.orders[i, j]}"
+    order = "zero" if fit.orders[i, j] == NONE else f"order {fit.orders[i, j]}"
     return f"{order}, error {PERCENT * fit.error[i, j]:.2g} %"
 
 

@@ -207,7 +207,7 @@ def fit(figure: Figure) -> None:
 def _check_height(figure: Figure) -> None:
     width, height = (round(INCH * size) for size in figure.get_size_inches())
     if height > HIGHEST:
-        raise ConfigError(f"--width = {width} mm: the figure is {height} mm high, must be <= {HIGHEST:g} mm")
+        raise ConfigError(f"--width = {width} mm: the figure would be {height} mm high; must be <= {HIGHEST:g} mm")
 
 
 def _subplot(panel: Axes) -> SubplotSpec:

@@ -93,8 +93,8 @@ def frequency_response(
     edges = band[0] + resolution * np.arange(count + 1.0, dtype=np.float64)
     if len(edges) <= HIGHEST + 2:
         raise ValueError(
-            f"{len(edges) - 1} frequencies from {band[0]:g} to {band[1]:g} Hz: must be > {HIGHEST + 1}; use a "
-            "wider band or a finer resolution"
+            f"band = {band[0]:g} to {band[1]:g} Hz: has {len(edges) - 1} frequencies; must have > {HIGHEST + 1}. "
+            "Use a wider band or a finer resolution"
         )
     moving = not all(_at_rest(experiment.command) for experiment in experiments)
     transients = np.eye(len(experiments)) if moving else np.zeros((len(experiments), 0))
@@ -131,12 +131,17 @@ def _spectra(
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
-        raise ValueError(f"shapes {command.shape} and {displacement.shape}: must be equal, (samples, n_axes)")
+        raise ValueError(
+            f"command, displacement: shapes {command.shape} and {displacement.shape} must be equal, "
+            "(samples, n_axes)"
+        )
     duration = len(command) * dt
     starts = np.ceil(edges * duration * (1.0 - ROUNDING)).astype(int)
     if starts[0] < 1 or np.diff(starts).min() < FEWEST or starts[-1] > len(command) // 2:
-        by = f"by {edges[1] - edges[0]:g} Hz"
-        raise ValueError(f"{duration:g} s: too short for {edges[0]:g} to {edges[-1]:g} Hz {by}")
+        raise ValueError(
+            f"duration = {duration:g} s: too short for {edges[0]:g} to {edges[-1]:g} Hz with a resolution of "
+            f"{edges[1] - edges[0]:g} Hz"
+        )
     lines = np.arange(starts[0], starts[-1])
     u, x = np.fft.rfft(command, axis=0)[lines], np.fft.rfft(displacement, axis=0)[lines]
     u = np.hstack([u, np.abs(u).mean() * np.tile(transients, (len(lines), 1))])
@@ -278,7 +283,9 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
 def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex, Complex]:
     periods = len(experiment.command) // samples
     if periods < 2:
-        raise ValueError(f"{len(experiment.command)} samples: must be at least two periods of {samples} samples")
+        raise ValueError(
+            f"{len(experiment.command)} samples: must cover at least two periods of {samples} samples"
+        )
     spectra = []
     for history in experiment:
         settled = history[samples : periods * samples]
@@ -291,7 +298,7 @@ def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
     """Return the best coefficients up to ``order`` for the lines ``seen``. Raises ValueError for too few lines."""
     (count, n, _), used = seen.response.shape, order + 1
     if count <= used * n:
-        raise ValueError(f"{count} lines: must be more than {used * n}")
+        raise ValueError(f"{count} spectral lines: must be more than {used * n}")
     s = 2j * np.pi * seen.frequency
     scale = float(np.abs(s).max())
     powers = (s / scale)[:, None] ** np.arange(used)

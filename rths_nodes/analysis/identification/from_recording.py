@@ -63,7 +63,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
     move.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
-        raise ConfigError("rig: the axes are coupled; a recording cannot identify such a rig")
+        raise ConfigError("rig: a rig with coupled axes cannot be identified from a recording")
     samples = usable(run)
     if samples < LEAST:
         raise ConfigError(f"{samples} samples before the first bridged or lost sample: must be >= {LEAST}")
@@ -72,7 +72,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
     for column, axis in enumerate(run.axes):
         command, moved, force = (values[:samples, column] for values in (run.command, run.displacement, run.force))
         if not np.ptp(command) > 0.0 or not np.ptp(moved) > 0.0:
-            raise ConfigError(f"{axis}: nothing moves in this recording")
+            raise ConfigError(f"{axis}: there is no motion in this recording")
         late = np.concatenate([np.zeros(q), command[: samples - q]])
         parameters, residual = _actuator(late, moved, dt)
         stiffness, damping, force_fit = _specimen(*paired(moved, force, run.scenario.axes[axis], dt), dt)

@@ -74,11 +74,11 @@ class Rule:
         if losses := softened(last.answer):
             return SOFTENED, "; ".join(losses)
         if by := enough(last.error, last.noise, self.tolerance):
-            return CONVERGED, f"error {last.error:.3g} %, within {by}"
+            return CONVERGED, f"the error of {last.error:.3g} % is within {by}"
         if reason := risen([row.error for row in rows]):
             return DIVERGED, reason
         if last.number >= self.runs:
-            return EXHAUSTED, f"error {last.error:.3g} % after {last.number} runs"
+            return EXHAUSTED, f"the error is {last.error:.3g} % after run {last.number}, the last run"
         return "", ""
 
 
@@ -86,7 +86,7 @@ def risen(errors: Sequence[float]) -> str:
     tail = errors[-RISES - 1 :]
     if len(tail) <= RISES or not all(after > before for before, after in pairwise(tail)):
         return ""
-    return f"the error has risen {RISES} times: {', '.join(f'{error:.3g}' for error in tail)} %"
+    return f"the error has risen {RISES} times in succession: {', '.join(f'{error:.3g}' for error in tail)} %"
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
@@ -98,8 +98,8 @@ def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
 
 def softened(answer: Mapping[str, float]) -> list[str]:
     return [
-        f"axes.{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1: must be <= "
-        f"{100.0 * SOFTER:g} %"
+        f"axes.{axis}: the force for the same motion is {100.0 * (1.0 - part):.3g} % smaller than in run 1; the "
+        f"reduction must be <= {100.0 * SOFTER:g} %"
         for axis, part in answer.items()
         if part < 1.0 - SOFTER
     ]

@@ -152,7 +152,7 @@ def fitted(
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):
         if not (np.abs(u[:, axis]).max() > 0.0 and np.abs(y[:, axis]).max() > 0.0):
-            raise ConfigError(f"{name}: does not move, so nothing can be learned")
+            raise ConfigError(f"{name}: the axis does not move, so nothing can be learnt")
     noise = spectra.samples * noise_rms(moved) ** 2
     edges = _edges(spectra.frequencies)
     rows = [
@@ -168,8 +168,8 @@ def fitted(
     learned = learned if cutoff is None else cutoff
     if not learned:
         raise ConfigError(
-            f"the commands of the first run do not explain its displacements below {inverse.bands[0]:.3g} Hz: "
-            f"{100.0 * float(left[0, 0]):.3g} % remain unexplained, must be <= {100.0 * WORST:g} %"
+            f"the displacements of the first run do not explain {100.0 * float(left[0, 0]):.3g} % of its commands "
+            f"below {inverse.bands[0]:.3g} Hz; must be <= {100.0 * WORST:g} %"
         )
     return inverse._replace(left=left, learned_to=learned, known_to=max(learned, usable))
 

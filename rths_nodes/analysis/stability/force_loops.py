@@ -138,10 +138,10 @@ class ForceLoop:
             return f"{name}: UNSTABLE"
         limits = []
         if (further := self.further_delay) is not None:
-            limits.append(f"it may be {1e3 * further[0]:.4g} ms later (motion of {further[1]:.4g} Hz)")
+            limits.append(f"the delay may grow by {1e3 * further[0]:.4g} ms (motion of {further[1]:.4g} Hz)")
         if (gain := self.gain) is not None:
-            limits.append(f"the specimen {gain:.3g} times as stiff")
-        return f"{name}: stable: {', or '.join(limits) or 'no delay and no stiffness is critical'}"
+            limits.append(f"the specimen may be {gain:.3g} times as stiff")
+        return f"{name}: stable; {', or '.join(limits) or 'no delay and no stiffness is critical'}"
 
     def data(self) -> Data:
         stable = self.stable
@@ -204,6 +204,6 @@ def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
         if largest > noise and len(response) > 2 * loud + PATIENCE:
             return np.array(response[:loud])
     raise ConfigError(
-        f"axes.{name}: the force loop does not fade within {LONGEST} samples, or does not respond, so the "
+        f"axes.{name}: the response of the force loop is zero or does not fade within {LONGEST} samples, so the "
         "stability cannot be judged before the test"
     )

@@ -205,8 +205,8 @@ class Way:
         units = [self._setup.forces(unit, nothing).copy() for unit in np.eye(len(forces))]
         if any(row.any() for row in units[self.n_axes :]):
             raise ConfigError(
-                "setup: uses the forces of force-controlled axes also at rest, so their loops and the "
-                "other loops are coupled and their stability cannot be judged before the test"
+                "setup: uses the forces of force-controlled axes also at rest. The loops are therefore coupled, "
+                "and the stability cannot be judged before the test"
             )
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
@@ -230,7 +230,7 @@ class Way:
             n = min(len(one), len(other))
             if n and np.abs(other[:n] / LARGER - one[:n]).max() > STEEPER * np.abs(one).max():
                 raise ConfigError(
-                    "the way from the ramp to the specimens is not linear at small motion "
+                    "the path from the ramp to the specimens is not linear at small motion "
                     f"({SMALL:g} and {LARGER * SMALL:g} m), so the stability cannot be judged before the test"
                 )
 

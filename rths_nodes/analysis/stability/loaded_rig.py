@@ -88,7 +88,7 @@ class LoadedRig:
                 break
             slope, position, force = (now - force) / (there - position), there, now
         raise ConfigError(
-            f"axes.{self.names[index]}.load: the simulated specimen does not bear {wanted:g} N, so the stability "
+            f"axes.{self.names[index]}.load: the simulated specimen cannot bear {wanted:g} N, so the stability "
             "cannot be judged before the test"
         )
 
@@ -98,8 +98,8 @@ class LoadedRig:
         self._glide(index, 0.0)
         if not slope > 0.0:
             raise ConfigError(
-                f"axes.{self.names[index]}: the specimen has no stiffness against a force, so the stability "
-                "cannot be judged before the test"
+                f"axes.{self.names[index]}: the force of the specimen does not rise with displacement, so the "
+                "stability cannot be judged before the test"
             )
         return slope
 

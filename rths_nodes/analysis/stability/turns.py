@@ -47,6 +47,6 @@ def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float
         path = np.insert(path, halved + 1, between)
         values = np.insert(values, halved + 1, function(between))
     raise ConfigError(
-        f"stability: cannot be judged; {len(path)} frequencies do not resolve the number of growing motions near "
+        f"stability: {len(path)} frequencies do not resolve the number of growing motions near "
         f"{float(np.median(where.imag)) / HZ:.4g} Hz. One of them neither grows nor decays, or rounding hides it"
     )

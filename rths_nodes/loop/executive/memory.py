@@ -110,7 +110,7 @@ def links_of(states: Value, call: Call, results: object) -> Links:
             else:
                 fixed.append((position_of(old), new))
     if {move[0] for move in moves} & {move[1] for move in moves}:
-        raise Untranslatable("two arrays of the state change their places")
+        raise Untranslatable("two arrays of the state are exchanged")
     return links
 
 
@@ -158,7 +158,9 @@ class Memory:
             os.ftruncate(self.descriptor, self._words * WORD)
             self.map = mmap.mmap(self.descriptor, self._words * WORD)
         except (OSError, AttributeError) as error:
-            raise ConfigError(f"engine executive: no shared memory ({error}): use engine python") from error
+            raise ConfigError(
+                f"engine = 'executive': cannot allocate shared memory ({error}). Use python"
+            ) from error
         for offset, content in self._parts:
             self.map[offset * WORD : offset * WORD + len(content)] = content
         self._parts.clear()

@@ -87,7 +87,7 @@ class ExecutiveLoop:
     def __init__(self, loop: Loop, paced: bool, bare: bool = False, nodes: bool = False) -> None:
         parts = live_parts(loop.assembly)
         if isinstance(parts, str):
-            raise ConfigError(f"engine = {EXECUTIVE!r}: {parts}: use python")
+            raise ConfigError(f"engine = {EXECUTIVE!r}: {parts}. Use python")
         self.assembly, self.scenario = loop.assembly, loop.scenario
         self._parts, self._paced, self._bare, self._judges = parts, paced, bare, not nodes
         self._window = NODES_ROWS if nodes else LOCKSTEP_WINDOW
@@ -97,7 +97,7 @@ class ExecutiveLoop:
             self._program = self._build()
         except (Unbuilt, Untranslatable) as error:
             self._memory.close()
-            raise ConfigError(f"engine = {EXECUTIVE!r}: {error}: use python") from error
+            raise ConfigError(f"engine = {EXECUTIVE!r}: {error}. Use python") from error
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
@@ -247,7 +247,7 @@ class ExecutiveLoop:
                 command = [f"/proc/self/fd/{files[0]}", *map(str, files[1:])]
                 self._process = subprocess.Popen(command, pass_fds=files, stdin=subprocess.DEVNULL)
         except OSError as error:
-            raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start: {error}") from error
+            raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start ({error})") from error
         finally:
             os.close(theirs)
         return ours
@@ -267,9 +267,9 @@ class ExecutiveLoop:
         until = time.monotonic() + timeout
         while self._control.state != READY:
             if (code := self._process.poll()) is not None or time.monotonic() > until:
-                reason = f"not ready after {timeout:g} s" if code is None else f"exit code {code}"
+                reason = f"it is not ready after {timeout:g} s" if code is None else f"exit code {code}"
                 raise ConfigError(
-                    f"engine = {EXECUTIVE!r}: the program does not start: {PROBLEMS.get(code or 0, reason)}"
+                    f"engine = {EXECUTIVE!r}: the program does not start ({PROBLEMS.get(code or 0, reason)})"
                 )
             time.sleep(LOOK_LOCKSTEP_S)
 
@@ -349,7 +349,7 @@ def refusals(control: Control) -> Iterator[str]:
     if control.no_priority:
         yield not_scheduled(os.strerror(control.no_priority))
     if control.period and len(os.sched_getaffinity(0)) == 1:
-        yield "executive and Python share one processor: at a high servo rate the ring of rows may become full"
+        yield "executive and Python share one processor, so the ring of rows may become full at a high servo rate"
 
 
 def laid_out(array: Table) -> bytes:
