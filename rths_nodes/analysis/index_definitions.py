@@ -124,7 +124,8 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Titles and keys of response errors (%), by the beginning of their names. A degree of freedom ends the name."""
+"""Titles and keys of response errors (%), by the beginning of their names. The names end with a degree of freedom.
+"""
 
 
 class Definition(NamedTuple):

@@ -76,7 +76,7 @@ class Aligned:
 class Difference(NamedTuple):
     """Rms and largest difference from the first test, in ``unit``; the largest difference occurs ``at`` (s).
 
-    Shares are relative to the first test. They are nan if its history is zero.
+    Shares are relative to the history of the first test, and nan if this history is zero.
     """
 
     rms: float

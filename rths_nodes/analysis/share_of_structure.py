@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or derived from the specimens at small motion. The specimens are known by their
+The experimental part is declared, or derived from the specimens at small motion, which are described by their
 models or by a measured stiffness.
 """
 
@@ -49,7 +49,7 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition for ``measured`` stiffnesses (N/m) by axis.
+    """Return the partition of the structure; ``measured`` holds stiffnesses (N/m) of specimens by axis.
 
     Raises ConfigError if there is no structure, or if it has too many degrees of freedom.
     """

@@ -27,7 +27,8 @@ HOPS = (
     ("transport", "Transport between nodes, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Parts of the loop, in order. Each is the work of one node; the mean of ``transport`` is the remainder."""
+"""Parts of the loop, in order. Each part is the work of one node, but the mean of ``transport`` is the remainder.
+"""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:

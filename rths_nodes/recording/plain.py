@@ -27,7 +27,9 @@ _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace the file at ``path`` with ``text``, atomically even in a crash. An OSError leaves it unchanged."""
+    """Replace the file at ``path`` with ``text``, atomically even in a crash. An OSError leaves the file
+    unchanged.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:
@@ -71,7 +73,8 @@ def plain(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in list(value.items())}
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in list(value)]  # copied, because another thread may modify the list
+        # copied, because another thread may modify the list
+        return [plain(entry) for entry in list(value)]
     if hasattr(value, "tolist"):  # numpy numbers and arrays
         return plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):

@@ -39,7 +39,7 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Numbers of message lengths, and of messages of each length, that are tried for a layout."""
+"""Number of message lengths, and of messages of each length, from which a layout is derived."""
 
 BATCH = 4096
 """Number of messages of a stream that are unpacked together."""
@@ -279,7 +279,7 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
-    """Return the checked scenario of a recording. Raises ConfigError whose message begins with ``origin``.
+    """Return the checked scenario of a recording. The message of a ConfigError begins with ``origin``.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
     kept as recorded; an attempt to build them raises an error with the reason.

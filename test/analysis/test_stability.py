@@ -380,7 +380,10 @@ def test_a_slower_time_axis_forgives_as_much_more_delay() -> None:
             ("linear", "small"),
         ),
         (["structure=null", "integrator.type=prescribed", "integrator.displacement.type=none"], ("no loop",)),
-        (["structure=null", "integrator={type: remote, experimental_stiffness: [[1.0]]}"], ("contains the structure",)),
+        (
+            ["structure=null", "integrator={type: remote, experimental_stiffness: [[1.0]]}"],
+            ("contains the structure",),
+        ),
     ],
 )
 def test_what_cannot_be_judged_is_refused(overrides: list[str], words: tuple[str, ...]) -> None:

@@ -25,11 +25,11 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Smallest input energy for which a running HSEM without strain energy is drawn, as a fraction of its maximum."""
+"""Smallest input energy, relative to its maximum, at which an HSEM without strain energy sets the axis limits."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
-    """Fig. 8: restoring force versus displacement of both substructures."""
+    """Draw Fig. 8: restoring force versus displacement of both substructures."""
     run, dofs = view.run, styled(view.run.dof_names)
     numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
     *left, right = sheet.row(2.7, 6, 6) if numerical else sheet.row(2.7)
@@ -166,7 +166,7 @@ def _energy(joules: float, digits: int = 2) -> str:
 
 
 def synchronisation(sheet: Sheet, view: View) -> Words:
-    """Synchronisation subspace plot (Mercan 2007) of each axis; also with the diagonal subtracted."""
+    """Draw the synchronisation subspace plot (Mercan 2007) of each axis, with and without the diagonal."""
     run, running, base = view.run, view.of.running, view.counted[0]
     (group,) = view.groups(view.axes)
     for axis, entry, suffix in group:

@@ -54,7 +54,7 @@ from rths_nodes.numerical.structures.damping import modes
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
-    """Return times ``(m,)`` s, residual of the equation of motion ``(m, n_dof)`` N, and its largest force term, N.
+    """Return times ``(m,)`` s, residual ``(m, n_dof)`` N of the equation of motion, and largest force term, N.
 
     Raises ConfigError if a term was not recorded.
     """
@@ -92,7 +92,7 @@ _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Displayed name and unit of a state, factor to the unit, curves of the panel, histories of the state by test."""
+"""Displayed name and unit of a state, conversion factor, curves of the panel, histories of the state by test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
@@ -173,7 +173,9 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Draw delay and amplitude ratio over time (frequency evaluation index); None if all tests are too short."""
+    """Draw delay and amplitude ratio over time (frequency evaluation index). Return None if all tests are too
+    short.
+    """
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -238,7 +240,7 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a ``state`` that has values; each test has its ``histories`` by axis."""
+    """Yield the panels of a ``state``, none without values; ``histories`` are by test, then axis."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -453,7 +455,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure in the figure's range; none if unknown."""
+    """Return the longest periods (s) of the whole structure in the figure's range; an empty array if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

@@ -25,7 +25,7 @@ LOWEST_DB = -120.0
 
 
 def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Figure:
-    """Draw magnitude, phase and coherence by command: Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
+    """Draw magnitude, phase and coherence for each command: Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
     n = len(axes)
     figure = Figure(
         figsize=(COLUMN * n + 0.6, ROW * (2 * n + 1) + 0.5), layout=ConstrainedLayoutEngine(hspace=0.02)

@@ -202,7 +202,7 @@ MOST = 6
 """Largest number of groups in a panel; each group has a colour."""
 LETTERS = 30
 SHARE = 0.7
-"""Width of all groups at a level, relative to the distance between levels."""
+"""Total width of all groups at a level, relative to the distance between levels."""
 LINE = 0.05
 """Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1

@@ -22,7 +22,7 @@ from rths_nodes.core.samples import ROUNDING, Array
 HARMONICS = 9
 POINTS = 720
 ALIKE = 1.05
-"""Ratio up to which amplitudes count as equal."""
+"""Largest ratio of two amplitudes that count as equal."""
 FEWEST = 6
 
 

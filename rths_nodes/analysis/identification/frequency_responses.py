@@ -49,7 +49,7 @@ class FrequencyResponse(NamedTuple):
     coherence: Array
     """Fraction of a displacement's power that depends linearly on the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
-    """Variance of the real and the imaginary part due to noise, in a shape that broadcasts with ``response``."""
+    """Noise variance of the real and of the imaginary part of ``response``, in a shape that broadcasts with it."""
 
     @property
     def s(self) -> Complex:
@@ -84,8 +84,8 @@ def frequency_response(
 
     In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all lines
     (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients
-    are fitted, too, because these are equally smooth. Raises ValueError if the shapes of histories differ, if the
-    band has too few frequencies, or if the experiments do not drive every axis separately.
+    are fitted, too, because transients are as smooth as the response. Raises ValueError if the shapes of histories
+    differ, if the band has too few frequencies, or if the experiments do not drive every axis separately.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -116,7 +116,7 @@ def frequency_response(
 FEWEST = 4
 """Smallest number of averaged spectral lines; a single line always has coherence 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the commands' power matrix above which axes are not separately driven."""
+"""Condition number of the commands' power matrix above which the axes count as not driven separately."""
 
 
 def _spectra(
@@ -176,7 +176,7 @@ EntryFits = list[list[list[tuple[Array, float]]]]
 
 
 def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Fit polynomials to the inverse of ``measured`` (step 3), relative to the diagonal of the rows.
+    """Fit polynomials to the inverse of ``measured`` (step 3). Errors are relative to the diagonal of the row.
 
     ``orders`` are the degrees. By default the degree of each entry, up to ``highest``, minimises the information
     criterion of Schwarz (1978). An entry without coupling is zero.

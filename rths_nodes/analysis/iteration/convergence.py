@@ -56,7 +56,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule that ends an iteration: maximum of ``runs``, ``tolerance`` of the error (% of the target's rms)."""
+    """Rule that ends an iteration: maximum number of ``runs``, and ``tolerance`` of the error (% of the target's
+    rms).
+    """
 
     runs: int = 5
     tolerance: float = TOLERANCE

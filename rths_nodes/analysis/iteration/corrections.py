@@ -277,8 +277,8 @@ class Settings:
     """Settings of an iteration: mode, rule, relaxation with its (first) factor ``omega``, and end of Q (Hz) or
     None.
 
-    ``within`` is the largest ratio of command, velocity and force to the first run. ``changes`` are overrides of
-    the scenario, by the number of the run from which they apply.
+    ``within`` is the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are
+    overrides of the scenario, by the number of the run from which they apply.
     """
 
     mode: str
@@ -371,7 +371,9 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Process a run: add its row and, after the first, invert the rig. Raises ConfigError if impossible."""
+        """Process a run: add its row and, after the first run, invert the rig. Raises ConfigError if this is
+        impossible.
+        """
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)

@@ -44,7 +44,7 @@ STEP = 1.03
 """Ratio of successive natural frequencies in the search."""
 HALVINGS = 8
 VERIFIED = 1e-3
-"""Fraction of the range up to a limit that is not verified."""
+"""Fraction of the range below a limit that is exempt from verification."""
 ASIDE = 1e-4
 """Relative distance from a limit at which growing motions are counted."""
 

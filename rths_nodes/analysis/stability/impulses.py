@@ -40,7 +40,7 @@ STEEPER = 0.01
 """Largest relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
 """Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
-whose response is only compared."""
+whose response only serves for comparison."""
 QUIET = 1.25
 """Ratio of recorded samples to samples of a response until its end; ``PATIENCE`` is added."""
 LONGEST = 200_000
@@ -76,7 +76,9 @@ class Impulses:
 
 
 class _Faded:
-    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is its length in samples."""
+    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is the number of samples up to the
+    end.
+    """
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share

@@ -48,8 +48,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Smallest margin of the delay without a caution. It is twice the scatter (about 10 %) of identified delays of
-servo-hydraulic actuators due to amplitude, load and oil temperature."""
+"""Smallest relative margin of the delay that causes no caution. It is twice the scatter (about 10 %) of identified
+delays of servo-hydraulic actuators due to amplitude, load and oil temperature."""
 
 
 class DelayMargin(NamedTuple):
@@ -114,7 +114,7 @@ class Judgement:
     least_gain: Crossing | None
     assumptions: tuple[str, ...] = ()
     continuous_delay: float | None = None
-    """Critical delay with exact integrator and ramp, s; None if there is none."""
+    """Critical delay with exact integrator and ramp, s; None without a limit."""
     corners: tuple[str, ...] = ()
     """Descriptions of the corners of the copies' bounds at which a motion grows."""
 
@@ -149,7 +149,7 @@ class Judgement:
         if astray := [force_loop.text() for force_loop in self.force_loops if not force_loop.stable]:
             return f"UNSTABLE: {'; '.join(astray)}"
         if self.corners:
-            return f"UNSTABLE if the copies in the loop have {'; or '.join(self.corners)}"
+            return f"UNSTABLE: a motion grows if the copies have {'; or '.join(self.corners)}"
         nothing = f"no delay and no frequency{self._sought()} is critical"
         limits = "; ".join(self._limits("may grow")) or nothing
         return f"stable: {self.margin.in_words()}; {limits}"

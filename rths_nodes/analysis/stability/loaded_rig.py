@@ -26,7 +26,7 @@ EXACT = 1e-7
 TRIES = 40
 LONGEST = 1_000
 SMALL = 1e-7
-"""Displacement (m) of a force axis that shows its effect on its own force and on the other axes."""
+"""Displacement (m) of a force axis to measure its effect on its own force and on the other axes."""
 ROUGH = 1e-8
 """Largest relative change of a force over a glide at rest, for an axis without load."""
 APART = 1e-6
@@ -104,7 +104,9 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait until the rig is at rest, and return the force, N; nan if it never is."""
+        """Move to ``position`` (m), wait for the rig to rest, and return the force, N; nan if the rig does not
+        come to rest.
+        """
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):

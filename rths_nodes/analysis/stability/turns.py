@@ -15,9 +15,9 @@ HZ = 2.0 * math.pi
 CHANGE = 0.5
 """Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
 
-Two roots close to an interval turn the determinant by 2 pi within the interval, which its end values do not show.
-In the adjacent intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The bound is less than a
-quarter of this exponent."""
+Two roots close to an interval turn the determinant by 2 pi within the interval. The end values of the interval
+do not show this turn. In the adjacent intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The
+bound is less than a quarter of this exponent."""
 MOST = 50_000
 """Largest number of frequencies at which the determinant is evaluated."""
 ROUNDS = 60

@@ -26,7 +26,7 @@ Table = NDArray[np.generic]
 LAYOUT = 1
 WORD = 8
 HEAD = 5
-"""Number of words at the begin of a row: sample, kind, steps, lateness (ns) and duration (ns)."""
+"""Number of words at the beginning of a row: sample, kind, steps, lateness (ns) and duration (ns)."""
 FIELDS = (
     *("layout", "words", "period", "spin", "priority", "lock", "silence", "samples", "bare"),
     *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
@@ -152,7 +152,7 @@ class Memory:
         ]
 
     def open(self) -> Control:
-        """Allocate the memory and store all added contents. Raises ConfigError if this is refused."""
+        """Allocate the memory and store all added contents. Raises ConfigError if the system refuses."""
         try:
             self.descriptor = os.memfd_create("rths_executive")
             os.ftruncate(self.descriptor, self._words * WORD)

@@ -42,7 +42,7 @@ def live_parts(assembly: Assembly) -> Parts | str:
 OF_RIG = re.compile(
     r"(of_actuator|of_sensors|of_rig|resolution|range|actuator|sense|sensed|rig)(_.*)?|driven|line|at|inputs"
 )
-"""Names of kernels, constants and states of a simulated rig."""
+"""Pattern of the names of kernels, constants and states of a simulated rig."""
 
 
 def remote_parts(assembly: Assembly) -> Parts | str:

@@ -44,8 +44,10 @@ from rths_nodes.loop.timing import timing
 SOURCE = Path(__file__).with_name("executive.c")
 OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
 """Stop words (causes of a stop), as in executive.c."""
-READY, ENDED = 1, 3  # states of the program
-UNTIMED = REFUSED, LAST  # kinds of rows that do not end a tick
+READY, ENDED = 1, 3
+"""States of the program."""
+UNTIMED = REFUSED, LAST
+"""Kinds of rows that do not end a tick."""
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
@@ -54,7 +56,7 @@ SPIN_S = 6e-5
 """Busy waiting before a tick, s."""
 NODES_ROWS, BATCH = 8, 256
 """Number of rows in the ring in lockstep with nodes; largest number of rows that one call reads."""
-NEVER = 2**62  # value of the trip's sample while no trip is due
+NEVER = 2**62  # sample of the trip while no trip is requested
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
 """Intervals of polling the ring while it is empty, in real time and in lockstep, s."""
 START_S, END_S = 10.0, 2.0
@@ -103,7 +105,7 @@ class ExecutiveLoop:
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
         """Name of the socket on which the program receives stops of other processes; empty without a socket."""
-        self._breach = ""  # reason of a breach detected by the monitor
+        self._breach = ""  # reason for a breach that the monitor detected
         self.late: list[float] = []
         self.taken: list[float] = []
         """For each row: lateness of its tick, and time from the tick to the row, ns."""
@@ -280,7 +282,7 @@ class ExecutiveLoop:
         control.alive += 1
         tail = control.tail
         if control.head == tail and not ended:
-            ended = self._process.poll() is not None  # it may have added rows before its exit
+            ended = self._process.poll() is not None  # the program may have added rows before its exit
         first = tail % slots
         count = min(control.head - tail, BATCH, slots - first)
         if count:
@@ -362,8 +364,9 @@ def laid_out(array: Table) -> bytes:
 
 @contextmanager
 def signals_written(pipe: int) -> Iterator[None]:
-    """Make the C signal handler of Python write signal numbers to ``pipe`` during the ``with`` block, in the main
-    thread only.
+    """During the ``with`` block, make Python's C signal handler write signal numbers to ``pipe``.
+
+    Does nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
