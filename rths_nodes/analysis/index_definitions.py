@@ -110,12 +110,12 @@ TEST_INDICES: tuple[Kind, ...] = (
     *(
         Kind(title, f"{name}_displacement_m", MM, "mm", meaning, f"{name}_displacement_mm", signed=True)
         for title, name, meaning in (
-            ("Largest displacement", "max", "maximum of the degree of freedom that moved most"),
-            ("Smallest displacement", "min", "minimum of the degree of freedom that moved most"),
+            ("Largest displacement", "max", "maximum displacement of the degree of freedom that moved most"),
+            ("Smallest displacement", "min", "minimum displacement of the degree of freedom that moved most"),
             (
                 "Displacement at the end",
                 "end",
-                "last displacement of the degree of freedom that moved most, with any permanent part",
+                "last displacement of the degree of freedom that moved most, including permanent displacement",
             ),
         )
     ),
@@ -151,7 +151,7 @@ DEFINITIONS: dict[str, Definition] = {
     "acceleration": Definition(
         "acceleration error",
         "RMS of the difference from the absolute acceleration of the whole structure, divided by the RMS of that "
-        "acceleration. Absolute: relative to the ground plus the ground acceleration",
+        "acceleration. An absolute acceleration is relative to the ground, plus the ground acceleration",
     ),
     "tracking_delay": Definition(
         "tracking delay",

@@ -2,7 +2,7 @@
 """Response errors: targets of a test versus the structure in one piece (Phillips & Spencer 2012, Table 3.1).
 
 Numerical substructure and specimens move exactly together: they are coupled by the setup, without actuator, delay
-and ramp. They are integrated by the classical Runge-Kutta method, with steps halved until convergence.
+and ramp. The motion is integrated by the classical Runge-Kutta method, with steps halved until convergence.
 """
 
 from __future__ import annotations

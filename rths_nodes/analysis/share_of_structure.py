@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or derived from the specimens at small motion, which are described by their
-models or by a measured stiffness.
+The experimental part is declared, or derived from the specimens at small motion. Models or a measured stiffness
+describe the specimens.
 """
 
 from __future__ import annotations

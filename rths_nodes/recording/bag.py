@@ -196,7 +196,7 @@ def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
         path = directory / f"{directory.resolve().name}_0.mcap"
         file = FileIO(path, "xb")
     except OSError as error:
-        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+        raise ConfigError(f"{directory}: a recording cannot be created there ({reason(error)})") from error
     try:
         with contextlib.suppress(OSError):  # some file systems do not support locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,7 +204,7 @@ def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
     except OSError as error:
         file.close()
         path.unlink()
-        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+        raise ConfigError(f"{directory}: a recording cannot be created there ({reason(error)})") from error
     return path, file
 
 
@@ -459,7 +459,7 @@ def _recovered_in(path: Path, directory: Path) -> Recovered:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+        raise ConfigError(f"{directory}: a recording cannot be created there ({reason(error)})") from error
     try:
         return index(path, directory / f"{directory.resolve().name}_0.mcap", recovering=True)
     except RecordingError:

@@ -104,10 +104,11 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 def _why_no_test(recording: bag.Bag) -> str:
     if any(topic.of_test for topic in recording.topics.values()):
         return (
-            f"has messages of {PACKAGE}, but no metadata records (scenario, run id), because a converter dropped "
+            f"the recording has messages of {PACKAGE}, but no metadata records (scenario, run id), because a "
+            "converter dropped "
             "them. Use the original recording, or convert the original with metadata"
         )
-    return "not a recording of a hybrid simulation (the file contains no scenario)"
+    return "is not a recording of a hybrid simulation (the file contains no scenario)"
 
 
 class _Contents:

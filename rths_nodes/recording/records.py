@@ -84,11 +84,11 @@ def check_free(directory: Path) -> None:
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
     except OSError as error:  # e.g. a name that is too long
-        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+        raise ConfigError(f"{directory}: a recording cannot be created there ({reason(error)})") from error
     if not folder.is_dir():
-        raise ConfigError(f"{directory}: cannot record there ({folder} is not a directory)")
+        raise ConfigError(f"{directory}: a recording cannot be created there ({folder} is not a directory)")
     if not os.access(folder, os.W_OK):
-        raise ConfigError(f"{directory}: cannot record there ({folder} is not writable)")
+        raise ConfigError(f"{directory}: a recording cannot be created there ({folder} is not writable)")
 
 
 def locked(stream: IO[bytes]) -> bool:
@@ -133,7 +133,7 @@ def parsed(record: Any, content: bytes) -> Any:
     try:
         return record.read(_Whole(BytesIO(content)))
     except Exception as error:  # e.g. struct.error, UnicodeDecodeError, EndOfFile
-        raise ValueError(f"damaged {record.__name__} record ({error or type(error).__name__})") from error
+        raise ValueError(f"the {record.__name__} record is damaged ({error or type(error).__name__})") from error
 
 
 def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, int]]:
@@ -242,7 +242,9 @@ def _unpacked(content: bytes, end: int) -> bytes:
     try:
         chunk = parsed(Chunk, content)
         if chunk.uncompressed_size > LARGEST_CHUNK:
-            raise ValueError(f"uncompressed size of {chunk.uncompressed_size} bytes; must be <= {LARGEST_CHUNK}")
+            raise ValueError(
+                f"the uncompressed size is {chunk.uncompressed_size} bytes; must be <= {LARGEST_CHUNK}"
+            )
         stream, length = get_chunk_data_stream(chunk, validate_crc=True)
     except Exception as error:  # the decompression library may raise any error
         raise RecordingError(f"the chunk that ends at byte {end} is damaged ({error})") from error

@@ -123,9 +123,9 @@ def corridor(sheet: Sheet, view: View) -> Words | None:
     view.legend(sheet, [PREDICTED, NOMINAL, *view.axes])
     caption = f"Predicted before the test: {predicted.source}."
     if watch.left is None:
-        return "Corridor: the test stayed inside", caption
+        return "Corridor: never exceeded", caption
     sample, reason = watch.left
-    return f"Corridor: left at {run.time[sample]:.4g}\u00a0s", f"{reason}. {caption}"
+    return f"Corridor: exceeded at {run.time[sample]:.4g}\u00a0s", f"{reason}. {caption}"
 
 
 def _measured(view: View, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:

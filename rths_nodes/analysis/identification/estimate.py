@@ -102,7 +102,8 @@ def _window(run: Run, start: float | None, end: float | None) -> Indices:
     if len(inside) < least:
         lost = f"; {run.incomplete}" if run.incomplete else ""
         raise ConfigError(
-            f"--begin {first:g} s --end {last:g} s: contains {len(inside)} consecutive samples; must contain >= "
+            f"--begin {first:g} s --end {last:g} s: this interval contains {len(inside)} consecutive samples; "
+            "must contain >= "
             f"{least} (twice monitor.longest_delay){lost}"
         )
     return inside
@@ -233,7 +234,9 @@ def first_order_alpha(delay: float, dt: float) -> float:
 
     Chen & Ricles 2010, Eq. (3). Raises ValueError for a negative delay.
     """
-    _refuse_unless(delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: delay must be >= 0, dt > 0")
+    _refuse_unless(
+        delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: delay must be >= 0, and dt must be > 0"
+    )
     return 1.0 + delay / dt
 
 

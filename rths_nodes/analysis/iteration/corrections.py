@@ -113,8 +113,9 @@ def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) ->
 
 def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, Peaks], factor: float) -> list[str]:
     return [
-        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times that of "
-        f"run 1; must be <= {factor:g} times, i.e. {factor * before:.6g} {unit}"
+        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} "
+        "times the value "
+        f"in run 1; must be <= {factor:g} times, i.e. {factor * before:.6g} {unit}"
         for axis, most in first.items()
         for name, unit in UNITS.items()
         if (value := getattr(planned[axis], name)) > factor * (before := getattr(most, name))
@@ -457,7 +458,7 @@ def _played(run: Run, base: Scenario) -> Array:
     """Return the targets of ``run``, ``(samples, 3, n_axes)``. Raises ConfigError if samples are missing."""
     n = base.samples + 1
     if len(run.target) < n or not np.isfinite(run.target[:n]).all():
-        raise ConfigError(f"the first run has {len(run.target)} samples; must have {n} samples without gaps")
+        raise ConfigError(f"the first run has {len(run.target)} samples, but {n} samples without gaps are needed")
     target = run.target[:n]
     velocity = np.gradient(target, base.dt, axis=0)
     return np.stack([target, velocity, np.gradient(velocity, base.dt, axis=0)], axis=1)

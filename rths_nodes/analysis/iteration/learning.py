@@ -171,7 +171,7 @@ def fitted(
     if not learned:
         raise ConfigError(
             f"the displacements of the first run do not explain {100.0 * float(left[0, 0]):.3g} % of its commands "
-            f"below {inverse.bands[0]:.3g} Hz; must be <= {100.0 * WORST:g} %"
+            f"below {inverse.bands[0]:.3g} Hz; the unexplained fraction must be <= {100.0 * WORST:g} %"
         )
     return inverse._replace(left=left, learned_to=learned, known_to=max(learned, usable))
 

@@ -4,9 +4,9 @@
     L(z) = z^-(1 + q) C(z) G(z)
 
 C is the controller's law from measured force to command. G is the response from command to measured force, of
-actuator, specimen and load cell. q is the transport of the Commands, if the nodes close the loop. C and G are the
-responses to a deviation from rest that lasts one sample. A law integrates, so the response of C does not fade, but
-the response of C (1 - 1/z) does. The growing motions are the zeros outside of the unit circle of
+actuator, specimen and load cell. q is the transport of the Commands, if the nodes close the loop. C and G are
+computed from responses to a deviation from rest that lasts one sample. A law integrates, so the response of C does
+not fade, but the response of C (1 - 1/z) does. The growing motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
@@ -39,7 +39,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 FADED = 1e-9
 """Relative value below which a response counts as ended."""
 PATIENCE = 128
-"""Number of samples without a response before it counts as ended."""
+"""Number of samples without a response before the response counts as ended."""
 LONGEST = 100_000
 SLOWEST = 1e-7
 """Relative frequency at which the search begins."""

@@ -39,15 +39,15 @@ LARGER = 10.0
 STEEPER = 0.01
 """Largest relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
+"""A response has ended below these fractions of its largest value. ``COMPARED`` applies to the larger impulse,
 whose response only serves for comparison."""
 QUIET = 1.25
 """Ratio of recorded samples to samples of a response until its end; ``PATIENCE`` is added."""
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
-"""Number of samples without a response before it counts as ended, in addition to the memory of ramp, compensator
-and transport."""
+"""Number of samples without a response before the response counts as ended, in addition to the memory of ramp,
+compensator and transport."""
 MOVED = 2
 KINDS = 3
 

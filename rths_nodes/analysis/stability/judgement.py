@@ -74,7 +74,8 @@ class DelayMargin(NamedTuple):
     @property
     def required(self) -> str:
         return (
-            f"must be at least {PERCENT * LEAST_MARGIN:g} %: the delay of a rig changes by about 10 % with "
+            f"must be at least {PERCENT * LEAST_MARGIN:g} %, because the delay of a rig changes by "
+            "about 10 % with "
             "amplitude, load and temperature (rths stability)"
         )
 
@@ -220,7 +221,7 @@ class Judgement:
         further, factor, delay = self.further_delay, self.frequency_factor, self.critical_delay
         lines = []
         if further and delay is not None:
-            times = f", {delay / self.delay:.3g} times the rig's {MS * self.delay:.4g} ms" if self.delay else ""
+            times = f", {delay / self.delay:.3g} times the present {MS * self.delay:.4g} ms" if self.delay else ""
             alike = " of the slowest axis if the delay of all axes grows equally" if len(self.axes) > 1 else ""
             lines.append(
                 f"critical delay {MS * delay:.4g} ms{alike}{times} (motion of {further.frequency:.4g} Hz)"
@@ -236,7 +237,7 @@ class Judgement:
         elif not factor and self.modes and self._sought():
             lines.append(f"no critical {self._noun()}{self._sought()}, where the search ended")
         if self.gain:
-            lines.append(f"critical factor on the tested forces {self.gain.value:.3g}")
+            lines.append(f"critical factor on the tested forces: {self.gain.value:.3g}")
         if self.least_gain:
             lines.append(
                 f"conditionally stable: unstable if the tested forces fall to {self.least_gain.value:.3g} times "

@@ -140,8 +140,8 @@ def _integrator(
         integrator = registry.build("integrator", scenario.integrator, scaled, nothing, scenario.step)
         if integrator.period > MOST_STEPS:
             raise ConfigError(
-                f"integrator.type = {name!r}: repeats only after {integrator.period} steps; to judge the "
-                f"stability before the test, must be <= {MOST_STEPS} steps"
+                f"integrator.type = {name!r}: repeats only after {integrator.period} steps (more than "
+                f"{MOST_STEPS}), so the stability cannot be judged before the test"
             )
         matrices: Sequence[StepMatrices] = integrator.linearised()
         if not matrices:
@@ -286,7 +286,7 @@ def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceL
 
 def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStructure) -> Iterator[str]:
     scenario, compensator = assembly.scenario, assembly.compensator
-    yield "small motion: specimens, numerical substructure and setup are linear, with their slopes at rest"
+    yield "small motion: specimens, numerical substructure and setup are linearised at rest"
     if scenario.force_axes:
         yield f"{', '.join(scenario.force_axes)}: judged at the largest load, independent of the other axes"
     yield "integrator, ramp, compensator, transport and rig are in discrete time; sensors have no error"

@@ -48,5 +48,6 @@ def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float
         values = np.insert(values, halved + 1, function(between))
     raise ConfigError(
         f"stability: {len(path)} frequencies do not resolve the number of growing motions near "
-        f"{float(np.median(where.imag)) / HZ:.4g} Hz. One of them neither grows nor decays, or rounding hides it"
+        f"{float(np.median(where.imag)) / HZ:.4g} Hz. A motion neither grows nor decays, or rounding "
+        "hides its growth"
     )

@@ -159,7 +159,7 @@ class Memory:
             self.map = mmap.mmap(self.descriptor, self._words * WORD)
         except (OSError, AttributeError) as error:
             raise ConfigError(
-                f"engine = 'executive': cannot allocate shared memory ({error}). Use python"
+                f"engine = 'executive': cannot allocate shared memory ({error}). Use engine python"
             ) from error
         for offset, content in self._parts:
             self.map[offset * WORD : offset * WORD + len(content)] = content

@@ -21,11 +21,11 @@ def live_parts(assembly: Assembly) -> Parts | str:
     if isinstance(parts, str):
         return parts
     if scenario.bridge.pauses:
-        return "bridge.when_late = pause: requires an actuator node"
+        return "bridge.when_late = pause requires an actuator node"
     if scenario.bridge.overruns is not None:
-        return "bridge.overruns: requires an actuator node, which counts late periods"
+        return "bridge.overruns requires an actuator node, which counts late periods"
     if scenario.hops.depth:
-        return f"hops.depth = {scenario.hops.depth}: requires nodes that exchange messages"
+        return f"hops.depth = {scenario.hops.depth} requires nodes that exchange messages"
     stop = safe_stop.SafeStop(scenario.limits, scenario.dt, None, scenario.stop_groups)
     kernels = dict(parts.kernels) | {"stop_begin": safe_stop.begin, "stop_command": safe_stop.command_after}
     states = {name: part for name, part in parts.states.items() if name != "work"}
@@ -50,18 +50,18 @@ def remote_parts(assembly: Assembly) -> Parts | str:
     params = assembly.scenario.port
     assert isinstance(params, UdpPort.Params)
     if not params.emulator:
-        return "port.emulator = false: only the nodes can drive a real rig"
+        return "only the nodes can drive a real rig (port.emulator = false)"
     if params.trigger:
-        return "port.trigger: requires an actuator node"
+        return "port.trigger requires an actuator node"
     simulator = f"port={{type: simulator, transport_samples: {params.transport_samples}}}"
     parts = parts_of(Assembly(override(assembly.scenario, [simulator])))
     if isinstance(parts, str):
         return parts
     kind = parts.kind
     if kind.inputs or kind.channels:
-        return "port: auxiliary channels of a rig over UDP require an actuator node"
+        return "auxiliary channels of a rig over UDP require an actuator node"
     if kind.lead:
-        return "integrator.force_lead: requires an actuator node if the rig is connected over UDP"
+        return "integrator.force_lead requires an actuator node if the rig is connected over UDP"
     none = (False,) * kind.axes
     monitor = MonitorStage.of(assembly)
     monitor.target(parts.target)

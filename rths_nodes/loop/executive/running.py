@@ -89,7 +89,7 @@ class ExecutiveLoop:
     def __init__(self, loop: Loop, paced: bool, bare: bool = False, nodes: bool = False) -> None:
         parts = live_parts(loop.assembly)
         if isinstance(parts, str):
-            raise ConfigError(f"engine = {EXECUTIVE!r}: {parts}. Use python")
+            raise ConfigError(f"engine = {EXECUTIVE!r}: {parts}. Use engine python")
         self.assembly, self.scenario = loop.assembly, loop.scenario
         self._parts, self._paced, self._bare, self._judges = parts, paced, bare, not nodes
         self._window = NODES_ROWS if nodes else LOCKSTEP_WINDOW
@@ -99,7 +99,7 @@ class ExecutiveLoop:
             self._program = self._build()
         except (Unbuilt, Untranslatable) as error:
             self._memory.close()
-            raise ConfigError(f"engine = {EXECUTIVE!r}: {error}. Use python") from error
+            raise ConfigError(f"engine = {EXECUTIVE!r}: {error}. Use engine python") from error
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
@@ -269,7 +269,7 @@ class ExecutiveLoop:
         until = time.monotonic() + timeout
         while self._control.state != READY:
             if (code := self._process.poll()) is not None or time.monotonic() > until:
-                reason = f"it is not ready after {timeout:g} s" if code is None else f"exit code {code}"
+                reason = f"no sign of readiness for {timeout:g} s" if code is None else f"exit code {code}"
                 raise ConfigError(
                     f"engine = {EXECUTIVE!r}: the program does not start ({PROBLEMS.get(code or 0, reason)})"
                 )
