@@ -70,7 +70,7 @@ def early_or_late(seconds: float) -> str:
 
 
 def exact(value: object) -> str:
-    """Return all digits of a value: lists with commas, matrices by rows, a dash for a missing value."""
+    """Return a value with all digits. Lists have commas, matrices have rows, a missing value is a dash."""
     if value is None or value in ("", []):
         return DASH
     if isinstance(value, bool):

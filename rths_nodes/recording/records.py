@@ -32,7 +32,7 @@ RECORD = struct.Struct("<BQ")
 MESSAGE = struct.Struct("<HIQQ")
 """Head of a message: channel, sequence number, log time and publish time."""
 LARGEST_CHUNK = 1 << 28
-"""Largest unpacked chunk, bytes; recorders write far smaller chunks."""
+"""Largest permitted size of an unpacked chunk, bytes. Recorders write far smaller chunks."""
 _CHECKSUM = 4
 """Length of the checksum at the end of the data, bytes. A checksum of zero is not checked."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)

@@ -212,9 +212,8 @@ CROSSES = "Crosses: runs that did not finish, which count as larger than all oth
 
 
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure.
-
-    Forks of this process, which has loaded matplotlib, draw in parallel.
+    """Return title, caption and SVG of each figure. Forks of this process draw in parallel, with matplotlib
+    loaded.
     """
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():

@@ -30,7 +30,7 @@ NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 
 EXACT = 1e-10
-"""Relative error that counts as rounding."""
+"""Largest relative error that counts as rounding."""
 
 
 class Experiment(NamedTuple):

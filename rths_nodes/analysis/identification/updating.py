@@ -96,7 +96,9 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy with the test's parameters and the ``stated`` values. Raises ConfigError if one is invalid."""
+    """Return a copy with the test's parameters and the ``stated`` values. Raises ConfigError if a value is
+    invalid.
+    """
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
     sections += [data["axes"].get(axis, {}).get("specimen")]

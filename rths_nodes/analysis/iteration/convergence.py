@@ -21,7 +21,7 @@ HELD = "held"
 RISES = 2
 """Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
-"""Largest relative loss of force for the same motion since the first run."""
+"""Largest permitted relative loss of force for the same motion since the first run."""
 TOLERANCE = 0.5
 """Default error that counts as converged, % of the rms of the target."""
 AT_FLOOR = 2.0

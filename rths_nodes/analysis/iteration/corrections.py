@@ -134,7 +134,7 @@ def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[s
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
 """Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
 STRAIGHT = 1e-3
-"""Largest relative deviation of the setup from its linear transformation."""
+"""Largest permitted relative deviation of the setup from a linear transformation."""
 
 
 class Response:
@@ -252,7 +252,7 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 WEAKEST = 1e-3
 """Relative singular value below which a difference of residuals counts as noise."""
 LARGEST = 2.0
-"""Largest relaxation factor of Aitken; equal residuals do not determine a factor."""
+"""Largest relaxation factor of Aitken, needed because equal residuals do not determine a factor."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {

@@ -36,7 +36,7 @@ FLAT = 0.8
 
 
 class Spectra:
-    """Spectra of histories of ``samples`` samples every ``dt`` s, by columns."""
+    """Spectra of histories with ``samples`` samples, one every ``dt`` (s), in columns."""
 
     def __init__(self, samples: int, dt: float) -> None:
         from scipy.fft import next_fast_len
@@ -101,9 +101,9 @@ def noise_rms(history: Array) -> Array:
 ORDER = 4
 """Highest derivative in L."""
 WORST = 0.5
-"""Largest |1 - L T|, with noise, in the band of Q."""
+"""Largest permitted |1 - L T|, with noise, in the band of Q."""
 KNOWN = 0.3
-"""Largest |1 - L T|, without noise, in the band of W."""
+"""Largest permitted |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
 """Fraction of the commands that a usable L leaves unexplained, for the weights of the fit."""
 QUIET = 1e-6

@@ -37,7 +37,7 @@ SMALL = 1e-9
 LARGER = 10.0
 """Factor of a larger impulse, whose response per unit must be the same."""
 STEEPER = 0.01
-"""Largest relative difference between the responses to both impulses."""
+"""Largest permitted relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
 """A response has ended below these fractions of its largest value. ``COMPARED`` applies to the larger impulse,
 whose response only serves for comparison."""

@@ -21,14 +21,14 @@ from rths_nodes.loop.scenario.schema import Scenario
 GLIDE = 256
 """Number of samples of a glide between positions; a step would overshoot and might crush a specimen."""
 STILL = 1e-12
-"""Largest relative change of a force over a glide while the rig is at rest."""
+"""Largest change of a force in ``GLIDE`` samples at rest, relative to the load."""
 EXACT = 1e-7
 TRIES = 40
 LONGEST = 1_000
 SMALL = 1e-7
 """Displacement (m) of a force axis to measure its effect on its own force and on the other axes."""
 ROUGH = 1e-8
-"""Largest relative change of a force over a glide at rest, for an axis without load."""
+"""Largest change of a force in ``GLIDE`` samples at rest, relative to the force, for an axis without load."""
 APART = 1e-6
 """Change of force below which another axis counts as unaffected, relative to the change of the force axis."""
 

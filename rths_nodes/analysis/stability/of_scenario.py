@@ -37,7 +37,7 @@ SAME = 0.01
 """Tolerated relative difference between the tested stiffness and the stiffness that the structure declares."""
 MOST_STEPS = 100
 FASTEST = 1e6
-"""Largest phase angle of a mode per step, rad."""
+"""Largest permitted phase angle of a mode per step, rad."""
 
 
 BEHIND = frozenset(

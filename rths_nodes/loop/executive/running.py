@@ -58,7 +58,7 @@ NODES_ROWS, BATCH = 8, 256
 """Number of rows in the ring in lockstep with nodes; largest number of rows that one call reads."""
 NEVER = 2**62  # sample of the trip while no trip is requested
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
-"""Intervals of polling the ring while it is empty, in real time and in lockstep, s."""
+"""Polling intervals while the ring is empty, in real time and in lockstep, s."""
 START_S, END_S = 10.0, 2.0
 """Timeouts for the start of the program, and for its exit after braking, s."""
 REASONS = {
@@ -216,7 +216,7 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip, in lockstep at ``sample``. Only the first request counts."""
+        """Request a trip, in lockstep at ``sample``. Only the first request is effective."""
         if not self._breach:
             self._breach = self.reasons[TRIP] = reason
             self._control.trip_at = 0 if self._paced else sample
@@ -345,7 +345,7 @@ class ExecutiveLoop:
 
 
 def refusals(control: Control) -> Iterator[str]:
-    """Yield a note for each refused setting, and one if there is only one processor."""
+    """Yield a note for each refused setting, and a note if there is only one processor."""
     if control.no_lock:
         yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:
