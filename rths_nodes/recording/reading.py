@@ -287,7 +287,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
     """
     data = parse(text, origin)
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{origin}: must be a mapping of sections that is not empty")
+        raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     replace_files(Scenario, data, lambda named: named.beside(folders))
     if isinstance(head := data.get("rig_file"), Mapping):
         data = {**data, "rig_file": {key: entry for key, entry in head.items() if key not in REMOVED}}

@@ -312,7 +312,7 @@ def test_other_paths_are_refused(tmp_path, action):
         "missing": "No such file",
         "text.mcap": "not a recording",
         "text.mcap/below": "Not a directory",
-        "empty": "no .mcap file",
+        "empty": "no recording",
         "two": r"a\.mcap, b\.mcap",
     }.items():
         with pytest.raises(ConfigError, match=why):

@@ -379,7 +379,7 @@ def test_a_sample_number_far_beyond_allocates_nothing(
     whole = rths_nodes.read(originals["finished"])
     np.testing.assert_array_equal(run.displacement, whole.displacement)
     (note,) = run.notes
-    assert mentions(note, "1", "numbered", len(whole.time) - 1)
+    assert mentions(note, "1", "number", len(whole.time) - 1)
     code, _, err = said(capsys, "estimate", directory)
     assert (code, err) == (0, f"note: {note}\n")
 

@@ -222,7 +222,7 @@ class Judgement:
         lines = []
         if further and delay is not None:
             times = f", {delay / self.delay:.3g} times the present {MS * self.delay:.4g} ms" if self.delay else ""
-            alike = " of the slowest axis if the delay of all axes grows equally" if len(self.axes) > 1 else ""
+            alike = " of the slowest axis if the delays of all axes change equally" if len(self.axes) > 1 else ""
             lines.append(
                 f"critical delay {MS * delay:.4g} ms{alike}{times} (motion of {further.frequency:.4g} Hz)"
             )
