@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of a judgement before the test: apparent stiffness and damping, and damping versus the varied parameters."""
+"""Figure of a judgement before the test: apparent stiffness and damping, and damping versus a parameter."""
 
 from __future__ import annotations
 
