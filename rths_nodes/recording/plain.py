@@ -55,7 +55,9 @@ def read(cls: type[T], path: Path, version: int) -> T:
     except ValueError as error:  # the file is too large or contains invalid text
         raise ConfigError(f"{path}: cannot be read ({error})") from error
     if text.rstrip("\n").rpartition("\n")[2] != END:
-        raise ConfigError(f"{path}: the end of the file is missing; the last line must be {END!r}")
+        raise ConfigError(
+            f"{path}: the file is damaged, because its end is missing; the last line must be {END!r}"
+        )
     data = parse(text, str(path))
     if not isinstance(data, Mapping) or data.get("version") != version:
         read_version = show(data.get("version")) if isinstance(data, Mapping) else "none"

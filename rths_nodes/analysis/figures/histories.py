@@ -145,8 +145,8 @@ def control_error(sheet: Sheet, view: View) -> Words:
     _by_axis(sheet, view, "control error", "mm", [*zip(view.counted, values, strict=True)], 0.9)
     view.legend(sheet, view.several(view.axes))
     title = view.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
-    own = "Target minus measured displacement, with the target of each test."
-    return title, "Target minus measured displacement." if view.alone else own
+    several = "Target minus measured displacement, with the target of each test."
+    return title, "Target minus measured displacement." if view.alone else several
 
 
 def tracking_indicator(sheet: Sheet, view: View) -> Words:
