@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a sample goes between nodes in processes of their own: python benchmarks/chain.py
+"""Time of a sample between nodes in separate processes, by step: python benchmarks/chain.py
 
-Each node writes down when it has sent and when it takes a message of the streams (`traced/sitecustomize.py`, which
-costs some tenths of a us a message). Messages are paired by their order. A sample in which the integrator steps is
-a chain of three processes:
+Each node records when it sends and when it receives a message of the streams (`traced/sitecustomize.py`, at a cost
+of some tenths of a us per message). Messages are paired by their order. A sample with an integration step is a
+chain of three processes:
 
     measurement sent -> integrator has it -> target sent -> compensator has it -> command sent -> actuator has it
 
-in any other one the compensator answers the measurement at once. Medians and 99th percentiles in us.
+In all other samples the compensator answers the measurement at once. Prints medians and 99th percentiles in us.
 """
 
 from __future__ import annotations

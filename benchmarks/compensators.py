@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of a step of each compensator: python benchmarks/compensators.py
+"""Time per step of each compensator: python benchmarks/compensators.py
 
-The median time of `step` for a rig of three axes, in microseconds, and as a ratio to the least that any could
-need, measured in the same run: a copy of three numbers. `slow` is the 99th percentile: some methods fit only now
-and then.
+Prints the median time of `step` for a rig with three axes, in microseconds, and its ratio to a floor that is
+measured in the same run: a copy of three numbers. `slow` is the 99th percentile, because some methods fit only
+now and then.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 """The executive compared with a bare paced loop: python benchmarks/executive.py [--pairs 10] [--seconds 10]
 
 Runs a simulated test and, alternately, the same program without the loop, with the same priority, spin and ring
-buffer, while a Python thread is busy. Prints medians over the pairs of the time from tick to finished row, for
-each rate. Then runs the test at 4096 Hz with histories in memory, with a recording, and with nodes, topics and a
+buffer, while a Python thread is busy. Prints the time from tick to finished row for each rate, as medians over the
+pairs. Then runs the test at 4096 Hz with histories in memory, with a recording, and with nodes, topics and a
 recording, alternately. Prints the median of the loop and the share of a processor that Python takes during the
-loop.
-The quantiles of each run go to benchmarks/results/executive.json with facts about the machine.
+loop. Writes the quantiles of each run and facts about the machine to benchmarks/results/executive.json.
 
 In runs of less than 5 s, the 99.9th percentile at 1024 Hz depends on five samples.
 """

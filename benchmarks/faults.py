@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time in which a run ends when one of its nodes is killed or frozen: python benchmarks/faults.py
+"""Time until a run ends after one of its nodes is killed or frozen: python benchmarks/faults.py
 
-Starts `chen_ricles_2010` in real time as processes, kills one node with SIGKILL, or stops it with SIGSTOP, and
-prints the time until the first sample that belongs to the safe policy, until no process of the loop is left, and
-until the recorder has closed the recording. Promised are 50 ms for the first after the loss of integrator or
-compensator, 250 ms after that of the monitor, and a second for the end of the loop. For a killed recorder, what is
-missing in the recovered recording, too.
+Starts `chen_ricles_2010` in real time as processes, then kills one node with SIGKILL or freezes it with SIGSTOP.
+Prints the time until the first sample of the safe stop, until no process of the loop remains, and until the
+recorder has closed the recording. The promised limits are 50 ms for the first sample after the loss of integrator
+or compensator, 250 ms after the loss of the monitor, and 1 s for the end of the loop. For a killed recorder, also
+prints the duration that is missing in the recovered recording.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw what benchmarks/latency.py has measured: python benchmarks/figure.py LATENCY.json FIGURE.png"""
+"""Draw the results of benchmarks/latency.py: python benchmarks/figure.py LATENCY.json FIGURE.png"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floors, the best that the machine can do: a benchmark measures them in the same run as its own figures.
+"""Floors: the best times of the machine, measured in the same run as the figures of a benchmark.
 
-``wake_up`` is a paced loop that does nothing. The ping-pong wakes another process and is woken by it over a
-socket, as nodes on one machine do.
+``wake_up`` is a paced loop that does nothing. In the ping-pong, two processes wake each other over a socket, as
+nodes on one machine do.
 """
 
 from __future__ import annotations

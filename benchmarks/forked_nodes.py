@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of nodes that are forked from one that has loaded everything: for thousands of runs of short tests."""
+"""Node processes that are forked from a process that has loaded everything, for thousands of short runs."""
 
 from __future__ import annotations
 

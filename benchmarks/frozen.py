@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cost of the watch of sensors that do not follow: processor time of a sample with and without it, by turns.
+"""Cost of the check for frozen sensors: processor time of a sample with and without the check, alternately.
 
-The least time of all turns counts, which other programs do not lengthen. The exit code is 1 if the ratio exceeds
-LARGEST.
+The shortest time of all turns counts, because other programs do not affect it. The exit code is 1 if the ratio
+exceeds LARGEST.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worth of each part of the identified inverse, and its limits: python benchmarks/identified_inverse.py [CASE]
+"""Effect of each part of the identified inverse, and its limits: python benchmarks/identified_inverse.py [CASE]
 
-Each row is a change to the RTHS benchmark (case 1 unless another one is named), run twice: with learning and with
-the coefficients fixed as identified; ``--seconds 15`` takes the strong part of the record only. J2, J4 and J6 are
-those of the benchmark's code on the true displacement, %, the delay is the signed one, ms. The noise of the sensor
-adds 2.6 % to J2 and J4 as measured; it is left out here.
+Each row is a change of the RTHS benchmark (default: case 1), run twice: with learning, and with the coefficients
+fixed as identified. ``--seconds 15`` uses only the strong part of the record. J2, J4 and J6 (%) are computed as in
+the benchmark's code, but from the true displacement. The delay (ms) is the signed delay. In measured
+displacements, sensor noise adds 2.6 % to J2 and J4.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bounds of identified_inverse on the RTHS benchmark, and the worst of a study beside them.
+"""Bounds of identified_inverse on the RTHS benchmark, and the worst values of a study.
 
     rths study benchmarks/studies/identified_inverse_bounds.yaml
     python benchmarks/identified_inverse_bounds.py runs/identified_inverse_bounds/table.csv
 
-Exit code 1 where a run broke a bound or did not finish.
+The exit code is 1 if a run exceeded a bound or did not finish.
 """
 
 from __future__ import annotations

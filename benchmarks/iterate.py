@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that repeat, on many rigs: python benchmarks/iterate.py plants | cases | map [--engine python]
+"""Iterative tests on many rigs: python benchmarks/iterate.py plants | cases | map [--engine python]
 
-plants   tracking on 20 plants of the RTHS benchmark without a compensator: runs to the noise of the sensor, error
-         of the true displacement
+plants   tracking on 20 plants of the RTHS benchmark without a compensator: runs until the error is at the noise of
+         the sensor, and error of the true displacement
 cases    whole histories in the four cases of the benchmark, with the delay of its actuator and with 25 and 50 ms
-         more, on a specimen as stated and on one that is a fifth softer: runs until they agree, error of the true
-         displacement against the structure in one piece; beside them the loop in real time
-map      which relaxation converges on an oscillator: share of the stiffness in the laboratory by delay, in runs
-         (at most 10), ``-`` where it does not; the largest factor of plain iteration by share
+         more, on the declared specimen and on a specimen that is a fifth softer: runs until both substructures
+         agree, and error of the true displacement relative to the structure in one piece; for comparison, the loop
+         in real time
+map      convergence of each relaxation on an oscillator, by tested share of the stiffness and by delay: number of
+         runs (at most 10), or ``-`` without convergence; largest factor of plain iteration by share
 
-The tables of doc/iterate.md are made by it.
+The table of doc/measured/iterate.md comes from ``map``.
 """
 
 from __future__ import annotations

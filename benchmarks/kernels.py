@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of the loop over kernels, plain and compiled, and of its compiler: python benchmarks/kernels.py
 
-    chen_ricles_2010               ten samples a step, adaptive inverse, actuator with its specimen
+    chen_ricles_2010               ten samples per step, adaptive inverse, actuator with its specimen
     rths_benchmark_2020, case_1    three floors, learning inverse, hydraulic actuator, noisy and late sensors
     phillips_spencer_2012, d       three coupled axes with a damper, its controller, and noisy sensors
 
-``loop`` is the function of the module alone, ``whole`` a run as a study has it: noise, limits, indices, histories.
-Both give the histories of the embedded loop to the bit, or the exit code is 1. Times are of the processor, the
-least of a few runs, beside steps of a plain Python loop (`v -= 0.01 * x; x += 0.01 * v`) that is timed around each
-of them. The compiler is timed once in a folder of its own, and in a new process that finds there what it made.
+``loop`` is the function of the module alone. ``whole`` is a run as in a study, with noise, limits, indices and
+histories. The exit code is 1 unless plain and compiled runs give the histories of the embedded loop to the bit.
+Times are processor times: the shortest of a few runs, also in steps of a plain Python loop (`v -= 0.01 * x; x +=
+0.01 * v`) that is timed around each run. The compiler is timed once in an empty folder, and in a new process that
+finds the compiled library there.
 """
 
 from __future__ import annotations

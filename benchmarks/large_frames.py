@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of a step of a large structure: python benchmarks/large_frames.py
 
-The median time of a whole step of the numerical stage (integrator, energies, Target) for 10, 100, 1000 and
-3000 degrees of freedom, whose mass, damping and stiffness fill a band of 30 beside the diagonal, and as a ratio to
-its floor, measured in turns with it: one solution and one product with each of the three matrices, bare LAPACK and
-BLAS on their bands. `fits` is the share of a step of 10 samples at 1024 Hz. `--memory N` runs a whole test of 30 s
-with N degrees of freedom in a process of its own and tells its largest resident memory.
+Prints the median time of a complete step of the numerical stage (integrator, energies, Target) for 10, 100, 1000
+and 3000 degrees of freedom. Mass, damping and stiffness fill a band of 30 next to the diagonal. Also prints the
+ratio to a floor that is measured alternately: one solution and one product with each of the three matrices, by
+LAPACK and BLAS alone, on their bands. `fits` is the fraction of a step of 10 samples at 1024 Hz. `--memory N` runs
+a complete test of 30 s with N degrees of freedom in a separate process and prints its largest resident memory.
 """
 
 from __future__ import annotations

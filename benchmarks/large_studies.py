@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of large studies, each cold, in a new folder of compiled libraries: python benchmarks/large_studies.py
+"""Time of large studies, each with a new folder of compiled libraries: python benchmarks/large_studies.py
 
     inverse       1000 runs of identified_inverse_thousand    plants      100 plants of the RTHS benchmark
     marths        1000 runs of marths_thousand                scoreboard  104 runs, every compensator
     tune          200 evaluations on the RTHS benchmark
 
-``--share 0.1`` does a tenth of the runs. ``--against FOLDER`` runs the package of another checkout by turns with
-this one, since only ratios within one session compare on a shared machine. For each: the least time of all turns,
-s, and processor time with all child processes, s.
+``--share 0.1`` does a tenth of the runs. ``--against FOLDER`` alternates with the package of another checkout,
+because on a shared machine only ratios within one session are comparable. For each study, prints the shortest time
+of all turns and the processor time including all child processes, s.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real time beside the floors of the machine: python benchmarks/latency.py [--quick]
+"""Real-time performance relative to the floors of the machine: python benchmarks/latency.py [--quick]
 
-Runs a shear frame with one actuator axis on each story in real time, for each host, servo rate and number of
-axes, with and without monitor and recorder; with --scenario, that scenario instead. Before and after each run a
-bare paced loop at the same rate, and a ping-pong between two processes, are measured, and after it a computation
-alone that is as long as the median of the loop: figures are also given as ratios to them. They go to
-OUT/latency.json with the facts about the machine, a drawing to OUT/latency.png.
+Runs a shear frame with one actuator axis on each story in real time, for each host, servo rate and number of axes,
+with and without monitor and recorder. With --scenario, runs that scenario instead. Before and after each run,
+measures a bare paced loop at the same rate and a ping-pong between two processes; after the run, also a
+computation alone that is as long as the median of the loop. Figures are also given as ratios to these floors.
+Writes figures and facts about the machine to OUT/latency.json, and a drawing to OUT/latency.png.
 """
 
 from __future__ import annotations

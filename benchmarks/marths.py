@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single runs of the multi-axial benchmark, the table of doc/identified_inverse.md: python benchmarks/marths.py
+"""Single runs of the multi-axial benchmark, as a table: python benchmarks/marths.py
 
-Each row is a change to ``marths_2023``, El Centro at 0.4, the whole record; some 15 s a row. In %, of the two
-actuators (J2), of x and theta (J5, J7), of stories 2 and 3 (J8); the largest command of each actuator in mm.
+Each row is a change of ``marths_2023`` (El Centro at 0.4, the whole record) and takes some 15 s. Prints J2 of the
+two actuators, J5 and J7 of x and theta, and J8 of stories 2 and 3, in %, and the largest command of each actuator,
+in mm.
 """
 
 from __future__ import annotations

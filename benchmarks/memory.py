@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory and schedule over a long test: python benchmarks/memory.py
+"""Memory and schedule of a long test: python benchmarks/memory.py
 
-Runs `chen_ricles_2010` for ten minutes of test in lockstep on each host, with recording on the node hosts, and
-prints the resident memory of all its processes at a tenth, half and the end of the test. `make hour` does so for
-an hour of real time at 256 Hz: there the time that the test took is set beside its samples and the ticks that
-slipped. With `--study FILE` it runs that study with nothing compiled yet, and prints how long it took and the
-largest memory of all its processes, where a page that several of them have counts once (proportional set size).
+Runs ten minutes of `chen_ricles_2010` in lockstep on each host, with recording on the node hosts, and prints the
+resident memory of all its processes after 10, 50 and 95 % of the test. `make hour` does the same for an hour of
+real time at 256 Hz, and compares the duration of the test with its samples and with the ticks that slipped.
+`--study FILE` runs that study without any compiled libraries, and prints its duration and the largest memory of
+all its processes, where a page that several processes share counts once (proportional set size).
 """
 
 from __future__ import annotations

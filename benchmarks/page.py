@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of a page, and time of its stop: python benchmarks/page.py --beside | --stops N | --flood N | --curves N
 
-    --beside   the loop in real time with `rths page` and three watchers on WebSockets, against the loop alone, in
-               pairs whose order changes, and beside these pairs of two runs alone, which show what the machine
-               can resolve. Told are, over the pairs, the medians of the ratios of median and p99 of the loop.
-    --stops N  N runs on the simulator, each stopped by POST /stop at a random moment behind its first second, in
-               which the middleware may not have found the services yet: time from the request to the
-               stamp of the first Measurement whose Command was of the safe stop, and to the answer; with --busy K
-               beside K processes that take all of the processors that they get.
-    --flood N  N stops of a node that accepts them, without and then with 16 threads of another user that open
-               a new connection each: time from sending to acceptance, and the ratio to the floor without the
-               flood. As root the flood runs as the user nobody. Exit code 1: a stop was not accepted.
-    --curves N N runs that show their own page: time from the first sample until a watcher has the first column.
+    --beside   compares the loop in real time, with `rths page` and three watchers on WebSockets, to the loop
+               alone, in pairs of alternating order. Pairs of two runs alone show the resolution of the machine.
+               Prints the medians over the pairs of the ratios of median and p99 of the loop.
+    --stops N  N runs on the simulator, each stopped by POST /stop at a random time after its first second
+               (earlier, the middleware may not have discovered the services). Prints the time from the request to
+               the stamp of the first Measurement whose Command belonged to the safe stop, and to the answer. With
+               --busy K, K processes take all the processor time that they get.
+    --flood N  N stops of a node that accepts them, without and then with 16 threads of another user, each of which
+               keeps opening connections. Prints the time from sending to acceptance, and the ratio to the floor
+               without the flood. If started by root, the flood runs as the user nobody. The exit code is 1 if a
+               stop was not accepted.
+    --curves N N runs that show their own page. Prints the time from the first sample until a watcher has the first
+               column.
 
 Runs are chen_ricles_2010 in real time. The time of a stop does not depend on the browser: a click is a request.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time of the processor for a piece of work, beside steps of a plain Python loop: neighbours do not count."""
+"""Processor time of a piece of work, in steps of a plain Python loop, without the effect of other processes."""
 
 from __future__ import annotations
 

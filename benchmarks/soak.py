@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random faults in the node hosts, run after run: python benchmarks/soak.py --runs 200 --seed 1
 
-Every run is `rths run` with one fault, at random in kind, time, arguments, host, pace and transport, in
-processes of its own. Its recording is judged: commands within stroke and velocity limit, bridged no longer than
-`bridge.max_bridge`, then brought to rest with the deceleration of the safe stop, a reason where it stopped, an
-exit code that is documented; no process, socket or file is left behind. Each violation is told with the command
-that repeats it; exit code 1 when there was one.
+Every run is `rths run` in separate processes, with one fault of random kind, time, arguments, host, pace and
+transport. The recording is checked: commands within stroke and velocity limits, bridging no longer than
+`bridge.max_bridge`, then braking with the deceleration of the safe stop, a reason if the run stopped, a documented
+exit code, and no remaining process, socket or file. Each violation is printed with the command that repeats it.
+The exit code is 1 if there was a violation.
 
-Some faults come from outside: a node of the host processes gets SIGKILL, SIGSTOP, or SIGSTOP and SIGCONT at any
-moment, also before the test begins. `--signals` tries only these.
+Some faults come from outside: a node of the host processes receives SIGKILL, SIGSTOP, or SIGSTOP and SIGCONT at
+any time, also before the test begins. `--signals` uses only these faults.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of the hosts, beside what the machine can do at best: python benchmarks/speed.py
+"""Speed of the hosts, relative to the floors of the machine: python benchmarks/speed.py
 
-Lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few runs,
-and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a socket.
+Prints the lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few
+runs, and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a
+socket.
 
-Then what a sample costs on the host embedded in steps of that plain loop, without any histories, over kernels
-and stage by stage: the time of the processor over a run, the least of a few, with the step measured around each
-of them; and, stage by stage, the 99th percentile of a sample over the median. For that each sample, which
-computes the same in every run, counts with its least time: what disturbs a run comes at other samples each
-time. And what the command stage costs a sample: what a compensator node computes between its messages. Kernels
-by themselves are in `benchmarks/kernels.py`.
+Then prints the cost of a sample on the host embedded in steps of that plain loop, without histories, over kernels
+and stage by stage: the shortest processor time of a few runs, with the step measured around each run. Stage by
+stage, also prints the 99th percentile of a sample divided by the median. Each sample, which computes the same in
+every run, counts with its shortest time, because disturbances affect other samples in each run. Also prints the
+cost of the command stage per sample: the computation of a compensator node between its messages.
+`benchmarks/kernels.py` measures the kernels alone.
 """
 
 from __future__ import annotations

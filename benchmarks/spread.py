@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distribution of each published index over the runs of a study, as a table for a text.
+"""Distribution of each published index over the runs of a study, as a table.
 
     rths study benchmarks/studies/marths_thousand.yaml
     python benchmarks/spread.py runs/marths_thousand/table.csv
     python benchmarks/spread.py runs/identified_inverse_thousand/table.csv --by case
 
-Indices that differ by axis, or by story, stand in one line. Runs that did not finish are counted, and left out;
-exit code 1 where there are some.
+Indices that differ only by axis or by story are in one line. Runs that did not finish are counted and omitted. The
+exit code is 1 if there are any.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stated and the found figures of a stop, in samples of the rig's own counter, for stops.py."""
+"""Stated and measured figures of a stop, in samples of the rig's own counter, for stops.py."""
 
 from __future__ import annotations
 

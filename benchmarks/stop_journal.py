@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of stops.py that take seconds each, kept line by line, so that the runs of several calls add up."""
+"""Journal of the runs of stops.py that take seconds each, line by line. The runs of several calls accumulate."""
 
 from __future__ import annotations
 

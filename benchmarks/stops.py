@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time until a rig brakes and rests, and its way, by cause and host: python benchmarks/stops.py --runs 1000
+"""Time until a rig brakes and rests, and its travel, by cause and host: python benchmarks/stops.py --runs 1000
 
-The table of doc/measured/stops.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the
-cause is put in as it comes: a stop request, a force beyond its limit, Commands that stay away, a monitor that is
-silent, a node or the test computer killed, datagrams lost, the pressure off, the interlock open. What the rig is
-commanded is measured in samples of its own counter, from the cause on, and judged by what the package states:
+Makes the table of doc/measured/stops.md (`--markdown`). Each run is a shipped scenario in which the cause occurs
+at a random time: a stop request, a force beyond its limit, missing Commands, a silent monitor, a killed node or
+test computer, lost datagrams, loss of pressure, or an open interlock. The commands to the rig are measured from
+the cause on, in samples of the rig's own counter, and compared with the values that the package states:
 excess_travel and the time of a common stop (`rths check`), bridge.max_bridge, transport_samples,
-heartbeat.monitor, the looks of the actuator node. Exit code 1: a run was beyond what is stated, above the declared
-deceleration, or off the common line.
+heartbeat.monitor, and the polling interval of the actuator node. The exit code is 1 if a run exceeded a stated
+value or the declared deceleration, or left the common line.
 
-    embedded      the loop in one process; each run goes on from a copy of the process at its moment
-    receiver      the C receiver, which gets the commands of a recorded test by datagrams
+    embedded      the loop in one process; each run continues from a copy of the process at its random time
+    receiver      the C receiver, which receives the commands of a recorded test as datagrams
     composed      nodes in one process, in real time
-    processes     nodes in processes of their own, in real time
-    udp           a test computer in real time (composed); measured is an emulated rig with a clock of its own
+    processes     nodes in separate processes, in real time
+    udp           a test computer in real time (composed) and an emulated rig with its own clock, which is measured
 
-The first two depend on no clock. The others take some seconds a run, `--real-time-runs` of them; with `--journal`
-they add up over several calls.
+The first two hosts use no clock. The other hosts take some seconds per run and make `--real-time-runs` runs; with
+`--journal`, the runs of several calls accumulate.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of stops.py whose tests run by a clock: nodes, and a test computer with an emulated rig over UDP."""
+"""The hosts of stops.py that use a clock: nodes, and a test computer with an emulated rig over UDP."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rate of messages that are not its own which a rig bears: python benchmarks/strangers.py
+"""Rate of foreign messages that a rig tolerates: python benchmarks/strangers.py
 
-A process of somebody else publishes messages on every topic of the rig, at each of some rates: half of them
-cannot be read, half are those of another run. With `--services` it sends requests to the parameter services of
-the nodes instead, by clients that leave after a second. Meanwhile `chen_ricles_2010` runs in real time. For each
-rate it prints how the test ended, what was bridged and missed, how long the loop took, and the 99th percentile as
-a ratio to that of the first row, without a stranger, which is the floor. Rates are those of one topic, or service.
+A foreign process publishes messages on every topic of the rig, at several rates. Half of the messages cannot be
+read, the other half belongs to another run. With `--services`, the process sends requests to the parameter
+services of the nodes instead, from clients that leave after a second. At the same time `chen_ricles_2010` runs in
+real time. For each rate, prints the outcome of the test, the bridged and missed samples, the time of the loop, and
+the ratio of the 99th percentile to the first row, which is the floor without foreign messages. Rates apply to one
+topic or service.
 """
 
 from __future__ import annotations

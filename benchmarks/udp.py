@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The port udp beside the simulator in the same process: python benchmarks/udp.py [--rounds 6]
+"""The port udp compared with the simulator in the same process: python benchmarks/udp.py [--rounds 6]
 
-Runs `chen_ricles_2010` in real time at 1024 Hz on the host composed, in turns with the port `simulator` and with
-the port `udp` against `rths emulate` on loopback, and prints median and 99th percentile of the loop (from a
-Measurement to its Command) for each, and their ratios: the median of the pairs. Promised is at most 1.2 times.
-Beside it the transport that the test needed, and what was bridged.
+Runs `chen_ricles_2010` in real time at 1024 Hz on the host composed, alternately with the port `simulator` and
+with the port `udp` and `rths emulate` on loopback. Prints median and 99th percentile of the loop (from a
+Measurement to its Command) for each port, and their ratios, as medians over the pairs. The promised ratio is at
+most 1.2. Also prints the transport that the test needed, and the bridged samples.
 
-With --executive: the executive at 1024 and 4096 Hz, from the state received to the command sent, against `rths
+With --executive: the executive at 1024 and 4096 Hz, from the received state to the sent command, with `rths
 emulate` or the C program linux_loop of examples/udp_target on the other processor. After each run, a computation
 with the same median runs alone in a paced loop. Its 99.9th percentile is the floor: the machine itself interrupts
 computations for that long.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page doc/measured/validation.md: published figures beside those of this package.
+"""The page doc/measured/validation.md: published figures next to the figures of this package.
 
     python benchmarks/validation.py --canoga-park FILE > doc/measured/validation.md
 
-FILE is the record of Chen & Ricles, 0.01 s, in g, which is not free to ship; their section needs it. Figures of
-single cases are in the scenarios (``cases.NAME.published``), the runs are those of ``rths compare``; the other
-published figures are in this file. Some five minutes on two processors.
+FILE is the record of Chen & Ricles, 0.01 s, in g. Their section needs the record, which may not be distributed.
+Published figures of single cases are in the scenarios (``cases.NAME.published``), with the runs of ``rths
+compare``; all other published figures are in this file. Takes some five minutes on two processors.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time for which a pulse goes on when the test computer freezes or dies: real processes, by the clock.
+"""Time for which a pulse continues after the test computer freezes or dies, with real processes in real time.
 
-An emulated rig, a watcher with sensors of its own, and a test that is led by its services run as processes of this
-machine. In the strong part of the last rung the process of the test gets SIGSTOP or SIGKILL; what the interlock
-gets is heard on a socket. Beside that stands a whole test, to its end, that must not end the pulse.
+An emulated rig, a watcher with its own sensors, and a test that is operated by its services run as processes of
+this machine. In the strong part of the last rung, the process of the test receives SIGSTOP or SIGKILL. A socket
+receives the signals for the interlock. For comparison, a whole test runs to its end and must not end the pulse.
 
     python benchmarks/watch.py --runs 10
 """

@@ -26,7 +26,8 @@ def experimental_force(evaluation: Evaluation) -> Array:
 
 
 def energies(evaluation: Evaluation) -> dict[str, Array]:
-    """Return energies (J) at steps 0, 1, ... by the trapezoidal rule; unrecorded energies are omitted.
+    """Return the energies (J) at steps 0, 1, ..., integrated by the trapezoidal rule. Unrecorded energies are
+    omitted.
 
     Each term of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) is integrated over the displacement, from the
     end of a soft start. Without a structure, only the specimen has an energy.

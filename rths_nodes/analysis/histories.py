@@ -93,7 +93,7 @@ class Evaluation:
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Reasons by missing part of the result."""
+        """Reason for each missing part of the result."""
         self._tracked = {} if tracked is None else {False: tracked}
         self._delays = {False: list(delays)} if delays else {}
 

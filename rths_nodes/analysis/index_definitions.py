@@ -57,8 +57,8 @@ AXIS_INDICES: tuple[Kind, ...] = (
         "delay_s",
         MS,
         "ms",
-        "shift of the measurement that correlates most with the target over the whole test, in which the fastest "
-        "motion counts most (J1 of Wang et al.); positive: late; missing beyond monitor.longest_delay",
+        "time shift at which the measurement correlates most with the target over the whole test; the fastest "
+        "motion has the largest weight (J1 of Wang et al.). Positive: late; missing above monitor.longest_delay",
         "J1",
         signed=True,
     ),
@@ -75,8 +75,8 @@ AXIS_INDICES: tuple[Kind, ...] = (
         "fei_amplitude",
         1.0,
         "",
-        "frequency evaluation index of the whole record: measured over target, mean over the spectrum weighted "
-        "by the power of the target (Guo et al. 2014)",
+        "frequency evaluation index of the whole record: ratio of measured to target, averaged over the spectrum "
+        "with the power of the target as weight (Guo et al. 2014)",
         "fei_amplitude",
     ),
     Kind(
@@ -84,7 +84,7 @@ AXIS_INDICES: tuple[Kind, ...] = (
         "fei_delay_s",
         MS,
         "ms",
-        "frequency evaluation index: its phase at the equivalent frequency",
+        "phase of the frequency evaluation index, converted to a delay at the equivalent frequency",
         "fei_delay_ms",
         signed=True,
     ),
@@ -102,20 +102,20 @@ TEST_INDICES: tuple[Kind, ...] = (
         "hsem_percent",
         1.0,
         "%",
-        "energy that the tracking error fed in, as a share of the input energy, at the end "
-        "(Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11); positive: lag",
+        "energy added by the tracking error, as a share of the input energy, at the end of the test "
+        "(Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11). Positive: lag",
         "hsem_percent",
         signed=True,
     ),
     *(
         Kind(title, f"{name}_displacement_m", MM, "mm", meaning, f"{name}_displacement_mm", signed=True)
         for title, name, meaning in (
-            ("Largest displacement", "max", "of the degree of freedom that moved most"),
-            ("Smallest displacement", "min", "of the degree of freedom that moved most"),
+            ("Largest displacement", "max", "maximum displacement of the degree of freedom that moved most"),
+            ("Smallest displacement", "min", "minimum displacement of the degree of freedom that moved most"),
             (
                 "Displacement at the end",
                 "end",
-                "last displacement of that degree of freedom, after yielding",
+                "last displacement of the degree of freedom that moved most, including permanent displacement",
             ),
         )
     ),
@@ -124,7 +124,8 @@ RESPONSE = {
     "response": ("Displacement", "displacement"),
     "acceleration": ("Absolute acceleration", "acceleration"),
 }
-"""Titles and keys of response errors (%), by the beginning of their names. A degree of freedom ends the name."""
+"""Titles and keys of response errors (%), by the beginning of their names. The names end with a degree of freedom.
+"""
 
 
 class Definition(NamedTuple):
@@ -144,43 +145,54 @@ DEFINITIONS: dict[str, Definition] = {
 } | {
     "response": Definition(
         "displacement error",
-        "RMS of the difference from the displacement of the whole structure, computed in one piece without "
-        "actuators, as a share of its RMS (Phillips & Spencer 2012, Table 3.1)",
+        "RMS of the difference from the displacement of the whole structure (computed in one piece, without "
+        "actuators), divided by the RMS of that displacement (Phillips & Spencer 2012, Table 3.1)",
     ),
     "acceleration": Definition(
         "acceleration error",
-        "the same for the absolute acceleration, i.e. relative to the ground plus the ground acceleration",
+        "RMS of the difference from the absolute acceleration of the whole structure, divided by the RMS of that "
+        "acceleration. An absolute acceleration is relative to the ground, plus the ground acceleration",
     ),
     "tracking_delay": Definition(
         "tracking delay",
-        "lag of the largest correlation of the measured displacement m with the target y, 0 to 49 samples "
-        "(Silva et al. 2020); with two axes -49 to 49 (Condori Uribe et al. 2023)",
+        "lag at which the measured displacement m correlates most with the target y: 0 to 49 samples "
+        "(Silva et al. 2020), or -49 to 49 samples with two axes (Condori Uribe et al. 2023)",
         signed=True,
     ),
     "signed_delay": Definition(
         "tracking delay",
-        "shift at the peak of the cross-correlation; positive: late",
+        "time shift at the peak of the cross-correlation. Positive: late",
         signed=True,
     ),
-    "noise_floor": Definition("noise floor", "tracking error, rms, due to sensor noise alone"),
-    "tracking_rms": Definition("tracking error, rms", "100 std(m - y) / std(y), m measured, y target"),
+    "noise_floor": Definition("noise floor", "rms tracking error due to sensor noise alone"),
+    "tracking_rms": Definition(
+        "tracking error, rms", "100 std(m - y) / std(y), where m is measured and y is the target"
+    ),
     "tracking_peak": Definition("tracking error, peak", "100 max|m - y| / max|y|"),
     "rms": Definition(
         "response error, rms",
-        "100 std(m - r) / std(r) of a floor or story; r reference structure, computed in one piece; m numerical "
-        "substructure, on floor 1 measured",
+        "100 std(m - r) / std(r) of a floor or story, where r is the reference structure, computed in one "
+        "piece, and m is the numerical substructure (on floor 1: as measured)",
     ),
     "peak": Definition("response error, peak", "100 max|m - r| / max|r|"),
-    "node_delay": Definition("node delay", "tracking delay of the driven node against the model", signed=True),
-    "node_rms": Definition("node error, rms", "error of the driven node against the numerical substructure"),
+    "node_delay": Definition(
+        "node delay", "tracking delay of the driven node relative to the numerical substructure", signed=True
+    ),
+    "node_rms": Definition(
+        "node error, rms",
+        "100 std(m - y) / std(y) of the driven node, where m is measured and y is the numerical substructure",
+    ),
     "node_peak": Definition(
-        "node error, peak", "largest error of the driven node, divided by its largest displacement"
+        "node error, peak",
+        "100 max|m - y| / max|y| of the driven node, where m is measured and y is the numerical substructure",
     ),
     "reference_rms": Definition(
-        "node error to the reference, rms", "the driven node against the reference structure"
+        "node error to the reference, rms",
+        "100 std(m - r) / std(r) of the driven node, where m is measured and r is the reference structure",
     ),
     "reference_peak": Definition(
-        "node error to the reference, peak", "largest error, divided by the largest displacement"
+        "node error to the reference, peak",
+        "100 max|m - r| / max|r| of the driven node, where m is measured and r is the reference structure",
     ),
 }
 """Definitions by the beginning of a name. Axis or floor, unit and ``_true`` may follow."""

@@ -55,8 +55,8 @@ def linear_response(assembly: Assembly) -> LinearResponse:
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
-            "structure: must be linear and state experimental_stiffness, so that its response in one piece can be "
-            "computed"
+            "structure: must be linear and declare experimental_stiffness, because the response of the whole "
+            "structure is computed"
         )
     system, inputs, displacement = first_order(*combined(structure))
     phi, before, now = transition(system, inputs, assembly.scenario.step)

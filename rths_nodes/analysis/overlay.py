@@ -76,7 +76,7 @@ class Aligned:
 class Difference(NamedTuple):
     """Rms and largest difference from the first test, in ``unit``; the largest difference occurs ``at`` (s).
 
-    Shares are relative to the first test. They are nan if its history is zero.
+    Shares are relative to the history of the first test, and nan if this history is zero.
     """
 
     rms: float
@@ -94,13 +94,15 @@ def check(runs: Mapping[str, Run]) -> None:
     for name, run in rest:
         if run.axes != one.axes:
             axes, other_axes = (", ".join(tested.axes) or "none" for tested in (run, one))
-            problems.append(f"{name}: axes = {axes}: must be as in {first}: {other_axes}")
+            problems.append(f"{name}: axes = {axes}: must equal the axes of {first} ({other_axes})")
         length, known_length = run.scenario.duration, one.scenario.duration
         imported = run.made_elsewhere or one.made_elsewhere
         if abs(length - known_length) > max(run.scenario.step, one.scenario.step) and not imported:
-            problems.append(f"{name}: duration = {length:g} s: must be as in {first}: {known_length:g} s")
+            problems.append(
+                f"{name}: duration = {length:g} s: must equal the duration of {first} ({known_length:g} s)"
+            )
     if not Aligned(first, Evaluation(one)).drawable:
-        problems.append(f"{first}: no sample of this test counts; name another test first")
+        problems.append(f"{first}: this test has no counted sample. Name another test first")
     problems.refuse()
 
 

@@ -107,7 +107,7 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set; none if it names no set or no samples count.
+    """Return the indices of the scenario's set; none if the scenario names no set or no samples count.
 
     Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """
@@ -133,7 +133,7 @@ def published_indices(evaluation: Evaluation) -> Published:
 def _check_frame(evaluation: Evaluation) -> None:
     if evaluation.run.dof_displacement.shape[1] <= max(*NODE, *STORIES.values()) or len(evaluation.run.axes) != 2:
         raise ConfigError(
-            "indices = 'marths_2023': need the frame of that benchmark, with 29 degrees of freedom and 2 axes"
+            "indices = 'marths_2023': require the frame of this benchmark, with 29 degrees of freedom and 2 axes"
         )
 
 
@@ -247,7 +247,7 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
     of_y = rest(squares_of_y, last * last) - earlier * earlier / (n - lags)
     still = (of_x <= ROUNDING * squares_of_x) | (
         of_y <= ROUNDING * squares_of_y
-    )  # a short test may be at rest in part
+    )  # the structure may be at rest in parts of a short test
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = (likeness - later * earlier / (n - lags)) / np.sqrt(of_x * of_y)
     correlation[still] = -math.inf
@@ -262,7 +262,9 @@ def rest(total: float, first: Array) -> Array:
 def signed_lag(target: Array, measured: Array) -> int:
     """Return the lag, -49 to 49 samples, at which ``measured`` correlates most with ``target``, ``(n,)`` each."""
     longest = min(LONGEST_LAG, len(target)) - 1
-    lags = np.array(sorted(range(-longest, longest + 1), key=abs))  # of equally good lags, the shortest
+    lags = np.array(
+        sorted(range(-longest, longest + 1), key=abs)
+    )  # if several lags are equally good, the shortest
     return int(lags[np.argmax(products(target, measured, -longest, longest)[lags + longest])])
 
 
@@ -285,7 +287,9 @@ def scale_of(values: Array) -> Scale:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return standard deviation and peak of ``error`` in % of ``scale``, named with ``before`` and ``after``."""
+    """Return standard deviation and peak of ``error`` in % of ``scale``; names begin with ``before``, end with
+    ``after``.
+    """
     return {
         f"{before}rms{after}_percent": _share(float(np.std(error)), scale[0]),
         f"{before}peak{after}_percent": _share(_largest(error), scale[1]),

@@ -2,7 +2,7 @@
 """Response errors: targets of a test versus the structure in one piece (Phillips & Spencer 2012, Table 3.1).
 
 Numerical substructure and specimens move exactly together: they are coupled by the setup, without actuator, delay
-and ramp. They are integrated by the classical Runge-Kutta method, with steps halved until convergence.
+and ramp. The motion is integrated by the classical Runge-Kutta method, with steps halved until convergence.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
-        raise ConfigError("structure: missing; a test without one has no response of the whole structure")
+        raise ConfigError("structure: missing; the response of the whole structure requires a structure")
     model = _Whole(assembly, structure)
     mass, _, stiffness = combined(structure)
     substeps = max(1, math.ceil(scenario.step * modes(mass, stiffness)[0][-1] / COARSEST))
@@ -91,7 +91,8 @@ def response(scenario: Scenario, tolerance: float = 1e-4) -> Response:
                 return Response(times, *fine, substeps, change / size if size else 0.0)
             coarse = fine
     raise ArithmeticError(
-        f"the response of the whole structure does not converge with {substeps} Runge-Kutta steps per step"
+        f"the response of the whole structure does not converge with {substeps} Runge-Kutta steps per "
+        "integration step"
     )
 
 
@@ -179,7 +180,7 @@ def ideal_of(scenario: Scenario) -> IdealResponse:
     assembly, rig = Assembly(scenario), scenario.rig
     structure = assembly.structure
     if structure is None:
-        raise ConfigError("structure: missing; a test without one has no response of the whole structure")
+        raise ConfigError("structure: missing; the response of the whole structure requires a structure")
     n = len(structure.influence)
     setup = assembly.setup
     damper: Specimen = NoSpecimen() if rig.damper is None else registry.build("specimen", rig.damper)

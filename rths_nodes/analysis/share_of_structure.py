@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or derived from the specimens at small motion. The specimens are known by their
-models or by a measured stiffness.
+The experimental part is declared, or derived from the specimens at small motion. Models or a measured stiffness
+describe the specimens.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rths_nodes.mechanics.structure import massless
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios, modes
 
 STATED, MODEL, MEASURED = (
-    "as the structure states it",
-    "of the specimens' models at small motion",
-    "as the small move has measured it",
+    "from the declaration of the structure",
+    "from the specimens' models at small motion",
+    "from the measurements of the small move",
 )
 LARGEST = 64
 """Largest number of degrees of freedom for a partition."""
@@ -49,7 +49,7 @@ class Partition:
 
 
 def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
-    """Return the partition for ``measured`` stiffnesses (N/m) by axis.
+    """Return the partition of the structure; ``measured`` holds stiffnesses (N/m) of specimens by axis.
 
     Raises ConfigError if there is no structure, or if it has too many degrees of freedom.
     """
@@ -58,7 +58,7 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
         raise ConfigError("structure: missing; a test with prescribed displacements has no partition")
     n = len(structure.influence)
     if is_sparse(structure.mass) or n > LARGEST:
-        raise ConfigError(f"structure: {n} degrees of freedom; must be <= {LARGEST} for a partition")
+        raise ConfigError(f"structure: has {n} degrees of freedom; must have <= {LARGEST} for a partition")
     stated = (structure.experimental_mass, structure.experimental_damping, structure.experimental_stiffness)
     numerical = (structure.mass, structure.damping, structure.stiffness)
     source, experimental = STATED, stated

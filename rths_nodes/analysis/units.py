@@ -22,12 +22,13 @@ CLOCKS = (
 LOOP = "Loop: Measurement to Command"
 """Displayed name of the first duration on hosts with nodes."""
 HOPS = (
-    ("integrator", "Integrator, once a step: Measurement to Target"),
+    ("integrator", "Integrator, once per step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
-    ("transport", "Transport between them, and waiting"),
+    ("transport", "Transport between nodes, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Parts of the loop, in order. Each is the work of one node; the mean of ``transport`` is the remainder."""
+"""Parts of the loop, in order. Each part is the work of one node, but the mean of ``transport`` is the remainder.
+"""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
@@ -69,7 +70,7 @@ def early_or_late(seconds: float) -> str:
 
 
 def exact(value: object) -> str:
-    """Return all digits of a value: lists with commas, matrices by rows, a dash for a missing value."""
+    """Return a value with all digits. Lists have commas, matrices have rows, a missing value is a dash."""
     if value is None or value in ("", []):
         return DASH
     if isinstance(value, bool):

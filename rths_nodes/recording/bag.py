@@ -118,7 +118,7 @@ def _text(package: str, name: str) -> str:
         return file.read_text(encoding="utf-8")
     if text := _WITHOUT_ROS.get(f"{package}/{name}"):
         return text
-    raise ConfigError(f"{package}/msg/{name}: definition not installed; source the workspace that contains it")
+    raise ConfigError(f"{package}/msg/{name}: is not installed; source the workspace that contains {package}")
 
 
 def _installed(package: str, file: str) -> Path | None:
@@ -196,7 +196,7 @@ def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
         path = directory / f"{directory.resolve().name}_0.mcap"
         file = FileIO(path, "xb")
     except OSError as error:
-        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+        raise ConfigError(f"{directory}: a recording cannot be created there ({reason(error)})") from error
     try:
         with contextlib.suppress(OSError):  # some file systems do not support locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,7 +204,7 @@ def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
     except OSError as error:
         file.close()
         path.unlink()
-        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+        raise ConfigError(f"{directory}: a recording cannot be created there ({reason(error)})") from error
     return path, file
 
 
@@ -279,7 +279,7 @@ class Writer:
             if data and not _in_place(self.path, self._file):
                 raise FileNotFoundError(errno.ENOENT, "the file was deleted or moved")
         except OSError as error:
-            self._failure = f"{self.path}: the recording broke off ({reason(error)})"
+            self._failure = f"{self.path}: the recording was aborted ({reason(error)})"
             self._due = 0.0  # each further write raises the error
             raise RecordingError(self._failure) from error
 
@@ -334,7 +334,7 @@ class Bag:
                 raise RecordingError(f"{self.path}: {error}") from error
         count, stated = sum(inventory.counts.values()), sum(self.counts.values())
         if count != stated or (contents.lost_bytes and not unfinished):
-            raise RecordingError(f"{self.path}: damaged, only {count} of {stated} messages can be read")
+            raise RecordingError(f"{self.path}: is damaged; only {count} of {stated} messages can be read")
 
 
 def read(path: Path | str) -> Bag:
@@ -349,7 +349,7 @@ def read(path: Path | str) -> Bag:
                 raise RecordingError("the messages are damaged")
             inventory.stated = inventory.counts
     except (RecordingError, ValueError) as error:
-        raise ConfigError(f"{file}: {error}; save the undamaged part with rths recover {path}") from error
+        raise ConfigError(f"{file}: {error}. Save the undamaged part with rths recover {path}") from error
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
     if inventory.stated is None:
@@ -376,14 +376,14 @@ def _scanned(file: Path, inventory: Inventory, lenient: bool = False) -> Content
 def _unfinished(file: Path, path: Path | str) -> Bag:
     inventory = Inventory()
     contents = _scanned(file, inventory, lenient=True)
-    lost = f", {contents.lost_bytes} bytes lost" if contents.lost_bytes else ""
+    lost = f" (lost bytes: {contents.lost_bytes})" if contents.lost_bytes else ""
     with file.open("rb") as stream:
         in_use = locked(stream)
     if in_use:
         state, hint = "is being recorded or recovered now", ""
     else:
-        state, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
-    note = f"{path}: {state}; only its complete part is read{lost}{hint}"
+        state, hint = "was not finished by its recorder", f". Finish the recording with rths recover {path}"
+    note = f"{path}: {state}; only the complete part is read{lost}{hint}"
     notes = (note, *(f"{path}: {damage}" for damage in contents.damage))
     return _bag(file, inventory, inventory.counts, contents.size, notes)
 
@@ -436,7 +436,7 @@ def _check_own(path: Path, stream: IO[bytes]) -> None:
     if stated is None:
         raise ConfigError(f"{path}: the beginning of the recording is damaged or missing")
     if not stated.startswith(LIBRARY):
-        raise ConfigError(f"{path}: recorded by {stated!r}, not by rths_nodes; try `mcap recover`")
+        raise ConfigError(f"{path}: was recorded by {stated!r}, not by rths_nodes; try `mcap recover`")
 
 
 def _examined(path: Path) -> tuple[int, list[str]]:
@@ -459,7 +459,7 @@ def _recovered_in(path: Path, directory: Path) -> Recovered:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+        raise ConfigError(f"{directory}: a recording cannot be created there ({reason(error)})") from error
     try:
         return index(path, directory / f"{directory.resolve().name}_0.mcap", recovering=True)
     except RecordingError:

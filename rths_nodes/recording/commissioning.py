@@ -18,8 +18,8 @@ from rths_nodes.recording.records import reason
 SUFFIX = ".commissioned.yaml"
 VERSION = 1
 HEAD = (
-    "# Result of the commissioning of this rig, before any specimen; written by rths commission. Do not edit.\n"
-    "# It is valid for 12 months, while port, channels, limits and receiver are unchanged.\n"
+    "# Result of the commissioning of this rig without a specimen, written by rths commission. Do not edit.\n"
+    "# The result is valid for 12 months, while port, channels, limits and receiver are unchanged.\n"
 )
 
 
@@ -65,9 +65,9 @@ def of_rig(rig: Path | str) -> Commissioning | None:
 
 
 def in_effect(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
-    """Return the commissioning of the rig file ``rig``, and why it bars rungs that move the rig.
+    """Return the commissioning of the rig file ``rig``, and the reason that bars rungs that move the rig.
 
-    The reason is an empty string if it bars none. Simulators and emulators need no commissioning. Raises
+    The reason is an empty string if no rung is barred. Simulators and emulators need no commissioning. Raises
     ConfigError for an invalid file.
     """
     if not rig or Assembly(scenario).port.simulated:

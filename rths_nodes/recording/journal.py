@@ -63,10 +63,10 @@ class Inventory:
         """Read a record. Raises ValueError if the record is damaged or belongs to an unknown channel."""
         if opcode == Opcode.MESSAGE:
             if len(content) < MESSAGE.size:
-                raise ValueError("message without its header")
+                raise ValueError("a message has no header")
             number = MESSAGE.unpack_from(content)[0]
             if number not in self.channels:
-                raise ValueError(f"message on the unknown channel {number}")
+                raise ValueError(f"a message belongs to the unknown channel {number}")
             self.counts[number] += 1
         elif opcode == Opcode.SCHEMA:
             schema = parsed(Schema, content)
@@ -109,7 +109,8 @@ def offered(text: str) -> list[dict[str, object]]:
 METADATA_VERSION = 9
 METADATA, BAG = "metadata.yaml", "rosbag2_bagfile_information"
 _CHUNK_SIZE = 1 << 17
-"""Size of a chunk, bytes: 0.1 s at 1024 Hz. One damaged byte loses a chunk. Larger chunks would save 2 %."""
+"""Size of a chunk, bytes: 0.1 s at 1024 Hz. One damaged byte loses a chunk. Larger chunks would save 2 % of the
+size."""
 _PART, _DAMAGED = ".part", ".damaged"
 _TORN = 1 << 16
 """Largest number of bytes that an interrupted write can leave after the last complete record."""
@@ -252,7 +253,7 @@ def index(path: Path, target: Path | None = None, recovering: bool = False) -> R
             part.unlink()
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise RecordingError(
-            f"{path}: could not be indexed in {target.parent} ({why}); try again, or use another disk with "
+            f"{path}: could not be indexed in {target.parent} ({why}). Try again, or use another disk with "
             f"rths recover {path.parent} --out DIR"
         ) from error
     return Recovered(copy.messages, lost, False, target if target == path else target.parent, tuple(notes))
@@ -273,7 +274,7 @@ def _from_index(path: Path, copy: _Copy) -> dict[str, str]:
 def _description(contents: Contents) -> list[str]:
     lost = f"{contents.lost_bytes} bytes"
     if not contents.damage and contents.lost_bytes <= _TORN:
-        return [f"{lost} of an unfinished record lost"]
+        return [f"{lost} lost from an unfinished record"]
     return [f"{lost} lost", *contents.damage]
 
 

@@ -27,7 +27,9 @@ _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace the file at ``path`` with ``text``, atomically even in a crash. An OSError leaves it unchanged."""
+    """Replace the file at ``path`` with ``text``, atomically even in a crash. An OSError leaves the file
+    unchanged.
+    """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:
         with beside.open("wb") as stream:
@@ -53,7 +55,9 @@ def read(cls: type[T], path: Path, version: int) -> T:
     except ValueError as error:  # the file is too large or contains invalid text
         raise ConfigError(f"{path}: cannot be read ({error})") from error
     if text.rstrip("\n").rpartition("\n")[2] != END:
-        raise ConfigError(f"{path}: the file is damaged and its end is missing (the last line must be {END!r})")
+        raise ConfigError(
+            f"{path}: the file is damaged, because its end is missing; the last line must be {END!r}"
+        )
     data = parse(text, str(path))
     if not isinstance(data, Mapping) or data.get("version") != version:
         read_version = show(data.get("version")) if isinstance(data, Mapping) else "none"
@@ -71,7 +75,8 @@ def plain(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in list(value.items())}
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in list(value)]  # copied, because another thread may modify the list
+        # copied, because another thread may modify the list
+        return [plain(entry) for entry in list(value)]
     if hasattr(value, "tolist"):  # numpy numbers and arrays
         return plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):

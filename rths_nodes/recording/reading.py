@@ -39,7 +39,7 @@ from rths_nodes.recording.run import Run, assembled, widths
 Columns = dict[str, NDArray[Any]]
 
 _LENGTHS, _TRIED = 4, 8
-"""Numbers of message lengths, and of messages of each length, that are tried for a layout."""
+"""Number of message lengths, and of messages of each length, from which a layout is derived."""
 
 BATCH = 4096
 """Number of messages of a stream that are unpacked together."""
@@ -62,8 +62,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         rows = contents.rows(len(scenario.axes), bool(scenario.force_axes))
         if recording.information.get("outcome") == "finished" and not len(rows["measurement"]["flags"]):
             raise ValueError(
-                "the test has finished, but the recording has no messages of .../measurement; was this topic "
-                "remapped?"
+                "the test has finished, but the recording has no messages of .../measurement. Check whether this "
+                "topic was remapped"
             )
         fields = contents.fields() | contents.updating(scenario.dt)
     except (ValueError, bag.RecordingError) as error:
@@ -96,7 +96,7 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
         order = np.argsort(numbers, kind="stable")
         first = 1 if name == "command" else 0
         if not np.array_equal(numbers[order], np.arange(first, first + len(numbers))):
-            raise ConfigError(f"{path}: {name}: {len(numbers)} messages, some are missing or repeated")
+            raise ConfigError(f"{path}: some of the {len(numbers)} messages of {name} are missing or repeated")
         streams[name] = {field: values[order] for field, values in columns.items()}
     return streams
 
@@ -104,11 +104,11 @@ def streams_of(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, 
 def _why_no_test(recording: bag.Bag) -> str:
     if any(topic.of_test for topic in recording.topics.values()):
         return (
-            f"has messages of {PACKAGE}, but no metadata records (scenario, run id), which a converter has "
-            "dropped; "
-            "use the original recording, or convert it with metadata"
+            f"the recording has messages of {PACKAGE}, but no metadata records (scenario, run id), because a "
+            "converter dropped "
+            "them. Use the original recording, or convert the original with metadata"
         )
-    return "not a recording of a hybrid simulation (it contains no scenario)"
+    return "is not a recording of a hybrid simulation (the file contains no scenario)"
 
 
 class _Contents:
@@ -164,7 +164,7 @@ class _Contents:
                 self._layouts[topic] = layout_of(self._definitions[topic], waiting)
             batch = self._layouts[topic].columns(waiting)
             if number not in batch or batch[number].dtype.kind != "u":
-                raise ValueError(f"the layout differs from its definition ({number} is missing)")
+                raise ValueError(f"the messages differ from their definition ({number} is missing)")
         except ValueError as error:
             raise ValueError(f"{topic}: {error}") from error
         self._damaged[topic] += len(waiting) - len(batch[number])
@@ -199,12 +199,12 @@ class _Contents:
 
     def notes(self) -> list[str]:
         notes = [
-            f"{count} damaged message{'s'[: count > 1]} of {topic} left out"
+            f"omitted {count} damaged message{'s'[: count > 1]} of {topic}"
             for topic, count in (+self._damaged).items()
         ]
         for stream, (count, last) in self._far.items():
             notes.append(
-                f"{count} message{'s'[: count > 1]} of {stream} left out: numbered far beyond {last}, the last "
+                f"omitted {count} message{'s'[: count > 1]} of {stream} with a number far above {last}, the last "
                 "valid number"
             )
         return notes
@@ -220,7 +220,7 @@ class _Contents:
                 continue
             numbers, values = batch[STREAMS[stream]], batch[name].reshape(len(batch[name]), -1)
             if values.shape[1] != shape[1]:
-                raise ValueError(f"{stream}.{name}: {values.shape[1]} entries, expected {shape[1]}")
+                raise ValueError(f"{stream}.{name}: has {values.shape[1]} entries, expected {shape[1]}")
             inside = numbers < shape[0]
             table[numbers[inside]] = values[inside]
         return table
@@ -280,7 +280,7 @@ def _named(names: tuple[str, ...], count: int) -> tuple[str, ...]:
 
 
 def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
-    """Return the checked scenario of a recording. Raises ConfigError whose message begins with ``origin``.
+    """Return the checked scenario of a recording. The message of a ConfigError begins with ``origin``.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
     kept as recorded; an attempt to build them raises an error with the reason.
@@ -354,7 +354,7 @@ class StreamLayout:
             layout = {"names": names, "formats": formats, "offsets": offsets, "itemsize": self._size}
             self._dtype: np.dtype[np.void] = np.dtype(layout)  # type: ignore[call-overload]
         except (struct.error, KeyError, ValueError) as error:
-            raise ValueError(f"the layout differs from its definition ({error})") from error
+            raise ValueError(f"the messages differ from their definition ({error})") from error
         self._names = [name for name in names[1:] if name not in self._counts]
         if not self._fits(message):
             raise ValueError(f"the length of a message differs from {self._size} bytes")
@@ -395,7 +395,7 @@ class StreamLayout:
 
 
 def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
-    problem = ValueError("the messages have many layouts")
+    problem = ValueError("the messages have too many different layouts")
     for layout in _layouts(text, messages):
         if isinstance(layout, ValueError):
             problem = layout

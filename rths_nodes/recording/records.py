@@ -32,7 +32,7 @@ RECORD = struct.Struct("<BQ")
 MESSAGE = struct.Struct("<HIQQ")
 """Head of a message: channel, sequence number, log time and publish time."""
 LARGEST_CHUNK = 1 << 28
-"""Largest unpacked chunk, bytes; recorders write far smaller chunks."""
+"""Largest permitted size of an unpacked chunk, bytes. Recorders write far smaller chunks."""
 _CHECKSUM = 4
 """Length of the checksum at the end of the data, bytes. A checksum of zero is not checked."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
@@ -56,20 +56,20 @@ def recording(path: Path | str) -> Path:
             if not files and (packed := sorted(path.glob("*.mcap.zstd"))):
                 raise ConfigError(PACKED.format(packed[0]))
             if not files:
-                raise ConfigError(f"{path}: no recording (no .mcap file) in this directory")
+                raise ConfigError(f"{path}: this directory contains no recording (.mcap file)")
             if len(files) > 1:
                 raise ConfigError(
-                    f"{path}: has several .mcap files; name one of {', '.join(f.name for f in files)}"
+                    f"{path}: contains several .mcap files; name one of {', '.join(f.name for f in files)}"
                 )
             return recording(files[0])
         try:
             begin = read_head(path, len(MAGIC))
         except ValueError as error:
-            raise ConfigError(f"{path}: not a recording ({error})") from None
+            raise ConfigError(f"{path}: is not a recording ({error})") from None
         if begin.startswith(ZSTD):
             raise ConfigError(PACKED.format(path))
         if begin != MAGIC:
-            raise ConfigError(f"{path}: not a recording (no MCAP file)")
+            raise ConfigError(f"{path}: is not a recording (not an MCAP file)")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
     return path
@@ -84,11 +84,11 @@ def check_free(directory: Path) -> None:
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
     except OSError as error:  # e.g. a name that is too long
-        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+        raise ConfigError(f"{directory}: a recording cannot be created there ({reason(error)})") from error
     if not folder.is_dir():
-        raise ConfigError(f"{directory}: cannot record there ({folder} is not a directory)")
+        raise ConfigError(f"{directory}: a recording cannot be created there ({folder} is not a directory)")
     if not os.access(folder, os.W_OK):
-        raise ConfigError(f"{directory}: cannot record there ({folder} is not writable)")
+        raise ConfigError(f"{directory}: a recording cannot be created there ({folder} is not writable)")
 
 
 def locked(stream: IO[bytes]) -> bool:
@@ -133,7 +133,7 @@ def parsed(record: Any, content: bytes) -> Any:
     try:
         return record.read(_Whole(BytesIO(content)))
     except Exception as error:  # e.g. struct.error, UnicodeDecodeError, EndOfFile
-        raise ValueError(f"damaged {record.__name__} record ({error or type(error).__name__})") from error
+        raise ValueError(f"the {record.__name__} record is damaged ({error or type(error).__name__})") from error
 
 
 def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, int]]:
@@ -213,7 +213,7 @@ class Contents:
                 take(opcode, content)
             except ValueError as error:
                 if not refused:
-                    self._tell(f"invalid records, the first of them before byte {self.end}: {error}")
+                    self._tell(f"the file has invalid records, the first of them before byte {self.end} ({error})")
                 refused += 1
                 self.lost_bytes += len(content)
             else:
@@ -242,7 +242,9 @@ def _unpacked(content: bytes, end: int) -> bytes:
     try:
         chunk = parsed(Chunk, content)
         if chunk.uncompressed_size > LARGEST_CHUNK:
-            raise ValueError(f"{chunk.uncompressed_size} bytes: must be <= {LARGEST_CHUNK}")
+            raise ValueError(
+                f"the uncompressed size is {chunk.uncompressed_size} bytes; must be <= {LARGEST_CHUNK}"
+            )
         stream, length = get_chunk_data_stream(chunk, validate_crc=True)
     except Exception as error:  # the decompression library may raise any error
         raise RecordingError(f"the chunk that ends at byte {end} is damaged ({error})") from error

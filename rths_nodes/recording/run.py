@@ -35,7 +35,7 @@ Flags = NDArray[np.uint32]
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
 """Fields of a Target with the energies of a model, if only some of its degrees of freedom are published."""
 ELSEWHERE = "elsewhere"
-"""Host of an imported test, and type of the components that are unknown."""
+"""Value of the host of an imported test, and of the type of components that are unknown."""
 _ROWS = 1 << 16
 
 

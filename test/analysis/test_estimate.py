@@ -140,7 +140,7 @@ def test_wrong_words_are_refused(words: dict[str, object], message: tuple[str, .
 
 def test_rest_is_refused() -> None:
     run = sine_test()
-    with pytest.raises(ConfigError, match=naming("axis_1", "moves")):
+    with pytest.raises(ConfigError, match=naming("axis_1", "no motion")):
         estimate(dataclasses.replace(run, displacement=np.zeros_like(run.displacement)))
 
 

@@ -46,14 +46,14 @@ INFORMATION = {
 }
 TITLES = (
     "Displacement: measured follows target",
-    "Seen close: within",
+    "Tracking in detail: within",
     "Control error: largest",
     "Tracking indicator: magnitude up to",
     "Compensator: Δα ends at",
     "Hysteresis: the specimen carried up to",
-    "Energy: the tracking error fed in",
-    "Synchronisation: measured over target",
-    "Equilibrium: nothing but rounding is left",
+    "Energy: the tracking error added",
+    "Synchronisation: measured versus target",
+    "Equilibrium: the residual is only rounding",
     "Response: ",
     "Excitation: ",
 )

@@ -70,7 +70,7 @@ def test_the_caption_says_of_no_law_that_it_finished_no_run() -> None:
     assert html.unescape(drawing).count(figures.NONE_FINISHED) == 1  # bad
     assert drawing.count(figures.NO_VALUE) == 1  # silent
     words, drawing = found["Error norm (J2) by compensator"]
-    assert words.endswith("Logarithmic.")
+    assert words.endswith("Logarithmic axis.")
     assert figures.NO_VALUE not in drawing
 
 

@@ -128,7 +128,7 @@ def test_what_cannot_be_followed_is_refused(words: dict[str, Any], message: tupl
 def test_where_nothing_moves_nothing_is_learnt() -> None:
     run = recorded()
     still = dataclasses.replace(run, displacement=np.zeros_like(run.displacement))
-    with pytest.raises(ConfigError, match=naming("moves", "between")):
+    with pytest.raises(ConfigError, match=naming("no motion", "between")):
         follow(still, AXIS, copy_for(run, AXIS, "kelvin_voigt", {}))
 
 
@@ -137,5 +137,5 @@ def test_it_is_drawn(tmp_path: Path) -> None:
     found = follow(run, AXIS, copy_for(run, AXIS, "kelvin_voigt", OFF), "rls")
     save(tmp_path / "shadow.svg", None, draw, found, "a test")
     text = (tmp_path / "shadow.svg").read_text()
-    for words in ("copy of story_1, kelvin_voigt by rls, in shadow", "copies would have", "force (kN)"):
+    for words in ("copy of story_1 in shadow, model kelvin_voigt, law rls", "copies would have", "force (kN)"):
         assert words in text

@@ -440,7 +440,7 @@ def test_an_unknown_scenario_lists_the_known(refusal: Callable[..., str]) -> Non
 def test_where_nobody_can_record(refusal: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     message = refusal("run", PAPER, *SHORT, "--record", "file/run")
-    assert mentions(message, tmp_path / "file" / "run", "record")
+    assert mentions(message, tmp_path / "file" / "run", "recording")
     assert (tmp_path / "file").read_text() == "in the way"
 
 

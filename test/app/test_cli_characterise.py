@@ -182,7 +182,7 @@ def test_a_rig_file_is_not_overwritten_by_its_section(tmp_path: Path, capsys: py
         (["--amplitudes", "0.01", "--frequencies", "600"], ("servo_rate", "512 Hz")),
         (["--amplitudes", "-1", "--frequencies", "1"], ("amplitude", "-1 m", "> 0")),
         ([*TESTS, "--axis", "story_9"], ("known", AXIS)),
-        ([*TESTS, "--voltage", "2"], ("takes", "voltage")),
+        ([*TESTS, "--voltage", "2"], ("voltage = 2 V", "voltage input")),
         (["--from", "nowhere", "--cycles", "3"], ("--cycles", "--from")),
     ],
 )

@@ -126,7 +126,7 @@ def test_the_outcome_the_exit_code_and_the_recording_agree(
             monkeypatch.setattr(node_processes, "HANGS_S", 2.0)
     if (column, way) == ("embedded", "disk full"):
         with pytest.raises(
-            RuntimeError, match=naming("recording", "broke")
+            RuntimeError, match=naming("recording", "aborted")
         ):  # of which rths run makes exit code 1
             ended(column, way, tmp_path / "run", patience)
         return

@@ -221,7 +221,7 @@ def test_the_reliability_of_the_streams_can_be_chosen(launch, reliability):
         ("overrides:=compensator.alfa_es=20", ("alpha_es",)),
         ("overrides:=structure.mass=0", ("structure.mass", "0 kg", "> 0 kg")),
         ("overrides:=duration='3", ("closing", "quotation")),
-        ("directory:=/dev/null", ("cannot record there",)),
+        ("directory:=/dev/null", ("cannot be created",)),
         ("pace:=fast", ("pace", "fast", "lockstep", "realtime")),
         ("reliability:=sometimes", ("reliability", "sometimes", "reliable", "best_effort")),
         ("namespace:=two words", ("namespace", "two words", "ASCII")),

@@ -163,7 +163,7 @@ def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patience, 
     rig = Rig(tmp_path / "run", *patient, preexec_fn=small_disk)
     out, errors = rig.end()
     assert rig.popen.returncode == 1
-    assert mentions(" ".join((out + errors).split()), "recording", "broke")
+    assert mentions(" ".join((out + errors).split()), "recording", "aborted")
     resource.setrlimit(resource.RLIMIT_FSIZE, resource.getrlimit(resource.RLIMIT_FSIZE))
     found = bag.recover(tmp_path / "run")
     assert found.messages > 1000

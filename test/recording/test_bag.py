@@ -275,12 +275,12 @@ def test_journal_is_not_overwritten(tmp_path):
 @pytest.mark.parametrize("below", ["", "run", "run/deep"])
 def test_place_at_or_below_a_file_is_refused(tmp_path, below):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ConfigError, match=naming("record", "directory")):
+    with pytest.raises(ConfigError, match=naming("recording", "directory")):
         Writer(tmp_path / "file" / below, TOPICS, {})
 
 
 def test_unwritable_place_is_refused():
-    with pytest.raises(ConfigError, match=naming("/proc/run", "record")):
+    with pytest.raises(ConfigError, match=naming("/proc/run", "recording")):
         Writer("/proc/run", TOPICS, {})
 
 
@@ -312,7 +312,7 @@ def test_other_paths_are_refused(tmp_path, action):
         "missing": "No such file",
         "text.mcap": "not a recording",
         "text.mcap/below": "Not a directory",
-        "empty": "no .mcap file",
+        "empty": "no recording",
         "two": r"a\.mcap, b\.mcap",
     }.items():
         with pytest.raises(ConfigError, match=why):

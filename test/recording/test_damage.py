@@ -202,8 +202,8 @@ def test_a_journal_is_read_as_it_is(originals: dict[str, Path], capsys: pytest.C
         np.testing.assert_array_equal(run.displacement, whole.displacement[:count])
         assert run.outcome == "unknown"
         told = (
-            f"{directory}: was not finished by its recorder; only its complete part is read "
-            f"(to finish it: rths recover {directory})"
+            f"{directory}: was not finished by its recorder; only the complete part is read. "
+            f"Finish the recording with rths recover {directory}"
         )
         assert run.notes == (told,)
         page = directory.parent / "page.html"
@@ -379,7 +379,7 @@ def test_a_sample_number_far_beyond_allocates_nothing(
     whole = rths_nodes.read(originals["finished"])
     np.testing.assert_array_equal(run.displacement, whole.displacement)
     (note,) = run.notes
-    assert mentions(note, "1", "numbered", len(whole.time) - 1)
+    assert mentions(note, "1", "number", len(whole.time) - 1)
     code, _, err = said(capsys, "estimate", directory)
     assert (code, err) == (0, f"note: {note}\n")
 

@@ -25,11 +25,11 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Smallest input energy for which a running HSEM without strain energy is drawn, as a fraction of its maximum."""
+"""Smallest input energy, relative to its maximum, at which an HSEM without strain energy sets the axis limits."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
-    """Fig. 8: restoring force versus displacement of both substructures."""
+    """Draw Fig. 8: restoring force versus displacement of both substructures."""
     run, dofs = view.run, styled(view.run.dof_names)
     numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
     *left, right = sheet.row(2.7, 6, 6) if numerical else sheet.row(2.7)
@@ -103,14 +103,14 @@ def energy(sheet: Sheet, view: View) -> Words:
             inputs = [*zip(view.steps, history, strict=True)]
             view.over_time(sheet, 1.9, ("input energy", "kJ"), [(0, INPUT, "")], inputs, 1.1, aim=None)
         view.legend(sheet, view.entries)
-        below = ", in percent, and the input energy." if relative else "."
-        return "Energy", f"Energy that the tracking error has fed in{below}"
+        percent = "Energy added by the tracking error, in percent, and the input energy."
+        return "Energy", percent if relative else "Energy added by the tracking error."
     parts = energies(view.of)
     view.legend(sheet, _parts(sheet, view, parts))
-    title = f"Energy: the tracking error fed in {_energy(float(running[0].energy_error[-1]))}"
+    title = f"Energy: the tracking error added {_energy(float(running[0].energy_error[-1]))}"
     total = float(running[0].input_energy[-1]) if len(running[0].input_energy) else math.nan
     if relative and "input" in parts and math.isfinite(total):
-        title += f" of {_energy(total, 3)} input"
+        title += f" to an input energy of {_energy(total, 3)}"
     return title, _energy_caption(running[0].elastic_energy, relative)
 
 
@@ -128,18 +128,18 @@ def _parts(sheet: Sheet, view: View, parts: Mapping[str, Array]) -> Sequence[Ent
 def _energy_caption(elastic: float, relative: bool) -> str:
     if not relative:
         return (
-            "Top: work of the measured force on the difference between measured and target displacement, not in "
-            "percent, because there is no input energy. Below: work absorbed by the specimen."
+            "Top: work done by the measured force over the difference between measured and target displacement, "
+            "in units of energy because there is no input energy. Below: work absorbed by the specimen."
         )
     denominator = (
         f"|input energy| + strain energy at yield ({_energy(elastic, 3)})"
         if elastic
-        else "|input energy| (linear, without strain energy at yield, so the first seconds are not meaningful)"
+        else "|input energy|; without strain energy at yield, the first seconds are not meaningful"
     )
     return (
-        "Top: running form of the hybrid simulation energy monitor, energy error / ("
-        f"{denominator}), as the test was monitored; positive: lag, energy fed in. The HSEM of the table "
-        "is the last energy error, divided by the input energy alone. Below: distribution of the input energy."
+        "Top: running form of the hybrid simulation energy monitor (HSEM), energy error / ("
+        f"{denominator}), as during the test. A positive value indicates lag, which adds energy. The HSEM in the "
+        "table is the last energy error divided by the input energy. Below: distribution of the input energy."
     )
 
 
@@ -166,7 +166,7 @@ def _energy(joules: float, digits: int = 2) -> str:
 
 
 def synchronisation(sheet: Sheet, view: View) -> Words:
-    """Synchronisation subspace plot (Mercan 2007) of each axis; also with the diagonal subtracted."""
+    """Draw the synchronisation subspace plot (Mercan 2007) of each axis, with and without the diagonal."""
     run, running, base = view.run, view.of.running, view.counted[0]
     (group,) = view.groups(view.axes)
     for axis, entry, suffix in group:
@@ -182,7 +182,7 @@ def synchronisation(sheet: Sheet, view: View) -> Words:
         left.set(xlabel=over[0], ylabel=near)
         right.set(xlabel=over[0], ylabel=off)
     sheet.legend(view.several(view.axes))
-    return "Synchronisation: measured over target", (
-        "Measured over target: a perfect actuator draws the line at 45°. A lag opens the line to an ellipse; too "
-        "small an amplitude turns it. Target − measured: the same plot without the line, magnified."
+    return "Synchronisation: measured versus target", (
+        "Measured versus target: a perfect actuator draws the line at 45°. A lag opens the line into an ellipse; "
+        "too small an amplitude tilts the line. Target − measured: the same plot without the line, magnified."
     )

@@ -54,7 +54,7 @@ from rths_nodes.numerical.structures.damping import modes
 
 
 def residual(evaluation: Evaluation) -> tuple[Array, Array, float]:
-    """Return times ``(m,)`` s, residual of the equation of motion ``(m, n_dof)`` N, and its largest force term, N.
+    """Return times ``(m,)`` s, residual ``(m, n_dof)`` N of the equation of motion, and largest force term, N.
 
     Raises ConfigError if a term was not recorded.
     """
@@ -92,7 +92,7 @@ _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 GROUND: Entry = ("", INK, "-")
 MEASURED: Entry = ("measured", INK, "-")
 Panel = tuple[tuple[str, str], float, Sequence[Column], Sequence[tuple[Base, Sequence[Array]]]]
-"""Displayed name and unit of a state, factor to the unit, curves of the panel, histories of the state by test."""
+"""Displayed name and unit of a state, conversion factor, curves of the panel, histories of the state by test."""
 
 
 def displacement(sheet: Sheet, view: View) -> Words:
@@ -106,15 +106,17 @@ def displacement(sheet: Sheet, view: View) -> Words:
         followed(sheet, view, near, axis, command=view.alone)
         entire.axvspan(begin, end, facecolor="none", edgecolor=FAINT, lw=0.8)
         near.set_xlim(begin, end)
-    magnified = f"Framed, and magnified: the {end - begin:.2g}\u00a0s in which"
-    name = view.first.name
+    window, name = f"{end - begin:.2g}\u00a0s", view.first.name
     caption = (
-        f"Measured displacement of all tests, and the target of {name}, in the time of the structure. "
-        f"{magnified} that moved most."
+        f"Measured displacement of all tests, and the target of {name}, on the time axis of the structure. "
+        f"Framed and magnified: the {window} in which this target moved most."
     )
     entries: list[Entry] = [(f"target of {name}", BAND, "-"), *view.entries]
     if view.alone:
-        caption = f"{magnified} the target moved most, with the command that the compensator computed."
+        caption = (
+            f"Framed and magnified: the {window} in which the target moved most, with the command of the "
+            "compensator."
+        )
         entries = [TARGET, *measured_by(view), COMMAND]
     view.legend(sheet, entries)
     within = quantity(largest(view.of.running.control_error), MM, "mm")
@@ -143,7 +145,8 @@ def control_error(sheet: Sheet, view: View) -> Words:
     _by_axis(sheet, view, "control error", "mm", [*zip(view.counted, values, strict=True)], 0.9)
     view.legend(sheet, view.several(view.axes))
     title = view.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
-    return title, f"Target minus measured displacement{'' if view.alone else ', each test to its own target'}."
+    several = "Target minus measured displacement, with the target of each test."
+    return title, "Target minus measured displacement." if view.alone else several
 
 
 def tracking_indicator(sheet: Sheet, view: View) -> Words:
@@ -156,7 +159,8 @@ def tracking_indicator(sheet: Sheet, view: View) -> Words:
     title = view.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
     return (
         title,
-        "Rises while the actuator lags its target, falls while it leads, and is level while they agree.",
+        "The indicator rises while the actuator lags its target and falls while the actuator leads; otherwise "
+        "the indicator is constant.",
     )
 
 
@@ -169,7 +173,9 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Draw delay and amplitude ratio over time (frequency evaluation index); None if all tests are too short."""
+    """Draw delay and amplitude ratio over time (frequency evaluation index). Return None if all tests are too
+    short.
+    """
     windows = [test.of.windowed for test in view.tests]
     first = next((window for window in windows if window), None)
     if first is None:
@@ -185,11 +191,11 @@ def delay(sheet: Sheet, view: View) -> Words | None:
             view.over_time(sheet, 1.15, (name, unit), group, [*zip(bases, values, strict=True)], 1.1, aim, True)
     view.legend(sheet, view.several(view.axes))
     low, high = (early_or_late(float(pick(first.delay))) for pick in (np.nanmin, np.nanmax))
-    length = f" of {first.length:.2g}\u00a0s, at their middle," if view.alone else ", in the time of the rig,"
+    windows = f"windows of {first.length:.2g}\u00a0s" if view.alone else "windows, on the time axis of the rig"
     caption = (
-        f"Frequency evaluation index (Guo et al. 2014) of windows{length} where the target moves at least "
-        f"{PERCENT * STILL:g}\u00a0% as much as in the strongest of them. Above zero: late. Each window counts "
-        "alike; in the index J1 of the whole test the fastest motion counts most."
+        f"Frequency evaluation index (Guo et al. 2014) in {windows}. A window is omitted if its target moves less "
+        f"than {PERCENT * STILL:g}\u00a0% as much as in the strongest window. Positive: late. All windows have "
+        "equal weight; in the index J1 of the whole test the fastest motion has the largest weight."
     )
     return view.titled("Delay over time", f"between {low} and {high}"), caption
 
@@ -218,23 +224,23 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
                 bounds += 1
     view.legend(sheet, view.several(view.axes))
     if not view.alone:
-        left = f" The first {MANY} of {len(panels)}." if len(panels) > MANY else ""
-        return "Compensators", f"Parameters, of each test that has them.{left}"
+        left = f" Only the first {MANY} of {len(panels)} panels are shown." if len(panels) > MANY else ""
+        return "Compensators", f"Parameters of all compensators that have parameters.{left}"
     unlimited = " The parameters have no limits." if limits else ""
     limited = " Dashed: limits of the parameters." if bounds else unlimited
     if "delta_alpha" not in states[0]:
-        caption = f"Recorded states of {type(view.run.scenario.compensator).type_name}.{limited}"
-        return "Compensator: its inner quantities", caption
+        caption = f"Recorded states of the compensator {type(view.run.scenario.compensator).type_name}.{limited}"
+        return "Compensator: internal quantities", caption
     histories = [values[np.isfinite(values)] for values in states[0]["delta_alpha"].values()]
     ends = ", ".join(rounded(float(values[-1])) for values in histories if len(values))
     return f"Compensator: Δα ends at {ends} samples", (
         "Δα is added to the estimated delay constant: α = αₑₛ + Δα (Chen & Ricles 2010, Eqs. 6–7). "
-        f"The delay that is compensated is (α − 1) samples.{limited}"
+        f"The compensated delay is (α − 1) samples.{limited}"
     )
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a ``state`` that has values; each test has its ``histories`` by axis."""
+    """Yield the panels of a ``state``, none without values; ``histories`` are by test, then axis."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -278,15 +284,15 @@ def response(sheet: Sheet, view: View) -> Words | None:
         if accelerated:
             view.over_time(sheet, 1.2, ("accel.", "m/s²"), group, shaken, 0.9)
     view.legend(sheet, view.several(dofs))
-    left = f" The first {FEW} of {len(dofs)} degrees of freedom." if len(dofs) > len(drawn) else ""
+    left = f" Only {FEW} of {len(dofs)} degrees of freedom are shown." if len(dofs) > len(drawn) else ""
     most = quantity(largest(run.dof_displacement[view.of.first_step :]), MM, "mm", 3)
     if not view.alone:
         return "Response", f"Displacement relative to the ground, and absolute acceleration.{left}"
     if not np.isfinite(ground).any():
         return f"Response: the structure moved by {most}", "Displacement relative to the ground."
     peak = quantity(largest(ground), 1.0, "m/s²", 3)
-    title = f"Response: {peak} of ground acceleration moved the structure by {most}"
-    return title, "From the top: acceleration of the ground, displacement relative to it, absolute acceleration."
+    title = f"Response: a ground acceleration of {peak} moved the structure by {most}"
+    return title, "From the top: ground acceleration, displacement relative to the ground, absolute acceleration."
 
 
 def equilibrium(sheet: Sheet, view: View) -> Words | None:
@@ -303,11 +309,12 @@ def equilibrium(sheet: Sheet, view: View) -> Words | None:
     view.legend(sheet, view.several(dofs))
     most = largest(share)
     rounding = most < ROUNDING
-    remainder = "nothing but rounding is left" if rounding else f"up to {quantity(most, 1.0, '%')} is left"
+    remainder = "the residual is only rounding" if rounding else f"residual of up to {quantity(most, 1.0, '%')}"
     return f"Equilibrium: {remainder}", (
-        "Inertia, damping, computed and measured restoring force minus the external force, at the steps of the "
-        "integrator, as a share of the largest of these forces. If the integrator satisfies the equation at its "
-        "steps, only rounding is left. More is left if it does so within the steps, or if forces are read ahead."
+        "Sum of inertia, damping and restoring forces (computed and measured) minus the external force, at the "
+        "steps of the integrator, in % of the largest of these forces. Only rounding remains if the integrator "
+        "satisfies the equation of motion at its steps. The residual is larger if the integrator satisfies the "
+        "equation within the steps, or if forces are read ahead."
     )
 
 
@@ -367,7 +374,7 @@ def timing(sheet: Sheet, view: View) -> Words | None:
         if not run.in_lockstep and edges[-1] > run.scenario.dt:
             panel.axvline(US * run.scenario.dt, **sheet.line(PERIOD, 1.0))
     sheet.legend([] if run.in_lockstep else [RARE, PERIOD])
-    return "Timing histograms", "Number of occurrences of each duration, logarithmic."
+    return "Timing histograms", "Number of occurrences of each duration, on a logarithmic axis."
 
 
 def bars(histogram: Mapping[str, object]) -> tuple[Array, Array]:
@@ -439,7 +446,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
         title = f"Excitation: {quantity(at, 1.0, 'm/s²', 3)} at the first period, {periods[0]:.3g}\u00a0s"
     caption = (
         f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion of the "
-        "test, in the time of the structure."
+        "test, on the time axis of the structure."
     )
     if len(periods):
         several = f"the first {len(periods)} periods" if len(periods) > 1 else "the first period"
@@ -448,7 +455,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure in the figure's range; none if unknown."""
+    """Return the longest periods (s) of the whole structure in the figure's range; an empty array if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

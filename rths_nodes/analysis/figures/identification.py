@@ -25,7 +25,7 @@ LOWEST_DB = -120.0
 
 
 def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Figure:
-    """Draw magnitude, phase and coherence by command: Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
+    """Draw magnitude, phase and coherence for each command: Figs. 3.2 and 3.3 of Phillips & Spencer (2012)."""
     n = len(axes)
     figure = Figure(
         figsize=(COLUMN * n + 0.6, ROW * (2 * n + 1) + 0.5), layout=ConstrainedLayoutEngine(hspace=0.02)
@@ -36,7 +36,7 @@ def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], titl
     for i in range(n):
         for j in range(n):
             _magnitude(panels[i, j], measured, fitted, (i, j))
-            panels[i, j].set_title(f"{_pair(axes, i, j)}inverse {_fit_text(fit, i, j)}")
+            panels[i, j].set_title(f"{_pair(axes, i, j)}inverse: {_fit_text(fit, i, j)}")
             _phase(panels[n + i, j], measured, fitted, (i, j))
         panels[i, 0].set_ylabel("magnitude (dB)")
         panels[n + i, 0].set_ylabel(f"{axes[i]}\nphase (°)" if n > 1 else "phase (°)")
@@ -56,7 +56,7 @@ def _pair(axes: Sequence[str], i: int, j: int) -> str:
 
 
 def _fit_text(fit: InverseFit, i: int, j: int) -> str:
-    order = "none" if fit.orders[i, j] == NONE else f"order {fit.orders[i, j]}"
+    order = "zero" if fit.orders[i, j] == NONE else f"order {fit.orders[i, j]}"
     return f"{order}, error {PERCENT * fit.error[i, j]:.2g} %"
 
 

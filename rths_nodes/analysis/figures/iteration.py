@@ -33,7 +33,7 @@ def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) ->
     shown = [(entry, values) for entry, values in curves if np.isfinite(values).any()]
     for (label, colour, line), (_, values) in zip(styled(name for name, _ in shown), shown, strict=True):
         error.plot(numbers, values, color=colour, ls=line, marker="o", ms=3.5, label=label)
-    error.set(yscale="log", xlabel="run", ylabel="rms, share of the target (%)", xticks=numbers)
+    error.set(yscale="log", xlabel="run", ylabel="rms (% of the target's rms)", xticks=numbers)
     legend_above(error, "Convergence", 2)
     axes = list(rows[0].answer)
     for label, colour, line in styled(axes):
@@ -52,7 +52,7 @@ def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) ->
             bands.axvline(end, color=FAINT, ls=line, lw=0.8, label=text)
         bands.set(xscale="log", yscale="log", ylim=(1e-3, 2.0), xlim=(inverse.bands[0], 4.0 * inverse.known_to))
         bands.set(xlabel="frequency (Hz)", ylabel="factor |1 − L T|")
-        legend_above(bands, "Share of an error left by a correction", 2)
+        legend_above(bands, "Remaining fraction of an error", 2)
     for panel in (error.yaxis, bands.xaxis, bands.yaxis):
         panel.set_major_formatter("{x:g}")
         panel.set_minor_formatter(NullFormatter())

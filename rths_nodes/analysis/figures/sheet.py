@@ -42,7 +42,7 @@ from rths_nodes.recording.run import Run
 COLUMNS = 12
 """Number of grid columns."""
 CELLS, RASTER = 1200, 12_000
-"""Dots across a plot without a time axis; largest number of crossed dots for a curve as a vector graphic."""
+"""Number of dots across a plot without a time axis; largest number of dots that a vector curve may cross."""
 DOTS = 300
 """Largest number of samples in a panel that are marked with dots."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
@@ -176,7 +176,7 @@ class Sheet:
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
 
     def finish(self) -> Figure:
-        """Lay out the panels. Tick labels that the row below repeats are removed."""
+        """Lay out the panels. Remove tick labels that the row below repeats."""
         decorated = 0.0
         for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
             repeated = len(row) == len(after) and all(
@@ -238,7 +238,7 @@ def _cells(x: Array, y: Array) -> int:
 
 
 TIME_DOTS = 700
-"""Dots across a plot with a time axis. A stretch of flagged samples is at least one dot wide."""
+"""Number of dots across a plot with a time axis. A stretch of flagged samples is at least one dot wide."""
 Words = tuple[str, str]
 """Title and caption of a figure."""
 Column = tuple[int, Entry, str]
@@ -249,8 +249,8 @@ class View:
     """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
     test.
 
-    A single test is drawn over the time of its recording, with flagged stretches, and each axis has a colour.
-    Several tests have a colour each, and a panel per axis.
+    A single test is drawn over the time of its recording, with flagged stretches and one colour per axis. Several
+    tests are drawn with one colour per test and one panel per axis.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -268,7 +268,7 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """Return legend entries: the tests, or for a single test its ``entries`` unless there is only one."""
+        """Return legend entries: the tests or, for a single test, its ``entries`` if there are at least two."""
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of a judgement before the test: apparent stiffness and damping, and damping versus the margins."""
+"""Figure of a judgement before the test: apparent stiffness and damping, and damping versus a parameter."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _curves(
     limit: Crossing | None,
     shown: tuple[float, float],
 ) -> None:
-    """Draw a curve for each mode and each further growing motion. ``shown``: offset and factor of the values."""
+    """Draw a curve for each mode and each further growing motion. ``shown`` is offset and factor of the values."""
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [
         (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)

@@ -63,10 +63,7 @@ def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, u
     for index in table.indices:
         sizes = {label: _magnitudes(table, label, index) for label in labels}
         axis = Magnitudes.by_label(sizes)
-        caption = (
-            f"Dots: single runs. Bars: the middle {HIGH - LOW:g} %; stroke: median. Crosses: unfinished runs, "
-            f"which count as larger than all others. {axis.note}"
-        )
+        caption = f"Dots: single runs. Bars: {MIDDLE}; stroke: median. {CROSSES} {axis.note}"
         draw = partial(by_label, sizes, magnitude_title(index), axis)
         figures.append((f"{sentence(definition(index).title)} by compensator", caption, draw))
     if across != up:
@@ -101,7 +98,7 @@ class Magnitudes:
 
     @property
     def note(self) -> str:
-        return "Logarithmic, with zero at the left end." if self.with_zero else "Logarithmic."
+        return "Logarithmic axis, with zero at its left end." if self.with_zero else "Logarithmic axis."
 
     def at(self, values: Array) -> Array:
         return np.where(values > 0.0, values, self.zero)
@@ -205,18 +202,18 @@ MOST = 6
 """Largest number of groups in a panel; each group has a colour."""
 LETTERS = 30
 SHARE = 0.7
-"""Width of all groups at a level, relative to the distance between levels."""
+"""Total width of all groups at a level, relative to the distance between levels."""
 LINE = 0.05
 """Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
 """Width of a figure and height of a row of panels with labels, inches."""
+MIDDLE = f"the middle {HIGH - LOW:g} % of the runs"
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
 
 
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure.
-
-    Forks of this process, which has loaded matplotlib, draw in parallel.
+    """Return title, caption and SVG of each figure. Forks of this process draw in parallel, with matplotlib
+    loaded.
     """
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():
@@ -236,19 +233,18 @@ def _drawn(drawing: Drawing) -> tuple[str, str, str]:
 
 
 def _figures(table: StudyTable) -> Iterator[Drawing]:
-    middle = f"the middle {HIGH - LOW:g} % of the runs"
-    more = f" The first {MOST} of {len(table.groups)} groups." if len(table.groups) > MOST else ""
+    more = f" Only {MOST} of {len(table.groups)} groups are shown." if len(table.groups) > MOST else ""
     for index in table.indices:
         name, size = sentence(definition(index).title), table.magnitudes(index)
         sizes = {group: size[rows] for group, rows in table.groups.items()}
         axis = Magnitudes.by_label(sizes)
         if len(sizes) > 1:
-            caption = f"Dots: single runs. Bars: {middle}; stroke: median. {CROSSES} {axis.note}"
+            caption = f"Dots: single runs. Bars: {MIDDLE}; stroke: median. {CROSSES} {axis.note}"
             yield f"{name} by group", caption, partial(by_label, sizes, magnitude_title(index), axis)
         if table.shown_factors:
-            caption = f"Dots: single runs. Bars: {middle}; marks and lines: median. {CROSSES} {axis.note}{more}"
+            caption = f"Dots: single runs. Bars: {MIDDLE}; marks and lines: median. {CROSSES} {axis.note}{more}"
             yield f"{name}: effect of each factor", caption, partial(_effects, table, index, axis)
-    caption = f"Share of the runs up to a magnitude. A curve ends below 1 if some runs did not finish.{more}"
+    caption = f"Share of the runs up to each magnitude. A curve ends below 1 if some runs did not finish.{more}"
     yield "Distribution of the indices", caption, partial(_distributions, table)
 
 

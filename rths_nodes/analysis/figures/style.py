@@ -159,7 +159,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper, whose files have the style for paper in any case."""
+    """Figure for paper. Its files always have the style for paper."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):
@@ -207,7 +207,7 @@ def fit(figure: Figure) -> None:
 def _check_height(figure: Figure) -> None:
     width, height = (round(INCH * size) for size in figure.get_size_inches())
     if height > HIGHEST:
-        raise ConfigError(f"--width = {width} mm: the figure is {height} mm high, must be <= {HIGHEST:g} mm")
+        raise ConfigError(f"--width = {width} mm: the figure would be {height} mm high; must be <= {HIGHEST:g} mm")
 
 
 def _subplot(panel: Axes) -> SubplotSpec:
@@ -276,7 +276,9 @@ def styled(names: Iterable[str]) -> list[Entry]:
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line for grey paper: dashes by colour, width by line style."""
+    """Return colour, style and width of a line for grey paper. Dashes depend on the colour, width on the line
+    style.
+    """
     if colour not in PALETTE:
         return colour, line, width
     again = LINES.index(line) if line in LINES else 0

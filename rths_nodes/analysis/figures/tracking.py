@@ -64,8 +64,8 @@ def zooms(sheet: Sheet, view: View) -> Words | None:
     if not captions:
         return None
     view.legend(sheet, [TARGET, COMMAND, *measured_by(view)])
-    caption = "A delay shows at the crossing of zero, an error of amplitude at the peak. Dots: single samples."
-    return f"Seen close: {', '.join(captions[:2])}", caption
+    caption = "A delay is visible at the zero crossing, an amplitude error at the peak. Dots: single samples."
+    return f"Tracking in detail: {', '.join(captions[:2])}", caption
 
 
 def measured_by(view: View) -> list[Entry]:
@@ -123,9 +123,9 @@ def corridor(sheet: Sheet, view: View) -> Words | None:
     view.legend(sheet, [PREDICTED, NOMINAL, *view.axes])
     caption = f"Predicted before the test: {predicted.source}."
     if watch.left is None:
-        return "Corridor: the test stayed in it", caption
+        return "Corridor: never exceeded", caption
     sample, reason = watch.left
-    return f"Corridor: left at {run.time[sample]:.4g}\u00a0s", f"{reason}. {caption}"
+    return f"Corridor: exceeded at {run.time[sample]:.4g}\u00a0s", f"{reason}. {caption}"
 
 
 def _measured(view: View, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:

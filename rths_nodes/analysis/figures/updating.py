@@ -44,10 +44,10 @@ def copies(sheet: Sheet, view: View) -> Words | None:
     view.time(sheet, panel, "mean square\nof innovation")
     view.legend(sheet, [ESTIMATE, ("one standard deviation", BAND, "-"), released])
     strange = bool((innovation > UNEXPLAINED).any())
-    title = f"Copies of {run.scenario.updating.axis}: {'the model does not explain it' if strange else 'learnt'}"
-    return title, (
-        f"Parameters of {copy.model} divided by their initial values, between bounds; "
-        f"{'the copies follow' if used else 'in shadow, so the test did not use them'}. The mean square of the "
+    verdict = "the model does not explain the specimen" if strange else "learnt"
+    use = "The copies follow the estimate." if used else "The test did not use the estimate (mode shadow)."
+    return f"Copies of {run.scenario.updating.axis}: {verdict}", (
+        f"Parameters of {copy.model} divided by their initial values, with bounds. {use} The mean square of the "
         f"innovation is 1 if the model is right; above {UNEXPLAINED:g} the copies return towards 1."
     )
 
@@ -61,7 +61,7 @@ def draw(followed: Followed, title: str) -> Figure:
     count = len(followed.names)
     figure = Figure(figsize=(WIDTH, ROW * (count + 2) + 0.4), layout="constrained")
     figure.suptitle(
-        f"{title}: copy of {followed.axis}, {followed.model} by {followed.law}, in shadow",
+        f"{title}: copy of {followed.axis} in shadow, model {followed.model}, law {followed.law}",
         x=0.01,
         ha="left",
         fontsize=8.5,

@@ -22,7 +22,7 @@ from rths_nodes.core.samples import ROUNDING, Array
 HARMONICS = 9
 POINTS = 720
 ALIKE = 1.05
-"""Ratio up to which amplitudes count as equal."""
+"""Largest ratio of two amplitudes that count as equal."""
 FEWEST = 6
 
 
@@ -80,12 +80,16 @@ def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequen
     Raises ValueError if the histories differ in length, have too few samples, or contain no motion.
     """
     if not len(command) == len(displacement) == len(force):
-        raise ValueError(f"{len(command)}, {len(displacement)}, {len(force)} samples: must be equal")
+        raise ValueError(
+            f"command, displacement and force have {len(command)}, {len(displacement)} and {len(force)} "
+            "samples; the "
+            "numbers must be equal"
+        )
     omega = 2.0 * math.pi * frequency
     wanted, moved, felt = (_harmonics(history, dt, omega) for history in (command, displacement, force))
     least = ROUNDING * float(np.abs(command).max(initial=0.0))
     if not (abs(wanted[1]) > least and abs(moved[1]) > least):
-        raise ValueError("nothing moves at this frequency")
+        raise ValueError("command and displacement must both move at this frequency")
     stiffness, answer = felt[1] / moved[1], moved[1] / wanted[1]
     path, pull = _cycle(moved), _cycle(felt)
     ends = int(path.argmax()), int(path.argmin())
@@ -136,10 +140,11 @@ def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     first, rest = small[0], small[1:]
     first_text = f"{first.wanted:.4g} m at {first.frequency:g} Hz"
     if not first.storage_stiffness > 0.0:
-        raise ValueError(f"{first_text}: the storage stiffness is {first.storage_stiffness:.4g} N/m: must be > 0")
+        raise ValueError(f"{first_text}: storage stiffness of {first.storage_stiffness:.4g} N/m; must be > 0")
     if not math.isfinite(first.stiffness_scatter):
         raise ValueError(
-            f"{first_text}: {first.cycles} cycles show no scatter: use at least two cycles, with more samples"
+            f"{first_text}: the scatter cannot be determined (cycles = {first.cycles}). Use at least two cycles, "
+            "with more samples"
         )
     differences = [test.storage_stiffness - first.storage_stiffness for test in rest]
     between = math.sqrt(sum(difference**2 for difference in differences) / len(differences)) if rest else 0.0

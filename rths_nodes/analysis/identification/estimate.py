@@ -102,8 +102,9 @@ def _window(run: Run, start: float | None, end: float | None) -> Indices:
     if len(inside) < least:
         lost = f"; {run.incomplete}" if run.incomplete else ""
         raise ConfigError(
-            f"--begin {first:g} s --end {last:g} s: {len(inside)} consecutive samples; must be >= {least}, twice "
-            f"monitor.longest_delay{lost}"
+            f"--begin {first:g} s --end {last:g} s: this interval contains {len(inside)} consecutive samples; "
+            "must contain >= "
+            f"{least} (twice monitor.longest_delay){lost}"
         )
     return inside
 
@@ -116,7 +117,7 @@ def _axis(run: Run, samples: Indices, axis: int, as_given: bool) -> Estimate:
     target, command, measured = (values[samples, axis] for values in (run.target, run.command, run.displacement))
     dt, longest = run.scenario.dt, _longest(run)
     if not np.ptp(command) > 0.0 or not np.ptp(measured) > 0.0:
-        raise ConfigError(f"{run.axes[axis]}: nothing moves between these times")
+        raise ConfigError(f"{run.axes[axis]}: there is no motion between these times")
     sine = sine_frequency(command, dt)
     loading = _relation(command, measured, dt, longest, sine)
     if sine and not as_given:
@@ -166,16 +167,16 @@ def _suggested(
     notes: list[str] = []
     delay = loading.best_delay
     if math.isnan(delay):
-        notes.append(f"command -> measured: the delay is longer than {MS * longest:g} ms (monitor.longest_delay)")
+        notes.append(f"the delay from command to measurement exceeds {MS * longest:g} ms (monitor.longest_delay)")
     elif delay >= 0.0:
         alpha = first_order_alpha(delay, dt)
         suggestions["polynomial"] = {"delay": delay}
         suggestions["inverse"] = {"alpha": alpha}
         suggestions["adaptive_inverse"] = {"alpha_es": alpha}
     else:
-        notes.append("the measurement leads the command: there is no delay to compensate")
+        notes.append("the measurement leads the command, so there is no delay to compensate")
     if sine is not None:
-        notes.append("one sine cannot separate the three parameters of discrete_model: use a sweep or a test")
+        notes.append("one sine cannot separate the three parameters of discrete_model. Use a sweep or a test")
         return suggestions, tuple(notes)
     try:
         spacing = discrete_model_spacing(dt)
@@ -200,9 +201,10 @@ def sine_of(history: Array, dt: float, frequency: float) -> complex:
 
     Partial periods and an offset cause no error. Raises ValueError for too few samples.
     """
-    _refuse_unless(frequency > 0.0 and dt > 0.0, f"frequency = {frequency:g} Hz, dt = {dt:g} s: must be > 0")
+    _refuse_unless(frequency > 0.0 and dt > 0.0, f"frequency = {frequency:g} Hz, dt = {dt:g} s: both must be > 0")
     _refuse_unless(
-        history.ndim == 1 and len(history) >= MODEL_TAPS, f"{history.shape}: must be at least three samples"
+        history.ndim == 1 and len(history) >= MODEL_TAPS,
+        f"history: has the shape {history.shape}; must have one dimension, with at least three samples",
     )
     phase = 2.0 * math.pi * frequency * dt * np.arange(len(history))
     waves = np.column_stack((np.cos(phase), np.sin(phase), np.ones_like(phase)))
@@ -216,10 +218,13 @@ def delay_of_sine(target: Array, measured: Array, dt: float, frequency: float) -
     The delay is within half a period. Raises ValueError if the histories differ in length, are too short, or do
     not contain the sine.
     """
-    _refuse_unless(target.shape == measured.shape, f"shapes {target.shape} and {measured.shape}: must be equal")
+    _refuse_unless(
+        target.shape == measured.shape,
+        f"target, measured: shapes {target.shape} and {measured.shape} must be equal",
+    )
     wanted, measured_sine = sine_of(target, dt, frequency), sine_of(measured, dt, frequency)
     least = ROUNDING * float(np.abs(target).max())
-    _refuse_unless(abs(wanted) > least, f"target: has no sine of {frequency:g} Hz")
+    _refuse_unless(abs(wanted) > least, f"target: contains no sine of {frequency:g} Hz")
     answer = measured_sine / wanted
     return SineFit(-float(np.angle(answer)) / (2.0 * math.pi * frequency), abs(answer))
 
@@ -229,7 +234,9 @@ def first_order_alpha(delay: float, dt: float) -> float:
 
     Chen & Ricles 2010, Eq. (3). Raises ValueError for a negative delay.
     """
-    _refuse_unless(delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: must be >= 0 and > 0")
+    _refuse_unless(
+        delay >= 0.0 and dt > 0.0, f"delay = {delay:g} s, dt = {dt:g} s: delay must be >= 0, and dt must be > 0"
+    )
     return 1.0 + delay / dt
 
 
@@ -241,14 +248,17 @@ def discrete_model(command: Array, measured: Array, spacing: int) -> Array:
     ``discrete_model``. Raises ValueError if the histories differ in length, are too short, or do not determine the
     parameters.
     """
-    _refuse_unless(command.shape == measured.shape, f"shapes {command.shape} and {measured.shape}: must be equal")
-    _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 samples")
+    _refuse_unless(
+        command.shape == measured.shape,
+        f"command, measured: shapes {command.shape} and {measured.shape} must be equal",
+    )
+    _refuse_unless(spacing >= 1, f"spacing = {spacing}: must be >= 1 sample")
     first = (MODEL_TAPS - 1) * spacing
     rows = len(measured) - first
-    _refuse_unless(rows >= MODEL_TAPS, f"{len(measured)} samples: must be >= {first + MODEL_TAPS}")
+    _refuse_unless(rows >= MODEL_TAPS, f"measured: has {len(measured)} samples; must have >= {first + MODEL_TAPS}")
     taps = np.column_stack([measured[first - tap * spacing :][:rows] for tap in range(MODEL_TAPS)])
     theta, _, rank, _ = np.linalg.lstsq(taps, command[first:], rcond=None)
-    _refuse_unless(int(rank) == MODEL_TAPS, "measured: the motion does not determine three parameters")
+    _refuse_unless(int(rank) == MODEL_TAPS, "measured: this motion does not determine the three parameters")
     return np.asarray(theta, dtype=np.float64)
 
 

@@ -23,11 +23,11 @@ class Noise:
     """Noise that drives one actuator while the other actuators are at rest."""
 
     rms: float = number("root mean square of the displacement", "m", 3e-4, more_than=0.0)
-    lower_frequency: float = number("lower end of the band", "Hz", 0.25, more_than=0.0)
-    upper_frequency: float = number("upper end of the band", "Hz", 50.0, more_than=0.0)
-    duration: float = number("of the test of each axis", "s", 60.0, more_than=0.0, at_most=3600.0)
+    lower_frequency: float = number("lower end of the frequency band", "Hz", 0.25, more_than=0.0)
+    upper_frequency: float = number("upper end of the frequency band", "Hz", 50.0, more_than=0.0)
+    duration: float = number("duration of the test of each axis", "s", 60.0, more_than=0.0, at_most=3600.0)
     period: float | None = number(
-        "after which the noise repeats itself; never if left out", "s", None, more_than=0.0
+        "period of the noise; default: the noise is not periodic", "s", None, more_than=0.0
     )
 
     @property
@@ -48,8 +48,8 @@ class Cycles:
 
     amplitude: float = number("amplitude of the displacement", "m", more_than=0.0)
     frequency: float = number("frequency of the cycles", "Hz", more_than=0.0)
-    cycles: int = integer("cycles that count", default=5, at_least=1, at_most=10_000)
-    voltage: float = number("voltage of a damper that has one", "V", 0.0, at_least=0.0)
+    cycles: int = integer("number of evaluated cycles", default=5, at_least=1, at_most=10_000)
+    voltage: float = number("voltage of a damper with a voltage input", "V", 0.0, at_least=0.0)
 
     @property
     def begin(self) -> float:
@@ -113,7 +113,9 @@ def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
     if Assembly(scenario).port.auxiliary_inputs:
         constant = {"type": "passive", "voltage": cycles.voltage}
     elif cycles.voltage:
-        raise ConfigError(f"voltage = {cycles.voltage:g} V: no part of the rig of {scenario.name} takes a voltage")
+        raise ConfigError(
+            f"voltage = {cycles.voltage:g} V: no part of the rig of {scenario.name} has a voltage input"
+        )
     return _moving(scenario, axis, motion, cycles.periods / cycles.frequency, "characterise", constant)
 
 

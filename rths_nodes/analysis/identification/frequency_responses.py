@@ -30,7 +30,7 @@ NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 
 EXACT = 1e-10
-"""Relative error that counts as rounding."""
+"""Largest relative error that counts as rounding."""
 
 
 class Experiment(NamedTuple):
@@ -49,7 +49,7 @@ class FrequencyResponse(NamedTuple):
     coherence: Array
     """Fraction of a displacement's power that depends linearly on the commands, ``(f, n_axes, experiments)``."""
     variance: Array = np.zeros(1)
-    """Variance of the real and the imaginary part due to noise, in a shape that broadcasts with ``response``."""
+    """Noise variance of the real and of the imaginary part of ``response``, in a shape that broadcasts with it."""
 
     @property
     def s(self) -> Complex:
@@ -84,8 +84,8 @@ def frequency_response(
 
     In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all lines
     (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients
-    are fitted, too, because these are equally smooth. Raises ValueError if the shapes of histories differ, if the
-    band has too few frequencies, or if the experiments do not drive every axis separately.
+    are fitted, too, because transients are as smooth as the response. Raises ValueError if the shapes of histories
+    differ, if the band has too few frequencies, or if the experiments do not drive every axis separately.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -93,8 +93,8 @@ def frequency_response(
     edges = band[0] + resolution * np.arange(count + 1.0, dtype=np.float64)
     if len(edges) <= HIGHEST + 2:
         raise ValueError(
-            f"{len(edges) - 1} frequencies from {band[0]:g} to {band[1]:g} Hz: must be > {HIGHEST + 1}; use a "
-            "wider band or a finer resolution"
+            f"band = {band[0]:g} to {band[1]:g} Hz: has {len(edges) - 1} frequencies; must have > {HIGHEST + 1}. "
+            "Use a wider band or a finer resolution"
         )
     moving = not all(_at_rest(experiment.command) for experiment in experiments)
     transients = np.eye(len(experiments)) if moving else np.zeros((len(experiments), 0))
@@ -116,7 +116,7 @@ def frequency_response(
 FEWEST = 4
 """Smallest number of averaged spectral lines; a single line always has coherence 1."""
 WORST_CONDITION = 1e12
-"""Condition number of the commands' power matrix above which axes are not separately driven."""
+"""Condition number of the commands' power matrix above which the axes count as not driven separately."""
 
 
 def _spectra(
@@ -131,12 +131,17 @@ def _spectra(
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
-        raise ValueError(f"shapes {command.shape} and {displacement.shape}: must be equal, (samples, n_axes)")
+        raise ValueError(
+            f"command, displacement: shapes {command.shape} and {displacement.shape} must be equal, "
+            "(samples, n_axes)"
+        )
     duration = len(command) * dt
     starts = np.ceil(edges * duration * (1.0 - ROUNDING)).astype(int)
     if starts[0] < 1 or np.diff(starts).min() < FEWEST or starts[-1] > len(command) // 2:
-        by = f"by {edges[1] - edges[0]:g} Hz"
-        raise ValueError(f"{duration:g} s: too short for {edges[0]:g} to {edges[-1]:g} Hz {by}")
+        raise ValueError(
+            f"duration = {duration:g} s: too short for {edges[0]:g} to {edges[-1]:g} Hz with a resolution of "
+            f"{edges[1] - edges[0]:g} Hz"
+        )
     lines = np.arange(starts[0], starts[-1])
     u, x = np.fft.rfft(command, axis=0)[lines], np.fft.rfft(displacement, axis=0)[lines]
     u = np.hstack([u, np.abs(u).mean() * np.tile(transients, (len(lines), 1))])
@@ -171,7 +176,7 @@ EntryFits = list[list[list[tuple[Array, float]]]]
 
 
 def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None, highest: int = HIGHEST) -> InverseFit:
-    """Fit polynomials to the inverse of ``measured`` (step 3), relative to the diagonal of the rows.
+    """Fit polynomials to the inverse of ``measured`` (step 3). Errors are relative to the diagonal of the row.
 
     ``orders`` are the degrees. By default the degree of each entry, up to ``highest``, minimises the information
     criterion of Schwarz (1978). An entry without coupling is zero.
@@ -278,7 +283,9 @@ def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tup
 def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex, Complex]:
     periods = len(experiment.command) // samples
     if periods < 2:
-        raise ValueError(f"{len(experiment.command)} samples: must be at least two periods of {samples} samples")
+        raise ValueError(
+            f"{len(experiment.command)} samples: must cover at least two periods of {samples} samples"
+        )
     spectra = []
     for history in experiment:
         settled = history[samples : periods * samples]
@@ -291,7 +298,7 @@ def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
     """Return the best coefficients up to ``order`` for the lines ``seen``. Raises ValueError for too few lines."""
     (count, n, _), used = seen.response.shape, order + 1
     if count <= used * n:
-        raise ValueError(f"{count} lines: must be more than {used * n}")
+        raise ValueError(f"{count} spectral lines: must be more than {used * n}")
     s = 2j * np.pi * seen.frequency
     scale = float(np.abs(s).max())
     powers = (s / scale)[:, None] ** np.arange(used)

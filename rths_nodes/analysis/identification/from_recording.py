@@ -63,7 +63,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
     move.
     """
     if run.scenario.rig is not None and (run.loads is None or len(run.axes) > 1):
-        raise ConfigError("rig: the axes are coupled; a recording cannot identify such a rig")
+        raise ConfigError("rig: a rig with coupled axes cannot be identified from a recording")
     samples = usable(run)
     if samples < LEAST:
         raise ConfigError(f"{samples} samples before the first bridged or lost sample: must be >= {LEAST}")
@@ -72,7 +72,7 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
     for column, axis in enumerate(run.axes):
         command, moved, force = (values[:samples, column] for values in (run.command, run.displacement, run.force))
         if not np.ptp(command) > 0.0 or not np.ptp(moved) > 0.0:
-            raise ConfigError(f"{axis}: nothing moves in this recording")
+            raise ConfigError(f"{axis}: there is no motion in this recording")
         late = np.concatenate([np.zeros(q), command[: samples - q]])
         parameters, residual = _actuator(late, moved, dt)
         stiffness, damping, force_fit = _specimen(*paired(moved, force, run.scenario.axes[axis], dt), dt)
@@ -125,7 +125,7 @@ def simulated(parameters: Array, command: Array, dt: float) -> Array:
     rows = transition(a, b, dt, "staircase")
     phi, now = rows[:, :n], rows[:, -1]
     poles = np.poly(phi)
-    # C (z I - phi)^-1 now, from the last state one sample ahead: the command acts within its own sample
+    # C (z I - phi)^-1 now; the state is one sample ahead, because a command acts within its own sample
     output = np.zeros((1, n))
     output[0, -1] = gain / top
     zeros = np.poly(phi - np.outer(now, output)) - poles

@@ -81,7 +81,8 @@ def identify(
             break
     if not models:
         raise ConfigError(
-            "no stable model explains the responses: set its orders, or use a narrower band or more noise"
+            "no stable model explains the responses. Set the orders of the model, or use a narrower band or "
+            "stronger noise"
         )
     values = 2 * sampled.response.size
     best = min(models, key=lambda model: information(max(model[1], EQUAL), model[2], values))[0]

@@ -96,7 +96,9 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy with the test's parameters and the ``stated`` values. Raises ConfigError if one is invalid."""
+    """Return a copy with the test's parameters and the ``stated`` values. Raises ConfigError if a value is
+    invalid.
+    """
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
     sections += [data["axes"].get(axis, {}).get("specimen")]
@@ -127,8 +129,8 @@ def follow(
         raise unknown("--law", "law", law, LAWS)
     if law == "rls" and not copy.linear:
         raise ConfigError(
-            f"--law rls: the force of {copy.model} is not linear in {', '.join(copy.names)}, or this is not "
-            "known: use ukf"
+            f"--law rls: the force of {copy.model} must be known to be linear in {', '.join(copy.names)}. Use "
+            "--law ukf"
         )
     for name, value in (("--noise", noise), ("--uncertainty", uncertainty)):
         if value is not None and not 0.0 < value < np.inf:
@@ -137,7 +139,7 @@ def follow(
     good = np.isfinite(x) & np.isfinite(force) & ~flagged
     large = float(np.quantile(np.abs(force[good]), LARGE)) if good.any() else 0.0
     if not (large > 0.0 and np.ptp(x[good]) > 0.0):
-        raise ConfigError(f"{axis}: nothing moves between these times, or there is no force")
+        raise ConfigError(f"{axis}: there is no motion or no force between these times")
     noise = NOISE * large if noise is None else noise
     prior = np.full(len(copy.names), uncertainty)
     settings = Settings(period, noise, prior, run.scenario.axes[axis].limits.velocity)
@@ -188,7 +190,8 @@ def _samples(
     inside = (time >= (start or 0.0)) & (time <= (np.inf if end is None else end))
     if inside.sum() < FEWEST:
         raise ConfigError(
-            f"{axis}: {inside.sum()} samples, one per {every * dt:.3g} s, between these times: must be >= {FEWEST}"
+            f"{axis}: has {inside.sum()} samples (one per {every * dt:.3g} s) between these times; must have >= "
+            f"{FEWEST}"
         )
     taken = taken[inside]
     return time[inside], x[taken], force[taken], bad[taken], every * dt

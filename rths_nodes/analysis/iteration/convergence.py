@@ -21,7 +21,7 @@ HELD = "held"
 RISES = 2
 """Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
-"""Largest relative loss of force for the same motion since the first run."""
+"""Largest permitted relative loss of force for the same motion since the first run."""
 TOLERANCE = 0.5
 """Default error that counts as converged, % of the rms of the target."""
 AT_FLOOR = 2.0
@@ -56,7 +56,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule that ends an iteration: maximum of ``runs``, ``tolerance`` of the error (% of the target's rms)."""
+    """Rule that ends an iteration: maximum number of ``runs``, and ``tolerance`` of the error (% of the target's
+    rms).
+    """
 
     runs: int = 5
     tolerance: float = TOLERANCE
@@ -74,11 +76,11 @@ class Rule:
         if losses := softened(last.answer):
             return SOFTENED, "; ".join(losses)
         if by := enough(last.error, last.noise, self.tolerance):
-            return CONVERGED, f"error {last.error:.3g} %, within {by}"
+            return CONVERGED, f"the error of {last.error:.3g} % is within {by}"
         if reason := risen([row.error for row in rows]):
             return DIVERGED, reason
         if last.number >= self.runs:
-            return EXHAUSTED, f"error {last.error:.3g} % after {last.number} runs"
+            return EXHAUSTED, f"the error is {last.error:.3g} % after run {last.number}, the last run"
         return "", ""
 
 
@@ -86,7 +88,7 @@ def risen(errors: Sequence[float]) -> str:
     tail = errors[-RISES - 1 :]
     if len(tail) <= RISES or not all(after > before for before, after in pairwise(tail)):
         return ""
-    return f"the error has risen {RISES} times: {', '.join(f'{error:.3g}' for error in tail)} %"
+    return f"the error has risen {RISES} times in succession: {', '.join(f'{error:.3g}' for error in tail)} %"
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
@@ -98,8 +100,8 @@ def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
 
 def softened(answer: Mapping[str, float]) -> list[str]:
     return [
-        f"axes.{axis}: {100.0 * (1.0 - part):.3g} % less force for the same motion than in run 1: must be <= "
-        f"{100.0 * SOFTER:g} %"
+        f"axes.{axis}: the force for the same motion is {100.0 * (1.0 - part):.3g} % smaller than in run 1; the "
+        f"reduction must be <= {100.0 * SOFTER:g} %"
         for axis, part in answer.items()
         if part < 1.0 - SOFTER
     ]

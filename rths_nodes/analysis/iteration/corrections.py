@@ -113,8 +113,9 @@ def of_first(name: str, now: Mapping[str, Peaks], first: Mapping[str, Peaks]) ->
 
 def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, Peaks], factor: float) -> list[str]:
     return [
-        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} times run 1: "
-        f"must be <= {factor:g} times, {factor * before:.6g} {unit}"
+        f"axes.{axis}: run {number} would have a {name} of {value:.6g} {unit}, {value / before:.3g} "
+        "times the value "
+        f"in run 1; must be <= {factor:g} times, i.e. {factor * before:.6g} {unit}"
         for axis, most in first.items()
         for name, unit in UNITS.items()
         if (value := getattr(planned[axis], name)) > factor * (before := getattr(most, name))
@@ -123,8 +124,8 @@ def above_first(number: int, planned: Mapping[str, Peaks], first: Mapping[str, P
 
 def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[str, float]) -> list[str]:
     return [
-        f"axes.{axis}: run {number} has a displacement of {1e3 * far:.4g} mm: must be < elastic_limit = "
-        f"{1e3 * limit:.4g} mm of the rig file"
+        f"axes.{axis}: run {number} has a displacement of {1e3 * far:.4g} mm; must be < elastic_limit = "
+        f"{1e3 * limit:.4g} mm (rig file)"
         for axis, limit in elastic.items()
         if not (far := max(reached[axis].command, reached[axis].displacement)) < limit
     ]
@@ -133,7 +134,7 @@ def beyond_elastic(number: int, reached: Mapping[str, Peaks], elastic: Mapping[s
 LINEAR = ("kelvin_voigt", "with_mass", "parallel", "maxwell_damper")
 """Specimens whose force is linear in their motion, provided that their inner specimens are linear."""
 STRAIGHT = 1e-3
-"""Largest relative deviation of the setup from its linear transformation."""
+"""Largest permitted relative deviation of the setup from a linear transformation."""
 
 
 class Response:
@@ -166,13 +167,13 @@ class Substructure:
         structure = assembly.structure
         if structure is None or not is_linear(structure):
             raise ConfigError(
-                "structure: must be given and linear for an iteration of whole histories, which computes its "
-                "response by exact steps"
+                "structure: must be given and linear, because an iteration of whole histories computes the "
+                "response of the structure by exact steps"
             )
         partition_of_structure = partition(assembly, _stiffnesses(scenario))
         if not partition_of_structure.source:
             raise ConfigError(
-                "structure: the experimental part is not stated (experimental_stiffness ...), so the first "
+                "structure: the experimental part is not declared (experimental_stiffness ...), so the first "
                 "history cannot be predicted"
             )
         self.dt = scenario.dt
@@ -251,7 +252,7 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 WEAKEST = 1e-3
 """Relative singular value below which a difference of residuals counts as noise."""
 LARGEST = 2.0
-"""Largest relaxation factor of Aitken; equal residuals do not determine a factor."""
+"""Largest relaxation factor of Aitken, needed because equal residuals do not determine a factor."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {
@@ -277,8 +278,8 @@ class Settings:
     """Settings of an iteration: mode, rule, relaxation with its (first) factor ``omega``, and end of Q (Hz) or
     None.
 
-    ``within`` is the largest ratio of command, velocity and force to the first run. ``changes`` are overrides of
-    the scenario, by the number of the run from which they apply.
+    ``within`` is the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are
+    overrides of the scenario, by the number of the run from which they apply.
     """
 
     mode: str
@@ -315,12 +316,12 @@ def check(scenario: Scenario) -> None:
         raise ConfigError(f"time_ratio = {scenario.time_ratio:g}: must be 1, because iterations run in real time")
     if scenario.force_axes:
         raise ConfigError(
-            f"axes.{scenario.force_axes[0]}: is controlled by force; an iteration repeats displacements only"
+            f"axes.{scenario.force_axes[0]}: is controlled by force, but an iteration repeats only displacements"
         )
     if scenario.semi_active is not None:
-        raise ConfigError("semi_active: must be missing, because a predefined history has no auxiliary inputs")
+        raise ConfigError("semi_active: must be omitted, because a predefined history has no auxiliary inputs")
     if scenario.scaled:
-        raise ConfigError("similitude: scaled specimens cannot be iterated")
+        raise ConfigError("similitude: a test with scaled specimens cannot be iterated")
 
 
 class Corrections:
@@ -337,7 +338,7 @@ class Corrections:
         self._part = Substructure(self.base) if computed else None
         if settings.mode == HISTORY and self._part is None:
             raise ConfigError(
-                "structure: missing; a test with prescribed displacements has no history to agree on"
+                "structure: missing; an iteration of whole histories needs a structure that computes the history"
             )
         self.relaxation = RELAXATIONS[settings.relaxation](settings.omega, self._part) if self._part else None
         if first is not None:
@@ -371,7 +372,9 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Process a run: add its row and, after the first, invert the rig. Raises ConfigError if impossible."""
+        """Process a run: add its row and, after the first run, invert the rig. Raises ConfigError if this is
+        impossible.
+        """
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
             self.rows.append(row)
@@ -455,7 +458,7 @@ def _played(run: Run, base: Scenario) -> Array:
     """Return the targets of ``run``, ``(samples, 3, n_axes)``. Raises ConfigError if samples are missing."""
     n = base.samples + 1
     if len(run.target) < n or not np.isfinite(run.target[:n]).all():
-        raise ConfigError(f"the first run has {len(run.target)} samples; {n} are needed to learn from it")
+        raise ConfigError(f"the first run has {len(run.target)} samples, but {n} samples without gaps are needed")
     target = run.target[:n]
     velocity = np.gradient(target, base.dt, axis=0)
     return np.stack([target, velocity, np.gradient(velocity, base.dt, axis=0)], axis=1)
@@ -466,8 +469,8 @@ def _prescribed(scenario: Scenario) -> Array:
     if scenario.integrator.displacement is None:
         kind = type(scenario.integrator).type_name
         raise ConfigError(
-            f"integrator.type = {kind!r}: its targets are not known before the test; use a structure, or "
-            "the integrator prescribed"
+            f"integrator.type = {kind!r}: the targets are not known before the test. Use a structure, or the "
+            "integrator prescribed"
         )
     solver: Any = assembly.integrator
     n, rows = assembly.observation.n_interface, []

@@ -8,10 +8,10 @@ with the target z_j, the commands u_j and the measured displacements y_j of run 
 
     L = e^(s tau) (C_0 + C_1 s + ... + C_4 s^4)
 
-is fitted to the first run, by least squares of its commands on its displacements with the target as instrument. Of
-several delays tau, the delay with the widest frequency range is chosen. In a band, |u - L y| / |u| is |1 - L T|,
-where T is the rig, plus the effect of the noise. Q ends where measured errors are mostly noise. The same ratio
-with the target as instrument is free of noise and gives the end of W.
+is fitted to the first run, by least squares of its commands on its displacements; the target is the instrumental
+variable. Of several delays tau, the delay with the widest frequency range is chosen. In a band, |u - L y| / |u| is
+|1 - L T|, where T is the rig, plus the effect of the noise. Q ends where measured errors are mostly noise. The
+same ratio with the instrumental variable is free of noise and gives the end of W.
 
 A history may end at any value: it then fades to zero over ``FADE`` s and stays zero for the same time, so that its
 end does not leak into its beginning. Filters are zero-phase.
@@ -36,7 +36,7 @@ FLAT = 0.8
 
 
 class Spectra:
-    """Spectra of histories of ``samples`` samples every ``dt`` s, by columns."""
+    """Spectra of histories with ``samples`` samples, one every ``dt`` (s), in columns."""
 
     def __init__(self, samples: int, dt: float) -> None:
         from scipy.fft import next_fast_len
@@ -56,7 +56,9 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return the spectra of a history, which must fade before its end; otherwise late parts would alias."""
+        """Return the spectra of a history. The history must decay before its end; otherwise its late part would
+        alias.
+        """
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -99,15 +101,15 @@ def noise_rms(history: Array) -> Array:
 ORDER = 4
 """Highest derivative in L."""
 WORST = 0.5
-"""Largest |1 - L T|, with noise, in the band of Q."""
+"""Largest permitted |1 - L T|, with noise, in the band of Q."""
 KNOWN = 0.3
-"""Largest |1 - L T|, without noise, in the band of W."""
+"""Largest permitted |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
 """Fraction of the commands that a usable L leaves unexplained, for the weights of the fit."""
 QUIET = 1e-6
 """Relative power of the commands below which a band need not be explained."""
 LONGEST, TRIED = 1.25, 11
-"""Delays in the search: range relative to the delay of best correlation, and their number."""
+"""Range of the delays in the search, relative to the delay of best correlation; number of these delays."""
 PASSES = 4
 """Number of fits; each weights the noise by the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
@@ -152,7 +154,7 @@ def fitted(
     u, y, z = (spectra.faded(values) for values in (command, moved, target))
     for axis, name in enumerate(axes):
         if not (np.abs(u[:, axis]).max() > 0.0 and np.abs(y[:, axis]).max() > 0.0):
-            raise ConfigError(f"{name}: does not move, so nothing can be learned")
+            raise ConfigError(f"{name}: the axis does not move, so nothing can be learnt")
     noise = spectra.samples * noise_rms(moved) ** 2
     edges = _edges(spectra.frequencies)
     rows = [
@@ -168,8 +170,8 @@ def fitted(
     learned = learned if cutoff is None else cutoff
     if not learned:
         raise ConfigError(
-            f"the commands of the first run do not explain its displacements below {inverse.bands[0]:.3g} Hz: "
-            f"{100.0 * float(left[0, 0]):.3g} % remain unexplained, must be <= {100.0 * WORST:g} %"
+            f"the displacements of the first run do not explain {100.0 * float(left[0, 0]):.3g} % of its commands "
+            f"below {inverse.bands[0]:.3g} Hz; the unexplained fraction must be <= {100.0 * WORST:g} %"
         )
     return inverse._replace(left=left, learned_to=learned, known_to=max(learned, usable))
 
@@ -241,7 +243,9 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to commands ``u`` by band, worst axis: with noise, and without (by ``z``)."""
+    """Return the ratio of ``rest`` to commands ``u`` of the worst axis in each band, with noise and, by ``z``,
+    without.
+    """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for a, b in pairwise(edges):

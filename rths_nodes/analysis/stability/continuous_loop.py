@@ -74,7 +74,7 @@ class WholeStructure:
         return np.asarray(np.linalg.eigvals(self._state_matrix(rig)), complex)
 
     def _state_matrix(self, rig: Array | Complex) -> Complex:
-        """Return the state matrix of [x, x', inner states of the specimens], with d = rig T x."""
+        """Return the state matrix of [x, x', internal states of the specimens], with d = rig T x."""
         n, r = len(self.mass), self.time_ratio
         moved = rig @ self.axes_of
         stiffness = np.array([one.stiffness for one in self.specimens])

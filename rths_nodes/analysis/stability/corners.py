@@ -161,6 +161,6 @@ def refuse_unstable(scenario: Scenario) -> None:
         raise error.within("updating.mode = 'used': the stability cannot be judged") from error
     if corners:
         raise ConfigError(
-            f"updating.parameters: the loop is unstable at a corner of the bounds, {corners[0]}. Narrow the "
-            "bounds, or use mode: shadow"
+            f"updating.parameters: the loop is unstable at a corner of the bounds ({corners[0]}). Narrow the "
+            "bounds, or use the mode shadow"
         )

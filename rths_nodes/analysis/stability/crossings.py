@@ -39,12 +39,12 @@ NEAR = 0.2
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
 """Largest corrections of a limit of the delay, as phases of the motion, rad; they are tried in turn."""
 FARTHEST = 16.0
-"""Largest factor on the natural frequencies in the search, or its inverse."""
+"""Largest factor on the natural frequencies in the search. Its inverse is the smallest factor."""
 STEP = 1.03
 """Ratio of successive natural frequencies in the search."""
 HALVINGS = 8
 VERIFIED = 1e-3
-"""Fraction of the range up to a limit that is not verified."""
+"""Fraction of the range below a limit that is exempt from verification."""
 ASIDE = 1e-4
 """Relative distance from a limit at which growing motions are counted."""
 

@@ -4,9 +4,9 @@
     L(z) = z^-(1 + q) C(z) G(z)
 
 C is the controller's law from measured force to command. G is the response from command to measured force, of
-actuator, specimen and load cell. q is the transport of the Commands, if the nodes close the loop. Both responses
-are measured after one sample away from rest. A law integrates, so its response does not fade, but C (1 - 1/z)
-does. The growing motions are the zeros outside of the unit circle of
+actuator, specimen and load cell. q is the transport of the Commands, if the nodes close the loop. C and G are
+computed from responses to a deviation from rest that lasts one sample. A law integrates, so the response of C does
+not fade, but the response of C (1 - 1/z) does. The growing motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
@@ -39,7 +39,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 FADED = 1e-9
 """Relative value below which a response counts as ended."""
 PATIENCE = 128
-"""Number of samples without a response before it counts as ended."""
+"""Number of samples without a response before the response counts as ended."""
 LONGEST = 100_000
 SLOWEST = 1e-7
 """Relative frequency at which the search begins."""
@@ -138,10 +138,10 @@ class ForceLoop:
             return f"{name}: UNSTABLE"
         limits = []
         if (further := self.further_delay) is not None:
-            limits.append(f"it may be {1e3 * further[0]:.4g} ms later (motion of {further[1]:.4g} Hz)")
+            limits.append(f"the delay may grow by {1e3 * further[0]:.4g} ms (motion of {further[1]:.4g} Hz)")
         if (gain := self.gain) is not None:
-            limits.append(f"the specimen {gain:.3g} times as stiff")
-        return f"{name}: stable: {', or '.join(limits) or 'no delay and no stiffness is critical'}"
+            limits.append(f"the specimen may be {gain:.3g} times as stiff")
+        return f"{name}: stable; {', or '.join(limits) or 'no delay and no stiffness is critical'}"
 
     def data(self) -> Data:
         stable = self.stable
@@ -204,6 +204,6 @@ def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
         if largest > noise and len(response) > 2 * loud + PATIENCE:
             return np.array(response[:loud])
     raise ConfigError(
-        f"axes.{name}: the force loop does not fade within {LONGEST} samples, or does not respond, so the "
+        f"axes.{name}: the response of the force loop is zero or does not fade within {LONGEST} samples, so the "
         "stability cannot be judged before the test"
     )

@@ -37,17 +37,17 @@ SMALL = 1e-9
 LARGER = 10.0
 """Factor of a larger impulse, whose response per unit must be the same."""
 STEEPER = 0.01
-"""Largest relative difference between the responses to both impulses."""
+"""Largest permitted relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
-whose response is only compared."""
+"""A response has ended below these fractions of its largest value. ``COMPARED`` applies to the larger impulse,
+whose response only serves for comparison."""
 QUIET = 1.25
 """Ratio of recorded samples to samples of a response until its end; ``PATIENCE`` is added."""
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
-"""Number of samples without a response before it counts as ended, in addition to the memory of ramp, compensator
-and transport."""
+"""Number of samples without a response before the response counts as ended, in addition to the memory of ramp,
+compensator and transport."""
 MOVED = 2
 KINDS = 3
 
@@ -76,7 +76,9 @@ class Impulses:
 
 
 class _Faded:
-    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is its length in samples."""
+    """Detects the end of a response in blocks, as if sample by sample; ``loud`` is the number of samples up to the
+    end.
+    """
 
     def __init__(self, patience: int, share: float) -> None:
         self._patience, self._share = patience, share
@@ -205,8 +207,8 @@ class Way:
         units = [self._setup.forces(unit, nothing).copy() for unit in np.eye(len(forces))]
         if any(row.any() for row in units[self.n_axes :]):
             raise ConfigError(
-                "setup: uses the forces of force-controlled axes also at rest, so their loops and the "
-                "other loops are coupled and their stability cannot be judged before the test"
+                "setup: uses the forces of force-controlled axes also at rest. The loops are therefore coupled, "
+                "and the stability cannot be judged before the test"
             )
         return np.asarray(np.linalg.pinv(np.column_stack(units[: self.n_axes])) @ np.column_stack(poses) / SMALL)
 
@@ -230,7 +232,7 @@ class Way:
             n = min(len(one), len(other))
             if n and np.abs(other[:n] / LARGER - one[:n]).max() > STEEPER * np.abs(one).max():
                 raise ConfigError(
-                    "the way from the ramp to the specimens is not linear at small motion "
+                    "the path from the ramp to the specimens is not linear at small motion "
                     f"({SMALL:g} and {LARGER * SMALL:g} m), so the stability cannot be judged before the test"
                 )
 

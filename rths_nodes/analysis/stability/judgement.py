@@ -48,8 +48,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Smallest margin of the delay without a caution. It is twice the scatter (about 10 %) of identified delays of
-servo-hydraulic actuators due to amplitude, load and oil temperature."""
+"""Smallest relative margin of the delay that causes no caution. It is twice the scatter (about 10 %) of identified
+delays of servo-hydraulic actuators due to amplitude, load and oil temperature."""
 
 
 class DelayMargin(NamedTuple):
@@ -74,7 +74,8 @@ class DelayMargin(NamedTuple):
     @property
     def required(self) -> str:
         return (
-            f"must be at least {PERCENT * LEAST_MARGIN:g} %: the delay of a rig changes by about 10 % with "
+            f"must be at least {PERCENT * LEAST_MARGIN:g} %, because the delay of a rig changes by "
+            "about 10 % with "
             "amplitude, load and temperature (rths stability)"
         )
 
@@ -114,7 +115,7 @@ class Judgement:
     least_gain: Crossing | None
     assumptions: tuple[str, ...] = ()
     continuous_delay: float | None = None
-    """Critical delay with exact integrator and ramp, s; None if there is none."""
+    """Critical delay with exact integrator and ramp, s; None without a limit."""
     corners: tuple[str, ...] = ()
     """Descriptions of the corners of the copies' bounds at which a motion grows."""
 
@@ -143,13 +144,13 @@ class Judgement:
 
     def verdict(self) -> str:
         if self.growing:
-            nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
+            nothing = f"neither a shorter delay of the rig nor a lower frequency{self._sought()} helps"
             limits = ", or ".join(self._limits("would have to fall")) or nothing
             return f"UNSTABLE: {self.margin.in_words()}; {self._worst()}; {limits}"
         if astray := [force_loop.text() for force_loop in self.force_loops if not force_loop.stable]:
             return f"UNSTABLE: {'; '.join(astray)}"
         if self.corners:
-            return f"UNSTABLE: if the following copies have {'; or '.join(self.corners)}"
+            return f"UNSTABLE: a motion grows if the copies have {'; or '.join(self.corners)}"
         nothing = f"no delay and no frequency{self._sought()} is critical"
         limits = "; ".join(self._limits("may grow")) or nothing
         return f"stable: {self.margin.in_words()}; {limits}"
@@ -165,25 +166,25 @@ class Judgement:
         if not isinstance(self.loop, SampledLoop):
             return ""
         if self.growing:
-            return f" down to 1/{1.0 / self.farthest:g} of the present one"
-        return f" up to {self.farthest:g} times the present one"
+            return f" down to 1/{1.0 / self.farthest:g} of the present value"
+        return f" up to {self.farthest:g} times the present value"
 
     def _worst(self) -> str:
         if not self.motions:
             return f"{self.growing} motions grow"
         motion = self.motions[0]
         if motion.imag < MARGINAL * abs(motion):
-            return f"a motion grows without oscillating, e-fold in {1.0 / motion.real:.3g} s"
+            return f"a motion grows without oscillation, by a factor of e in {1.0 / motion.real:.3g} s"
         growth = math.exp(min(HZ * motion.real / motion.imag, 700.0))
         shown = f"by {PERCENT * (growth - 1.0):.3g} %" if growth < 2.0 else f"{growth:.3g}-fold"
-        return f"a motion of {motion.imag / HZ:.4g} Hz grows {shown} a cycle"
+        return f"a motion of {motion.imag / HZ:.4g} Hz grows {shown} per cycle"
 
     def _limits(self, verb: str) -> Iterable[str]:
         if self.critical_delay is not None:
             yield f"the delay {verb} from {MS * self.delay:.4g} ms to {MS * self.critical_delay:.4g} ms"
         if self.frequency_factor and self.critical_frequency is not None:
             first, critical = self.modes[0].frequency, self.critical_frequency
-            note = "" if len(self.modes) == 1 else ", all other frequencies scaled by the same factor"
+            note = "" if len(self.modes) == 1 else " if all other frequencies are scaled by the same factor"
             yield f"the {self._noun()} {verb} from {first:.4g} Hz to {critical:.4g} Hz{note}"
 
     def _noun(self) -> str:
@@ -220,26 +221,27 @@ class Judgement:
         further, factor, delay = self.further_delay, self.frequency_factor, self.critical_delay
         lines = []
         if further and delay is not None:
-            times = f", {delay / self.delay:.3g} times the rig's {MS * self.delay:.4g} ms" if self.delay else ""
-            alike = " of the slowest axis, all changed alike" if len(self.axes) > 1 else ""
+            times = f", {delay / self.delay:.3g} times the present {MS * self.delay:.4g} ms" if self.delay else ""
+            alike = " of the slowest axis if the delays of all axes change equally" if len(self.axes) > 1 else ""
             lines.append(
-                f"critical delay {MS * delay:.4g} ms{times}{alike} (motion of {further.frequency:.4g} Hz)"
+                f"critical delay {MS * delay:.4g} ms{alike}{times} (motion of {further.frequency:.4g} Hz)"
             )
         if self.continuous_delay is not None:
             exact = f"{MS * self.continuous_delay:.4g} ms"
-            lines.append(f"critical delay in continuous time, integrator and ramp exact: {exact}")
+            lines.append(f"critical delay in continuous time, with exact integrator and ramp: {exact}")
         if factor and self.critical_frequency is not None:
             lines.append(
                 f"critical {self._noun()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "
-                f"one (motion of {factor.frequency:.4g} Hz)"
+                f"value (motion of {factor.frequency:.4g} Hz)"
             )
         elif not factor and self.modes and self._sought():
-            lines.append(f"no critical {self._noun()}{self._sought()}; the search ended there")
+            lines.append(f"no critical {self._noun()}{self._sought()}, where the search ended")
         if self.gain:
-            lines.append(f"critical factor on the tested forces {self.gain.value:.3g}")
+            lines.append(f"critical factor on the tested forces: {self.gain.value:.3g}")
         if self.least_gain:
             lines.append(
-                f"conditionally stable: unstable if the tested forces fall to {self.least_gain.value:.3g}"
+                f"conditionally stable: unstable if the tested forces fall to {self.least_gain.value:.3g} times "
+                "their present value"
             )
         lines += [force_loop.text() for force_loop in self.force_loops]
         return lines

@@ -21,14 +21,14 @@ from rths_nodes.loop.scenario.schema import Scenario
 GLIDE = 256
 """Number of samples of a glide between positions; a step would overshoot and might crush a specimen."""
 STILL = 1e-12
-"""Largest relative change of a force over a glide while the rig is at rest."""
+"""Largest change of a force in ``GLIDE`` samples at rest, relative to the load."""
 EXACT = 1e-7
 TRIES = 40
 LONGEST = 1_000
 SMALL = 1e-7
-"""Displacement (m) of a force axis that shows its effect on its own force and on the other axes."""
+"""Displacement (m) of a force axis to measure its effect on its own force and on the other axes."""
 ROUGH = 1e-8
-"""Largest relative change of a force over a glide at rest, for an axis without load."""
+"""Largest change of a force in ``GLIDE`` samples at rest, relative to the force, for an axis without load."""
 APART = 1e-6
 """Change of force below which another axis counts as unaffected, relative to the change of the force axis."""
 
@@ -88,7 +88,7 @@ class LoadedRig:
                 break
             slope, position, force = (now - force) / (there - position), there, now
         raise ConfigError(
-            f"axes.{self.names[index]}.load: the simulated specimen does not bear {wanted:g} N, so the stability "
+            f"axes.{self.names[index]}.load: the simulated specimen cannot bear {wanted:g} N, so the stability "
             "cannot be judged before the test"
         )
 
@@ -98,13 +98,15 @@ class LoadedRig:
         self._glide(index, 0.0)
         if not slope > 0.0:
             raise ConfigError(
-                f"axes.{self.names[index]}: the specimen has no stiffness against a force, so the stability "
-                "cannot be judged before the test"
+                f"axes.{self.names[index]}: the force of the specimen does not rise with displacement, so the "
+                "stability cannot be judged before the test"
             )
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait until the rig is at rest, and return the force, N; nan if it never is."""
+        """Move to ``position`` (m), wait for the rig to rest, and return the force, N; nan if the rig does not
+        come to rest.
+        """
         axis, start = self._n + index, float(self.places[index])
         still = STILL * abs(self.loads[index])
         for share in np.linspace(0.0, 1.0, GLIDE):

@@ -37,7 +37,7 @@ SAME = 0.01
 """Tolerated relative difference between the tested stiffness and the stiffness that the structure declares."""
 MOST_STEPS = 100
 FASTEST = 1e6
-"""Largest phase angle of a mode per step, rad."""
+"""Largest permitted phase angle of a mode per step, rad."""
 
 
 BEHIND = frozenset(
@@ -96,7 +96,7 @@ def _impulses(assembly: Assembly, way: Way, computed: dict[str, Impulses]) -> Im
 def _without(scenario: Scenario) -> ConfigError:
     kind = type(scenario.integrator).type_name
     if registry.load("integrator", kind).external:
-        return ConfigError(f"integrator.type = {kind!r}: has the structure, so its loop cannot be judged")
+        return ConfigError(f"integrator.type = {kind!r}: contains the structure, so the loop cannot be judged")
     return ConfigError(
         "structure: missing; a test with prescribed displacements has no loop that could be unstable"
     )
@@ -111,7 +111,7 @@ def continuous_loop(scenario: Scenario) -> ContinuousLoop:
     if scenario.rig is not None:
         raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
     if assembly.setup.takes_loads:
-        raise ConfigError("setup: adds forces of the loads, which have no response per axis in continuous time")
+        raise ConfigError("setup: the added forces of the loads have no response per axis in continuous time")
     matrices = _whole(assembly, structure)
     return ContinuousLoop(
         matrices.mass,
@@ -140,8 +140,8 @@ def _integrator(
         integrator = registry.build("integrator", scenario.integrator, scaled, nothing, scenario.step)
         if integrator.period > MOST_STEPS:
             raise ConfigError(
-                f"integrator.type = {name!r}: does not repeat within {MOST_STEPS} steps, but after "
-                f"{integrator.period}, so the stability cannot be judged before the test"
+                f"integrator.type = {name!r}: repeats only after {integrator.period} steps (more than "
+                f"{MOST_STEPS}), so the stability cannot be judged before the test"
             )
         matrices: Sequence[StepMatrices] = integrator.linearised()
         if not matrices:
@@ -170,8 +170,8 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
     scenario = assembly.scenario
     if is_sparse(structure.mass):
         raise ConfigError(
-            f"structure: its {len(structure.influence)} degrees of freedom are too many to judge the stability "
-            "before the test; set reduction, if only for rths stability (--set)"
+            f"structure: {len(structure.influence)} degrees of freedom are too many to judge the stability "
+            "before the test. Set reduction, at least for rths stability (--set)"
         )
     if massless(structure.mass).any():
         raise ConfigError(
@@ -210,7 +210,7 @@ def _whole(assembly: Assembly, structure: Structure, way: Way | None = None) -> 
     )
     if not matrices.scale * scenario.step < FASTEST:
         raise ConfigError(
-            f"structure with its specimens: highest natural frequency {matrices.scale / HZ:.3g} Hz; must be < "
+            f"structure with its specimens: highest natural frequency of {matrices.scale / HZ:.3g} Hz; must be < "
             f"{FASTEST / HZ / scenario.step:.3g} Hz at this step. Check the masses, the specimens and the setup"
         )
     return matrices
@@ -250,7 +250,7 @@ def _response(part: Any, family: str, path: str, params: object) -> Response:
         if mine and name not in usable:
             raise ConfigError(
                 f"{inner_path}.type = {name!r}: has no frequency response, so the "
-                f"stability cannot be judged before the test; known: {', '.join(usable) or 'none'}"
+                f"stability cannot be judged before the test. Usable types: {', '.join(usable) or 'none'}"
             )
     response: Response = part.frequency_response
     return response
@@ -286,10 +286,10 @@ def _felt(unfiltered: Response, late: int, low: Butterworth | None, lead: ForceL
 
 def _assumptions(assembly: Assembly, structure: Structure, matrices: WholeStructure) -> Iterator[str]:
     scenario, compensator = assembly.scenario, assembly.compensator
-    yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
+    yield "small motion: specimens, numerical substructure and setup are linearised at rest"
     if scenario.force_axes:
-        yield f"{', '.join(scenario.force_axes)}: at the largest load; the force does not depend on the other axes"
-    yield "integrator, ramp, compensator, transport and rig in discrete time, sensors without error"
+        yield f"{', '.join(scenario.force_axes)}: judged at the largest load, independent of the other axes"
+    yield "integrator, ramp, compensator, transport and rig are in discrete time; sensors have no error"
     if compensator.state_names:
         name = type(scenario.compensator).type_name
         yield f"{name}: judged with its initial parameters, without learning"

@@ -15,9 +15,9 @@ HZ = 2.0 * math.pi
 CHANGE = 0.5
 """Largest change of the determinant's logarithm between adjacent points: turn (rad) and magnitude.
 
-Two roots close to an interval turn the determinant by 2 pi within the interval, which its end values do not show.
-In the adjacent intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The bound is less than a
-quarter of this exponent."""
+Two roots close to an interval turn the determinant by 2 pi within the interval. The end values of the interval
+do not show this turn. In the adjacent intervals the magnitude then changes 9-fold (e^2.2, geometric mean). The
+bound is less than a quarter of this exponent."""
 MOST = 50_000
 """Largest number of frequencies at which the determinant is evaluated."""
 ROUNDS = 60
@@ -47,6 +47,7 @@ def turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float
         path = np.insert(path, halved + 1, between)
         values = np.insert(values, halved + 1, function(between))
     raise ConfigError(
-        f"stability: cannot be judged; {len(path)} frequencies do not resolve the number of growing motions near "
-        f"{float(np.median(where.imag)) / HZ:.4g} Hz. One of them neither grows nor decays, or rounding hides it"
+        f"stability: {len(path)} frequencies do not resolve the number of growing motions near "
+        f"{float(np.median(where.imag)) / HZ:.4g} Hz. A motion neither grows nor decays, or rounding "
+        "hides its growth"
     )

@@ -26,7 +26,7 @@ Table = NDArray[np.generic]
 LAYOUT = 1
 WORD = 8
 HEAD = 5
-"""Number of words at the begin of a row: sample, kind, steps, lateness (ns) and duration (ns)."""
+"""Number of words at the beginning of a row: sample, kind, steps, lateness (ns) and duration (ns)."""
 FIELDS = (
     *("layout", "words", "period", "spin", "priority", "lock", "silence", "samples", "bare"),
     *("slots", "slot_words", "reserve", "ring", "at_marks", "numbers", "results", "asked"),
@@ -110,7 +110,7 @@ def links_of(states: Value, call: Call, results: object) -> Links:
             else:
                 fixed.append((position_of(old), new))
     if {move[0] for move in moves} & {move[1] for move in moves}:
-        raise Untranslatable("two arrays of the state change their places")
+        raise Untranslatable("two arrays of the state are exchanged")
     return links
 
 
@@ -152,13 +152,15 @@ class Memory:
         ]
 
     def open(self) -> Control:
-        """Allocate the memory and store all added contents. Raises ConfigError if this is refused."""
+        """Allocate the memory and store all added contents. Raises ConfigError if the system refuses."""
         try:
             self.descriptor = os.memfd_create("rths_executive")
             os.ftruncate(self.descriptor, self._words * WORD)
             self.map = mmap.mmap(self.descriptor, self._words * WORD)
         except (OSError, AttributeError) as error:
-            raise ConfigError(f"engine executive: no shared memory ({error}): use engine python") from error
+            raise ConfigError(
+                f"engine = 'executive': cannot allocate shared memory ({error}). Use engine python"
+            ) from error
         for offset, content in self._parts:
             self.map[offset * WORD : offset * WORD + len(content)] = content
         self._parts.clear()

@@ -22,12 +22,12 @@ from rths_nodes.loop.supervision.limits import LimitCheck
 
 Integers = NDArray[np.int64]
 DRIVEN, BROKEN, BRAKED, REFUSED, LAST, FIRST = range(1, 7)
-"""Kinds of rows: sample with a Command; the same, with a limit exceeded; sample of the safe stop; values of a
-refused Command; compensator values after the last sample; Measurement 0 of a rig over UDP."""
+"""Kinds of rows: sample with a Command; sample with a Command and an exceeded limit; sample of the safe stop;
+values of a refused Command; compensator values after the last sample; Measurement 0 of a rig over UDP."""
 
 
 class RowLayout:
-    """Positions of the numbers in a row, counted by words of 8 bytes."""
+    """Positions of the numbers in a row. The unit is a word of 8 bytes."""
 
     def __init__(self, parts: Parts) -> None:
         kind = parts.kind
@@ -47,8 +47,9 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states which limit stopped the rig; it is empty if no limit did. ``failed`` is true if a component
-    failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
+    ``reason`` states which limit stopped the rig; an empty string if no limit stopped it. ``failed`` is true if a
+    component failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is
+    not used.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:

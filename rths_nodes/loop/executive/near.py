@@ -65,7 +65,7 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
         rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
     except OSError as error:
         raise ConfigError(
-            f"port.address = {params.address!r}: must be an IPv4 address, or the name of one, for the executive "
+            f"port.address = {params.address!r}: must be an IPv4 address or a host name with an IPv4 address "
             f"({error.strerror})"
         ) from error
     common = port.terms

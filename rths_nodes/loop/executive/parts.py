@@ -21,11 +21,11 @@ def live_parts(assembly: Assembly) -> Parts | str:
     if isinstance(parts, str):
         return parts
     if scenario.bridge.pauses:
-        return "bridge.when_late = pause: needs an actuator node"
+        return "bridge.when_late = pause requires an actuator node"
     if scenario.bridge.overruns is not None:
-        return "bridge.overruns: late periods are counted by an actuator node"
+        return "bridge.overruns requires an actuator node, which counts late periods"
     if scenario.hops.depth:
-        return f"hops.depth = {scenario.hops.depth}: messages travel between nodes"
+        return f"hops.depth = {scenario.hops.depth} requires nodes that exchange messages"
     stop = safe_stop.SafeStop(scenario.limits, scenario.dt, None, scenario.stop_groups)
     kernels = dict(parts.kernels) | {"stop_begin": safe_stop.begin, "stop_command": safe_stop.command_after}
     states = {name: part for name, part in parts.states.items() if name != "work"}
@@ -42,7 +42,7 @@ def live_parts(assembly: Assembly) -> Parts | str:
 OF_RIG = re.compile(
     r"(of_actuator|of_sensors|of_rig|resolution|range|actuator|sense|sensed|rig)(_.*)?|driven|line|at|inputs"
 )
-"""Names of kernels, constants and states of a simulated rig."""
+"""Pattern of the names of kernels, constants and states of a simulated rig."""
 
 
 def remote_parts(assembly: Assembly) -> Parts | str:
@@ -50,18 +50,18 @@ def remote_parts(assembly: Assembly) -> Parts | str:
     params = assembly.scenario.port
     assert isinstance(params, UdpPort.Params)
     if not params.emulator:
-        return "port.emulator = false: a real rig is driven by the nodes only"
+        return "only the nodes can drive a real rig (port.emulator = false)"
     if params.trigger:
-        return "port.trigger: a digital output needs an actuator node"
+        return "port.trigger requires an actuator node"
     simulator = f"port={{type: simulator, transport_samples: {params.transport_samples}}}"
     parts = parts_of(Assembly(override(assembly.scenario, [simulator])))
     if isinstance(parts, str):
         return parts
     kind = parts.kind
     if kind.inputs or kind.channels:
-        return "port: auxiliary channels of a rig by udp need an actuator node"
+        return "auxiliary channels of a rig over UDP require an actuator node"
     if kind.lead:
-        return "integrator.force_lead: with a rig by udp it needs an actuator node"
+        return "integrator.force_lead requires an actuator node if the rig is connected over UDP"
     none = (False,) * kind.axes
     monitor = MonitorStage.of(assembly)
     monitor.target(parts.target)

@@ -44,8 +44,10 @@ from rths_nodes.loop.timing import timing
 SOURCE = Path(__file__).with_name("executive.c")
 OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
 """Stop words (causes of a stop), as in executive.c."""
-READY, ENDED = 1, 3  # states of the program
-UNTIMED = REFUSED, LAST  # kinds of rows that do not end a tick
+READY, ENDED = 1, 3
+"""States of the program."""
+UNTIMED = REFUSED, LAST
+"""Kinds of rows that do not end a tick."""
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
@@ -54,9 +56,9 @@ SPIN_S = 6e-5
 """Busy waiting before a tick, s."""
 NODES_ROWS, BATCH = 8, 256
 """Number of rows in the ring in lockstep with nodes; largest number of rows that one call reads."""
-NEVER = 2**62  # value of the trip's sample while no trip is due
+NEVER = 2**62  # sample of the trip while no trip is requested
 LOOK_S, LOOK_LOCKSTEP_S = 0.005, 0.0002
-"""Intervals of polling the ring while it is empty, in real time and in lockstep, s."""
+"""Polling intervals while the ring is empty, in real time and in lockstep, s."""
 START_S, END_S = 10.0, 2.0
 """Timeouts for the start of the program, and for its exit after braking, s."""
 REASONS = {
@@ -87,7 +89,7 @@ class ExecutiveLoop:
     def __init__(self, loop: Loop, paced: bool, bare: bool = False, nodes: bool = False) -> None:
         parts = live_parts(loop.assembly)
         if isinstance(parts, str):
-            raise ConfigError(f"engine = {EXECUTIVE!r}: {parts}: use python")
+            raise ConfigError(f"engine = {EXECUTIVE!r}: {parts}. Use engine python")
         self.assembly, self.scenario = loop.assembly, loop.scenario
         self._parts, self._paced, self._bare, self._judges = parts, paced, bare, not nodes
         self._window = NODES_ROWS if nodes else LOCKSTEP_WINDOW
@@ -97,13 +99,13 @@ class ExecutiveLoop:
             self._program = self._build()
         except (Unbuilt, Untranslatable) as error:
             self._memory.close()
-            raise ConfigError(f"engine = {EXECUTIVE!r}: {error}: use python") from error
+            raise ConfigError(f"engine = {EXECUTIVE!r}: {error}. Use engine python") from error
         self.notes, self.library = self._program.notes, self._program.digest
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
         """Name of the socket on which the program receives stops of other processes; empty without a socket."""
-        self._breach = ""  # reason of a breach detected by the monitor
+        self._breach = ""  # reason for a breach that the monitor detected
         self.late: list[float] = []
         self.taken: list[float] = []
         """For each row: lateness of its tick, and time from the tick to the row, ns."""
@@ -214,7 +216,7 @@ class ExecutiveLoop:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip, in lockstep at ``sample``. Only the first request counts."""
+        """Request a trip, in lockstep at ``sample``. Only the first request is effective."""
         if not self._breach:
             self._breach = self.reasons[TRIP] = reason
             self._control.trip_at = 0 if self._paced else sample
@@ -247,7 +249,7 @@ class ExecutiveLoop:
                 command = [f"/proc/self/fd/{files[0]}", *map(str, files[1:])]
                 self._process = subprocess.Popen(command, pass_fds=files, stdin=subprocess.DEVNULL)
         except OSError as error:
-            raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start: {error}") from error
+            raise ConfigError(f"engine = {EXECUTIVE!r}: the program does not start ({error})") from error
         finally:
             os.close(theirs)
         return ours
@@ -267,9 +269,9 @@ class ExecutiveLoop:
         until = time.monotonic() + timeout
         while self._control.state != READY:
             if (code := self._process.poll()) is not None or time.monotonic() > until:
-                reason = f"not ready after {timeout:g} s" if code is None else f"exit code {code}"
+                reason = f"no sign of readiness for {timeout:g} s" if code is None else f"exit code {code}"
                 raise ConfigError(
-                    f"engine = {EXECUTIVE!r}: the program does not start: {PROBLEMS.get(code or 0, reason)}"
+                    f"engine = {EXECUTIVE!r}: the program does not start ({PROBLEMS.get(code or 0, reason)})"
                 )
             time.sleep(LOOK_LOCKSTEP_S)
 
@@ -280,7 +282,7 @@ class ExecutiveLoop:
         control.alive += 1
         tail = control.tail
         if control.head == tail and not ended:
-            ended = self._process.poll() is not None  # it may have added rows before its exit
+            ended = self._process.poll() is not None  # the program may have added rows before its exit
         first = tail % slots
         count = min(control.head - tail, BATCH, slots - first)
         if count:
@@ -343,13 +345,13 @@ class ExecutiveLoop:
 
 
 def refusals(control: Control) -> Iterator[str]:
-    """Yield a note for each refused setting, and one if there is only one processor."""
+    """Yield a note for each refused setting, and a note if there is only one processor."""
     if control.no_lock:
         yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:
         yield not_scheduled(os.strerror(control.no_priority))
     if control.period and len(os.sched_getaffinity(0)) == 1:
-        yield "executive and Python share one processor: at a high servo rate the ring of rows may become full"
+        yield "executive and Python share one processor, so the ring of rows may become full at a high servo rate"
 
 
 def laid_out(array: Table) -> bytes:
@@ -362,8 +364,9 @@ def laid_out(array: Table) -> bytes:
 
 @contextmanager
 def signals_written(pipe: int) -> Iterator[None]:
-    """Make the C signal handler of Python write signal numbers to ``pipe`` during the ``with`` block, in the main
-    thread only.
+    """During the ``with`` block, make Python's C signal handler write signal numbers to ``pipe``.
+
+    Does nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -143,7 +143,7 @@ def test_a_rung_that_breaks_off_is_in_the_history_with_what_was_recorded(
     runner = conducted(tmp_path / "test")
     positioned(runner)
     armed(runner)
-    with largest_file(100_000), pytest.raises(RuntimeError, match=naming("broke", "off")):
+    with largest_file(100_000), pytest.raises(RuntimeError, match=naming("recording", "aborted")):
         runner.do("run", clear="CLEAR")
     assert each_mentions(broken_off(runner, tmp_path / "test").remarks, ("peaks", "recorded"))
 
@@ -231,7 +231,7 @@ def test_a_folder_that_is_deleted_under_way_is_a_failure(tmp_path: Path) -> None
     positioned(runner)
     armed(runner)
     shutil.rmtree(tmp_path / "test")
-    with pytest.raises(RecordingError, match=naming("folder", "gone")):
+    with pytest.raises(RecordingError, match=naming("folder", "no longer exists")):
         runner.do("run", clear="CLEAR")
     runner.session.close()
     assert runner.conclude("", "", "") is ExitCode.FAILED

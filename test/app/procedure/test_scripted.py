@@ -30,7 +30,7 @@ OF_A_REPORT = (
     *("Deviations from the procedure", "Notes of the operator", "Load history of the specimen"),
     *("Partition", "Natural frequencies and damping", "Sensors and channels", "Controller, as read back"),
     *("Offsets before and after", "Signs and scales", "Rungs", "Acts of the operator", "Unloading"),
-    *("Error and floor of the sensor", "Response", "Displacement", "Seen close", "Control error"),
+    *("Error and floor of the sensor", "Response", "Displacement", "Tracking in detail", "Control error"),
     *("Tracking indicator", "Compensator", "Hysteresis", "Energy", "Synchronisation", "Equilibrium", "Excitation"),
     *("Extreme values of each axis and its limits", "Timing", "Scenario file"),
 )
