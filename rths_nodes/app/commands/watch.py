@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "path of a rig file with the section watch, or name of a shipped one"
     arguments.add(parser, "rig", "", text)
     arguments.add(parser, "--namespace", "NAME", "namespace of rths test --socket", NAMESPACE)
-    text = f"record (JSON lines), to which events are appended; default: {RECORDS}/watch_<date>.jsonl"
+    text = f"file (JSON lines) to which events are appended; default: {RECORDS}/watch_<date>.jsonl"
     arguments.add(parser, "--out", "FILE", text)
     arguments.add_renamed(parser, record="--out")
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         loop = WatchLoop(rig, sensors, ear.heard, record.tell)
         where = f"{section.pulse.address}:{section.pulse.port}"
-        waits = f"waits for its own sensors; pulses go to {where}, the record is {path}"
+        waits = f"the watcher waits for its own sensors; pulses go to {where}, and events are appended to {path}"
         record.tell("waits", waits, rig_kind=rig_kind(rig))
         with orderly_stop() as interrupted:
             ear.start()
