@@ -127,7 +127,7 @@ def _planned(options: argparse.Namespace, scenario: Scenario) -> Plan:
 
 def _numbers(name: str, text: str | None) -> list[float]:
     if not text:
-        raise ConfigError(f"{name}: missing; required unless --from gives recordings of cyclic tests")
+        raise ConfigError(f"{name}: missing; required unless recordings of cyclic tests are given with --from")
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:

@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Describe a file or folder and name a command that uses it; return None for a scenario. Raises ConfigError."""
+    """Describe a file or folder and name a command that uses it; None for a scenario. Raises ConfigError."""
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
         path = files.locate(text, files.RIG)

@@ -211,7 +211,7 @@ def _orders(text: str | None, n: int) -> Orders | None:
     orders = np.array([[degrees[entry] for entry in row] for row in rows])
     if orders.diagonal().min() < 0:
         raise ConfigError(
-            f"--orders {text}: must not have - on the diagonal, because every axis responds to its own command"
+            f"--orders {text}: must not have - on the diagonal, because each axis must respond to its command"
         )
     return orders
 

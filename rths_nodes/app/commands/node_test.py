@@ -46,7 +46,7 @@ UNCOMPARED = ("run", "sec", "nanosec", "encapsulation")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "node", "NODE", f"node to test: one of {', '.join(STREAMS)}", choices=STREAMS)
     arguments.add_recording(parser)
-    text = "folder in which to keep the recording of this run; default: the recording is deleted"
+    text = "folder for the recording of this run; default: the recording is deleted"
     arguments.add(parser, "--record", "DIR", text)
     arguments.add(parser, "--namespace", "NAME", "namespace of the node", NAMESPACE)
     arguments.add_json(parser)
