@@ -70,7 +70,8 @@ def described(assembly: Assembly) -> Iterator[str]:
         return
     if len(parts.frequencies):
         periods = [f"{1.0 / f:.4g}" if f > 0.0 else "infinite" for f in parts.frequencies[:LISTED].tolist()]
-        more = f" s (the longest of {len(parts.frequencies)})" if len(parts.frequencies) > LISTED else " s"
+        count = len(parts.frequencies)
+        more = f" s (only the longest of {count} periods)" if count > LISTED else " s"
         yield f"natural periods of the entire structure: {', '.join(periods)}{more}"
     else:
         yield "natural periods: unknown, because the stiffness under test is not declared"
@@ -101,7 +102,9 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
     peak = float(np.abs(motion.sample(times) if prescribed else assembly.ground_acceleration).max())
     yield f"peak {1e3 * peak:.4g} mm" if prescribed else f"peak {peak:.4g} m/s^2"
-    record_length = f" of {motion.step * (len(motion.values) - 1):.4g} s" if isinstance(motion, Record) else ""
+    record_length = (
+        f" of a record of {motion.step * (len(motion.values) - 1):.4g} s" if isinstance(motion, Record) else ""
+    )
     yield f"{scenario.duration:g} s{record_length}"
 
 

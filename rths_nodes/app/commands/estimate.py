@@ -277,12 +277,10 @@ def _reproduced(options: argparse.Namespace, run: Run, _: Path | None) -> int:
     if options.json:
         terminal.print_json(vars(result) | {"equal": equal})
     elif equal:
-        rest = (
-            ""
-            if result.compared == result.samples
-            else f" of {result.samples}, up to the first bridged or lost command,"
-        )
-        print(f"{run.scenario.name}: the {result.compared} recorded commands{rest} were reproduced bit for bit")
+        commands = f"{result.compared} recorded commands"
+        if result.compared < result.samples:
+            commands += f" before the first bridged or lost command (of {result.samples} commands)"
+        print(f"{run.scenario.name}: the {commands} were reproduced bit for bit")
     else:
         print(
             f"{run.scenario.name}: the recomputed commands differ from sample {result.first_difference} on, "

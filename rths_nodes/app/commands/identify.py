@@ -132,7 +132,7 @@ def _print(
 ) -> rich.console.Console:
     console = terminal.console()
     console.print(title, markup=False)
-    grid = terminal.grid("command of", "of the motion of", *heads)
+    grid = terminal.grid("command of axis", "motion of axis", *heads)
     for i, row in enumerate(axes):
         for j, column in enumerate(axes):
             grid.add_row(row, column, *cells(i, j))

@@ -169,7 +169,7 @@ def _print(board: Outcome, folder: Path) -> None:
     _, law, _, values, *_ = rows[0]
     first = f"best {law}, {board.headings[0]} {plain(values.get(table.indices[0]))}"
     console.print(
-        f"{table.scenario}: {first}; {usable} of {len(rows)} stable; {len(table)} runs, each index at {HIGH:g} %",
+        f"{table.scenario}: {first}; {usable} of {len(rows)} stable; {HIGH:g} % quantiles of {len(table)} runs",
         markup=False,
     )
     several = len({score.block for score in board.scores if score.runs}) > 1

@@ -128,7 +128,7 @@ class Hearing:
             return  # the axes of the test are not known yet
         places, n = self._places, len(self._places)
         if any(len(values) != n for values in (message.displacement, message.force, message.command)):
-            self._watch.end(f"the test publishes {len(message.displacement)} axes: must be {n}")
+            self._watch.end(f"the test publishes {len(message.displacement)} axes, but must publish {n}")
             return
         if any(cell is not None and cell >= len(message.auxiliary) for cell in self._shown):
             self._watch.end("the test does not publish the readings of its load cells")
