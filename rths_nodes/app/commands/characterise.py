@@ -235,7 +235,7 @@ def _check_rig(recording: str, recorded: Scenario, on: Scenario) -> None:
     for axis in on.axes:
         channels = (_channels(scenario.axes[axis].rig_axis) for scenario in (recorded, on))
         if next(channels) != next(channels):
-            raise ConfigError(f"{recording}: the channels of axes.{axis} must be those of --rig")
+            raise ConfigError(f"{recording}: the channels of axes.{axis} must equal the channels in --rig")
 
 
 def _channels(axis: RigAxis | None) -> tuple[object, ...]:

@@ -147,7 +147,7 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
 
 def quantiles(took: Array) -> str:
     median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
-    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), without a running test"
+    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), while no test runs"
 
 
 def _ms(seconds: float) -> str:

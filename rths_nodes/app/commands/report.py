@@ -23,8 +23,8 @@ UNMOVED = "no rung with motion was recorded, so the test has no histories"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = (
-        "folder of a recording or of a test, or RIG.commissioned.yaml; further recordings are compared with the "
-        "first recording"
+        "folder of a recording or of a test, or RIG.commissioned.yaml; further folders are compared with the "
+        "first folder"
     )
     arguments.add(parser, "recording", "", text, nargs="+")
     text = "page to write; default: <recording>.html next to the recording, or <first recording>_compared.html"
