@@ -283,7 +283,7 @@ def estimate(recording: Place | recordings.Run, *, set: Overrides, engine: str =
     recording : path-like or Run
         Folder of a recording, or a Run.
     axis : str, optional
-        Axis; by default all.
+        Axis to evaluate; by default all axes.
     begin, end : float, optional
         Limits of the evaluated window, s.
     set : str, dict, or sequence of these, optional
@@ -373,10 +373,10 @@ def identify(
     scenario, overrides, rig, case
         As in :func:`load`.
     purpose : {'model_based', 'identified_inverse'}
-        Compensator that uses the model. The coefficients of ``identified_inverse`` include the transport delay;
-        its noise is periodic.
+        Compensator that uses the model. The coefficients of ``identified_inverse`` include the transport delay,
+        and are identified with periodic noise.
     noise : dict, optional
-        Keys ``rms`` (m), ``lower_frequency``, ``upper_frequency`` (Hz), ``duration`` (s).
+        Keys ``rms`` (m), ``lower_frequency`` and ``upper_frequency`` (Hz), ``duration`` (s).
     resolution : float, optional
         Frequency resolution of the responses, Hz; only for ``model_based``.
     transport : {'declared', 'measured'}, optional
@@ -555,7 +555,7 @@ def _design(file: Place | None, contents: OfStudy) -> Design:
     scenario, overrides, rig, case
         As in :func:`load`.
     parameters : dict, or sequence of str
-        Ranges (low, high) by key, where None is one third to three times the value; or texts
+        Ranges (low, high) by key, where None means one third to three times the value, or texts
         ``KEY[=LOW:HIGH]``. Default: the positive numbers of the compensator.
     index : str
         Index to minimise, named as in ``rths compare``.
@@ -570,7 +570,7 @@ def _design(file: Place | None, contents: OfStudy) -> Design:
     jobs, scheduler, engine, progress
         As in :func:`study`.
     say : callable, optional
-        Called with a sequence of remarks; by default they become warnings.
+        Called with a sequence of remarks; by default, remarks become warnings.
 
     Returns
     -------
@@ -668,7 +668,7 @@ def tune(
     Raises
     ------
     ConfigError
-        If a name is unknown or a number invalid; raised before any run.
+        If a name is unknown or a number is invalid; raised before any run.
 
     Examples
     --------

@@ -102,7 +102,7 @@ def _module(name: str) -> Any:
 
 
 def purpose(name: str) -> str:
-    """Return the description of a command: the first paragraph of its module's docstring, without the name."""
+    """Return the first paragraph of the docstring of a command's module, without the command's name."""
     paragraph = inspect.cleandoc(_module(name).__doc__ or "").partition("\n\n")[0]
     return " ".join(paragraph.split()).partition(": ")[2].removesuffix(".")
 

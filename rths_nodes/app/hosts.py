@@ -245,7 +245,7 @@ def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoo
     if isinstance(kernels, str):
         return loop
     if kernels.untranslatable and options.engine == COMPILED:
-        raise ConfigError(f"engine = {COMPILED!r}: {kernels.untranslatable}: correct it, or use {KERNELS}")
+        raise ConfigError(f"engine = {COMPILED!r}: {kernels.untranslatable}; correct the kernel, or use {KERNELS}")
     return kernels
 
 

@@ -42,7 +42,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def find_ros() -> None:
-    """Set AMENT_PREFIX_PATH, unless it is set, to the prefix of a pip installation."""
+    """Set AMENT_PREFIX_PATH to the prefix of a pip installation, unless the variable is set."""
     if (Path(sys.prefix) / "share" / "ament_index").is_dir():
         os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
 

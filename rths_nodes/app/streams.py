@@ -42,7 +42,7 @@ def unfailing_output() -> Iterator[None]:
 
 
 def _fill_descriptors() -> None:
-    """Open /dev/null on each closed descriptor from 0 to 2, so that no recording gets such a number."""
+    """Open /dev/null on each closed descriptor from 0 to 2, so that no recording gets one of these descriptors."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -95,7 +95,7 @@ class _Unfailing(io.RawIOBase):
 
     def _tell(self, error: OSError) -> None:
         if self._number in NAMES and error.errno != errno.EPIPE:
-            text = f"rths: {NAMES[self._number]}: {error.strerror}: further output is lost\n"
+            text = f"rths: {NAMES[self._number]}: {error.strerror}; further output is lost\n"
             with suppress(OSError):
                 os.write(2, text.encode())
 

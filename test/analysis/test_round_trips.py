@@ -41,6 +41,6 @@ def test_a_depth_that_cannot_be_is_told_as_that() -> None:
     """Of hops that are far too long, the other lines are told all the same."""
     scenario = files.load("chen_ricles_2010", ["duration=0.2"])
     lines = list(check._hops(scenario, (1.0, 2.0), partial(check._rehearsed, scenario)))
-    assert "hops.depth = 1024 is needed, 0 declared" in lines[0]
+    assert "This requires hops.depth = 1024; the scenario has 0" in lines[0]
     assert mentions(lines[1], "hops.depth", "0", "norm")
     assert mentions(lines[2], "hops.depth", "1024", ">= 0", "<= 63")

@@ -350,7 +350,7 @@ def test_a_new_session_reports_the_switches_that_were_turned_before(bench: Calla
 
 
 def test_swapped_axes_need_two() -> None:
-    with pytest.raises(ConfigError, match=naming("rig", "axis")):
+    with pytest.raises(ConfigError, match=naming("rig", "two axes")):
         Planted([planted.SWAPPED], 1)
 
 

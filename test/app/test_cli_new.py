@@ -134,7 +134,7 @@ def test_a_rig_file_without_answers_is_refused(tmp_path: Path, capsys: pytest.Ca
     ("words", "told"),
     [
         (["compensator", "inverse"], ("compensator", "name")),
-        (["specimen", "My-Law"], ("small", "digits")),
+        (["specimen", "My-Law"], ("lowercase", "digits")),
         (["specimen", "class"], ("keyword", "Python")),
         (["port", "signal"], ("name", "signal")),
         (["port", "test"], ("name", "test")),

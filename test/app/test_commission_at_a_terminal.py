@@ -39,7 +39,7 @@ SWITCHES = {
     "that was before": "cable in\ninterlock closed\npressure high",
 }
 """Words of a question -> line for the emulator."""
-FIRST = (("operator: ", "A. Tester"), ("second person: .*: ", "B. Müller"), ("emergency stop", "y"))
+FIRST = (("operator: ", "A. Tester"), ("second person, .*: ", "B. Müller"), ("emergency stop", "y"))
 
 
 @pytest.mark.nodes
@@ -66,7 +66,7 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
                     continue
                 if asked.endswith("moves nothing: "):
                     person.type("")
-                    person.wait_for("must be CLEAR: nothing has moved")
+                    person.wait_for("nothing has moved, because the answer was not CLEAR")
                     person.wait_for("moves nothing: ")
                 person.type("CLEAR" if asked.endswith("moves nothing: ") else "")
                 for words, line in SWITCHES.items():
@@ -74,7 +74,7 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
                         far.stdin.write(f"{line}\n")
                         far.stdin.flush()
             person.type("y")
-            person.wait_for("do you sign it")
+            person.wait_for("B. Müller, do you sign this result")
             person.type("y")
             assert person.end() == 0, person.shown
         finally:

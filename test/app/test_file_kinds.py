@@ -79,7 +79,7 @@ def test_a_shipped_file_has_a_kind(name: str, parts: tuple[str, ...], monkeypatc
         ),
         (
             lambda path: plain.write(path, plain.text_of(signatures.Signatures("0" * 8), signatures.VERSION)),
-            ("signatures", "0 cautions"),
+            ("signatures", "0 signed cautions"),
         ),
     ],
 )

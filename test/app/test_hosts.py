@@ -484,5 +484,5 @@ def test_check_says_which_depth_the_hops_of_a_recording_need(tmp_path, capsys, m
     assert main(["check", "chen_ricles_2010", "--hops", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert mentions(told, "hops", "99.9 %")
-    assert re.search(r"hops.depth = \d+ is needed, 0 declared", told)
+    assert re.search(r"This requires hops.depth = \d+; the scenario has 0", told)
     assert mentions(told, "hops.depth", "0", "norm")

@@ -376,7 +376,7 @@ def test_a_node_for_each_axis_is_refused(rig: Any) -> None:
         ([NAME], ("port.type", "simulator")),
         ([NAME, "--set", udp(25010), "--misbehave", "lose"], ("--misbehave", "lose", "KIND", "SAMPLE")),
         ([NAME, "--set", udp(25010), "--misbehave", "loose@1"], ("lose",)),
-        ([NAME, "--set", udp(25010, address="192.0.2.1")], ("cannot listen there",)),
+        ([NAME, "--set", udp(25010, address="192.0.2.1")], ("cannot listen here",)),
     ],
 )
 def test_what_cannot_be_emulated_is_refused(capsys: Any, words: list[str], told: tuple[str, ...]) -> None:

@@ -79,7 +79,8 @@ def test_the_steps_are_judged_by_what_is_left_for_them() -> None:
     assert mentions(said[0], "1 ms", "17.2 ms", "99 %", "40 ms", "100")
     assert mentions(said[1], "12.6 ms", "20 ms", "5", "100")
     assert mentions(said[2], "steps", "67 ms")
-    words = "caution: 1 of these exceeded bridge.max_bridge = 5 ms; the rig then trips (with"
+    excess = "1 of 100 steps exceeded the available time by more than bridge.max_bridge = 5 ms"
+    words = f"caution: {excess}; the rig then trips (with"
     assert said[3].startswith(words)
     assert mentions(list(judged(scenario(), 12, took))[3], "rig", "pauses")
     assert len(list(judged(scenario(), 12, took[:99]))) == 3, "no word of what does not happen"

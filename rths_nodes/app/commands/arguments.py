@@ -28,7 +28,7 @@ Parser = argparse._ActionsContainer
 FIGURES = (".png", ".svg", ".pdf")
 SCENARIO = ("scenario", "--rig", "--set", "--case")
 ASKED = "_ARGCOMPLETE"
-"""Environment variable that requests completions (``register-python-argcomplete rths``)."""
+"""Environment variable with which a shell requests completions (``register-python-argcomplete rths``)."""
 Completer = Callable[[str, argparse.Namespace], Iterable[str]]
 """Function that returns the possible completions, given the beginning of a word and the other arguments."""
 
@@ -115,7 +115,7 @@ def in_realtime(scenario: Scenario, pace: str | None, watched: bool = False) -> 
     if pace == LOCKSTEP and (real or watched):
         kind = type(scenario.port).type_name
         whose = f"the rig of the port {kind}" if real else "the watcher of this rig"
-        raise ConfigError(f"--pace {LOCKSTEP}: {whose} has its own clock; leave --pace out")
+        raise ConfigError(f"--pace {LOCKSTEP}: must be left out, because {whose} has its own clock")
     return real or watched or pace == REALTIME
 
 
@@ -153,7 +153,7 @@ class _Renamed(argparse.Action):
 
 
 def add_renamed(parser: Parser, **replacements: str) -> None:
-    """Add option names of earlier versions, whose use raises ConfigError."""
+    """Add option names of earlier versions. Their use raises ConfigError."""
     for name, new in replacements.items():
         option = f"--{name.rstrip('_')}"
         parser.add_argument(
@@ -171,9 +171,9 @@ def add_where(parser: Parser) -> None:
 
 def add_engine(parser: Parser) -> None:
     text = (
-        "engine of the runs; all give identical results: python, stage by stage; kernels, a loop over "
-        "kernels if the run has one; compiled, this loop in C; auto, compiled for many or long runs, "
-        "otherwise kernels"
+        "engine of the runs: python (stage by stage), kernels (a loop over kernels if the run has one), "
+        "compiled (this loop in C) or auto (compiled for many or long runs, otherwise kernels); all engines give "
+        "identical results"
     )
     add(parser, "--engine", "", text, AUTO, choices=STUDY_ENGINES)
 
@@ -202,21 +202,21 @@ def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]
     """Raise ConfigError if an option of another purpose is set. ``uses`` holds the option names by purpose."""
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
-        refuse_idle(options, unused, f"applies to --for {purpose}, not to {options.purpose}")
+        refuse_idle(options, unused, f"applies to --for {purpose}; must be left out with --for {options.purpose}")
 
 
 def add_figure(parser: Parser, text: str) -> None:
     add(parser, "--figure", "FILE", f"draw {text} (.png, .svg, .pdf)")
-    text = "style of the figure: screen (default), or paper for a journal, with embedded fonts and without a title"
+    text = "style of the figure: screen, or paper for a journal (embedded fonts, no title); default: screen"
     add(parser, "--style", "", text, choices=STYLES)
-    text = "width of the figure with --style paper, mm; default: 89 (one column); two columns: 183"
+    text = "width of the figure with --style paper, mm (one column: 89, two columns: 183); default: 89"
     add(parser, "--width", "MM", text, type=float)
 
 
 def add_figures(parser: Parser, folder: str) -> None:
     add_flags(parser, figures=f"also write every figure as a file for a journal, in the folder {folder}")
     add(parser, "--format", "", "format of the figures; default: pdf", choices=FORMATS)
-    text = "width of the figures, mm; default: 89 (one column); two columns: 183"
+    text = "width of the figures, mm (one column: 89, two columns: 183); default: 89"
     add(parser, "--width", "MM", text, type=float)
 
 
@@ -234,7 +234,7 @@ def figure(options: argparse.Namespace) -> Path | None:
         return None
     path = Path(options.figure)
     if path.suffix.lower() not in FIGURES:
-        raise ConfigError(f"{path}: a figure must end in one of {', '.join(FIGURES)}")
+        raise ConfigError(f"{path}: the name of a figure must end in one of {', '.join(FIGURES)}")
     terminal.check_writable(path)
     return path
 

@@ -59,7 +59,7 @@ def add_arguments(group: arguments.Parser) -> None:
     arguments.add(group, "--cycles", "N", "number of evaluated cycles in each test; default: 5", type=int)
     arguments.add(group, "--voltage", "V", "voltage of a controllable damper, V; default: 0", type=float)
     arguments.add(group, "--csv", "FILE", "write the results as a CSV table, in SI units")
-    text = "write the tests as scenarios to DIR instead of running them, for rths test on a real rig"
+    text = "write the tests as scenarios to DIR (for rths test on a real rig), instead of running the tests"
     arguments.add(group, "--plan", "DIR", text)
 
 
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, scenario: Scenario, figure: Path | None) ->
 
 def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
     results = ("from_", "record", "csv", "figure", "out", "json")
-    arguments.refuse_idle(options, results, "has no effect with --plan, which runs no test")
+    arguments.refuse_idle(options, results, "has no effect, because --plan runs no test")
     folder, tests = Path(options.plan), _planned(options, scenario)
     terminal.check_makable(folder / "test.yaml")
     for axis, cycles, test in tests:
@@ -105,7 +105,7 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
 
 def _results(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cyclic]]:
     if options.from_:
-        arguments.refuse_idle(options, (*TESTS, "record"), "has no effect with --from, which runs no test")
+        arguments.refuse_idle(options, (*TESTS, "record"), "has no effect, because --from runs no test")
         return read(options.from_, scenario if options.out else None)
     return conducted(_planned(options, scenario), options.record, terminal.progress)
 
@@ -194,7 +194,7 @@ def conducted(tests: Plan, record: str | None, progress: Shown) -> dict[str, lis
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
     """Return the results of recorded tests by axis.
 
-    Raises ConfigError if a test is not cyclic or, with ``on``, was not made on the rig of ``on``.
+    Raises ConfigError if a test is not cyclic or, with ``on``, was recorded on another rig than ``on``.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:
@@ -204,10 +204,10 @@ def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, lis
         if on is not None:
             _check_rig(recording, history.scenario, on)
         motion = to_data(history.scenario.integrator).get("displacement") or {}
-        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # it begins after the loads
+        motion = motion["motion"] if motion.get("type") == "delayed" else motion  # begins after the loads
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(
-                f"{recording}: is not a cyclic test; record one with rths identify --for rig_file --record DIR"
+                f"{recording}: must be a cyclic test, recorded with rths identify --for rig_file --record DIR"
             )
         cycles = from_data(
             Cycles,
@@ -235,7 +235,7 @@ def _check_rig(recording: str, recorded: Scenario, on: Scenario) -> None:
     for axis in on.axes:
         channels = (_channels(scenario.axes[axis].rig_axis) for scenario in (recorded, on))
         if next(channels) != next(channels):
-            raise ConfigError(f"{recording}: axes.{axis}: the channels must be as in --rig")
+            raise ConfigError(f"{recording}: the channels of axes.{axis} must equal the channels in --rig")
 
 
 def _channels(axis: RigAxis | None) -> tuple[object, ...]:
@@ -259,10 +259,10 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
 
 def check_section(out: Path, rig: str) -> None:
     if not rig:
-        raise ConfigError(f"--out {out}: a section needs its rig file; name it with --rig")
+        raise ConfigError(f"--out {out}: requires --rig, the rig file for which the section is written")
     if out.exists() and out.samefile(files.locate(rig, files.RIG)):
         raise ConfigError(
-            f"--out {out}: is the rig file itself; give another file and copy its lines into the rig file"
+            f"--out {out}: must not be the rig file itself; give another file, and copy the section from there"
         )
 
 
@@ -287,7 +287,7 @@ def section_of(
         from_data(RigFile, file)
     except ConfigError as error:
         raise error.within(f"{rig} with the results") from None
-    head = "# Written by rths identify: copy each `characterised` to its axis in the rig file.\n"
+    head = "# Written by rths identify. Copy each section `characterised` to its axis in the rig file.\n"
     return head + dump({"axes": sections}, rows=True)
 
 

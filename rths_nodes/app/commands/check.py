@@ -55,7 +55,7 @@ def described(assembly: Assembly) -> Iterator[str]:
     yield f"excitation: {', '.join(_excitation(assembly))}"
     if assembly.scenario.structure is None:
         elsewhere = registry.class_of("integrator", assembly.scenario.integrator).external
-        where = "computed in another process" if elsewhere else "none, the displacements are prescribed"
+        where = "computed in another process" if elsewhere else "none, because the displacements are prescribed"
         yield f"structure: {where}"
         return
     expected = {
@@ -66,15 +66,16 @@ def described(assembly: Assembly) -> Iterator[str]:
     try:
         parts = partition(assembly, expected)
     except ConfigError as error:
-        yield f"periods and stiffness: not available: {error}"
+        yield f"periods and stiffness: not available ({error})"
         return
     if len(parts.frequencies):
         periods = [f"{1.0 / f:.4g}" if f > 0.0 else "infinite" for f in parts.frequencies[:LISTED].tolist()]
-        more = f" s (the longest of {len(parts.frequencies)})" if len(parts.frequencies) > LISTED else " s"
+        count = len(parts.frequencies)
+        more = f" s (only the longest of {count} periods)" if count > LISTED else " s"
         yield f"natural periods of the entire structure: {', '.join(periods)}{more}"
     else:
         yield "natural periods: unknown, because the stiffness under test is not declared"
-    source = parts.source or "unknown, because neither the structure nor a specimen model declares it"
+    source = parts.source or "unknown, because neither the structure nor a specimen model declares a stiffness"
     tested = f"{_diagonal(parts.experimental[2])} N/m, " if parts.source else ""
     yield f"stiffness: numerical {_diagonal(parts.numerical[2])} N/m; experimental {tested}{source}"
 
@@ -83,7 +84,7 @@ def _diagonal(matrix: Array) -> str:
     values = np.diag(np.asarray(matrix)).tolist()
     if len(values) <= LISTED:
         return ", ".join(f"{value:.4g}" for value in values)
-    return f"{min(values):.4g} to {max(values):.4g} (diagonal of {len(values)})"
+    return f"{min(values):.4g} to {max(values):.4g} ({len(values)} diagonal elements)"
 
 
 def _excitation(assembly: Assembly) -> Iterator[str]:
@@ -101,12 +102,14 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
     times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
     peak = float(np.abs(motion.sample(times) if prescribed else assembly.ground_acceleration).max())
     yield f"peak {1e3 * peak:.4g} mm" if prescribed else f"peak {peak:.4g} m/s^2"
-    record_length = f" of {motion.step * (len(motion.values) - 1):.4g} s" if isinstance(motion, Record) else ""
+    record_length = (
+        f" of a record of {motion.step * (len(motion.values) - 1):.4g} s" if isinstance(motion, Record) else ""
+    )
     yield f"{scenario.duration:g} s{record_length}"
 
 
 def needed_depth(p999: float, dt: float) -> int:
-    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time; ``dt``: sample period, s."""
+    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time. ``dt`` is in s."""
     return max(0, math.ceil(p999 / dt - ANSWERED))
 
 
@@ -133,17 +136,18 @@ def judged(scenario: Scenario, predicted: int, took: Array) -> Iterator[str]:
     if not share:
         share, ramp = ADVISED, "ramp.type = predictor_corrector"
     good = math.ceil(float(took.max()) / share / scenario.dt) * scenario.dt
-    yield f"in real time {_ms(in_time)} of {_ms(step)} are available: {late} of {count} steps took longer"
+    yield f"available in real time: {_ms(in_time)} of {_ms(step)}; {late} of {count} steps took longer"
     yield f"all steps would be in time with {ramp} and steps of {_ms(good)} or more"
     if lost:
         then = "pauses" if bridge.pauses else "trips (with bridge.when_late = pause, the rig slows down)"
         limit = _ms(bridge.max_bridge)
-        yield f"caution: {lost} of these exceeded bridge.max_bridge = {limit}; the rig then {then}"
+        excess = f"{lost} of {count} steps exceeded the available time by more than bridge.max_bridge = {limit}"
+        yield f"caution: {excess}; the rig then {then}"
 
 
 def quantiles(took: Array) -> str:
     median, rare, longest = (_ms(value) for value in (np.median(took), np.percentile(took, 99.0), took.max()))
-    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), without other load"
+    return f"{median} (median), {rare} (99 %), {longest} (longest of {len(took)}), while no test runs"
 
 
 def _ms(seconds: float) -> str:
@@ -151,7 +155,7 @@ def _ms(seconds: float) -> str:
 
 
 class Margins(RecordingSink):
-    """Sink that stores the smallest stroke left after braking (m, by axis), the last sample and data volume."""
+    """Stores the last sample, the data volume and the smallest remaining stroke after braking (m, by axis)."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         self.volume, limits = Volume(), scenario.limits
@@ -184,7 +188,7 @@ REHEARSED_S = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
-    text = "recording of a real-time test over the hops to the rig; print the hops.depth that these hops need"
+    text = "recording of a real-time test over the hops to the rig, from which to compute the required hops.depth"
     arguments.add(parser, "--hops", "RECORDING", text)
 
 
@@ -199,7 +203,7 @@ def run(options: argparse.Namespace) -> int:
     if other := file_kinds.described(options.scenario):
         description, command = other
         arguments.refuse_idle(
-            options, ("rig", "set", "case", "hops"), f"is for a scenario, not for a {description}"
+            options, ("rig", "set", "case", "hops"), f"applies to a scenario, not to a {description}"
         )
         terminal.say(f"{options.scenario}: {description}")
         terminal.say(f"  used by: {command}")
@@ -237,7 +241,7 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
         largest = float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
         yield f"largest external force: {largest / 1e3:.4g} kN"
     if loaded.soft_start:
-        yield f"soft start: {loaded.soft_start_steps} of these steps, {loaded.soft_start.total:.4g} s"
+        yield f"soft start: the first {loaded.soft_start_steps} steps, {loaded.soft_start.total:.4g} s"
     if loaded.cases:
         yield f"cases: {', '.join(loaded.cases)}"
     yield from _step_times(assembly)
@@ -248,12 +252,12 @@ def _facts(loaded: Scenario, assembly: Assembly, rig: str, rehearsed: Rehearsals
     yield from _disk(rehearsed(loaded.hops.depth))
     margin, reason = judged_margin(loaded)
     if loaded.structure is not None:
-        yield f"stability: {margin or f'not judged: {reason}'}"
+        yield f"stability: {margin or f'not judged ({reason})'}"
     for caution in (*judgement.cautions(loaded, assembly.port.simulated), *of_margin(margin)):
         yield f"caution: {caution}"
     yield from _commissioned(loaded, rig)
     live = live_parts(assembly)
-    can = "can run this test on the hosts embedded and composed"
+    can = "this test can run on the hosts embedded and composed"
     yield f"engine executive: {live if isinstance(live, str) else can}"
 
 
@@ -264,8 +268,8 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
     copies = Copies(loaded)
     yield (
-        f"updating: {', '.join(copies.laws)} learn from {loaded.updating.axis} ({loaded.updating.mode}), one "
-        f"sample every {1e3 * copies.settings.period:.3g} ms"
+        f"updating: the model of {', '.join(copies.laws)} learns from axis {loaded.updating.axis} "
+        f"({loaded.updating.mode}), one sample every {1e3 * copies.settings.period:.3g} ms"
     )
     refuse_unstable(loaded)
     if rehearsed is not None:
@@ -289,7 +293,7 @@ def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
         yield f"caution: {barred}"
     elif result is not None:
         persons = f"{result.operator} and {result.second_person}"
-        yield f"commissioned {result.date} by {persons}, valid until {result.valid_until}: {result.counts}"
+        yield f"commissioned on {result.date} by {persons}, valid until {result.valid_until}: {result.counts}"
 
 
 def _rig(loaded: Scenario) -> Iterator[str]:
@@ -327,9 +331,9 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
     frequency, static, compliance = differences(model, places, scenario.reduction.band)
     yield (
         f"reduction {type(scenario.reduction).type_name}: {len(model.full.names)} -> {len(model.names)} degrees "
-        f"of freedom; errors relative to the full model: {FREQUENCIES} lowest natural frequencies "
-        f"{100 * frequency:.2g} %, compliance of the interface {100 * static:.2g} % (static) and "
-        f"{100 * compliance:.2g} % of the maximum (up to {scenario.reduction.band:g} Hz)"
+        f"of freedom. Errors relative to the full model: {100 * frequency:.2g} % ({FREQUENCIES} lowest natural "
+        f"frequencies), {100 * static:.2g} % (static compliance of the interface) and {100 * compliance:.2g} % of "
+        f"the maximum (compliance up to {scenario.reduction.band:g} Hz)"
     )
 
 
@@ -351,7 +355,7 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
         yield from judged(assembly.scenario, assembly.ramp.predicted, took)
     if len(of_compensator):
         sample = _ms(assembly.scenario.dt)
-        yield f"compensator: {quantiles(of_compensator)} in each sample of {sample}"
+        yield f"compensator: computing time {quantiles(of_compensator)} in each sample of {sample}"
 
 
 def _loads(loaded: Scenario) -> Iterator[str]:
@@ -359,9 +363,9 @@ def _loads(loaded: Scenario) -> Iterator[str]:
         axis: Any = loaded.axes[name]
         load, control = axis.own_load, axis.force_control
         yield (
-            f"axes.{name}: position held for {load.held_for:g} s, then force control up to "
-            f"{abs(load.largest) * 1e-3:g} kN{', vertical' * load.vertical}; "
-            f"{type(control.law).type_name} in the {control.closed_by}; position held again if a correction of "
+            f"axes.{name}: the position is held for {load.held_for:g} s, then the force is controlled up to "
+            f"{abs(load.largest) * 1e-3:g} kN{', vertical' * load.vertical} ({type(control.law).type_name} in the "
+            f"{control.closed_by}). The position is held again if a correction of "
             f"{1e3 * control.largest_correction:g} mm does not reach the force"
         )
 
@@ -402,14 +406,14 @@ def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -
     p999, longest = trips
     depth = needed_depth(p999, loaded.dt)
     yield (
-        f"hops: 99.9 % of the Commands arrive within {1e3 * p999:.4g} ms of the Measurement, all within "
-        f"{1e3 * longest:.4g} ms: hops.depth = {depth} is needed, {loaded.hops.depth} declared"
+        f"hops: 99.9 % of the Commands arrive within {1e3 * p999:.4g} ms of the Measurement, and all within "
+        f"{1e3 * longest:.4g} ms. This requires hops.depth = {depth}; the scenario has {loaded.hops.depth}"
     )
     for tried in sorted({0, loaded.hops.depth, depth}):
         try:
             test = rehearsed(tried)
         except ConfigError as error:
-            yield f"hops.depth = {tried}: not possible: {error}"
+            yield f"hops.depth = {tried}: not possible ({error})"
             continue
         if test is not None:
             yield f"hops.depth = {tried}: {test.in_words(loaded.dt)}"
@@ -439,7 +443,7 @@ Rehearsals = Callable[[int], Rehearsed | None]
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:
     if rehearsed is not None:
         size = rehearsed.recording / 1e6
-        yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB while it is indexed"
+        yield f"recording: {size:.3g} MB of disk during the test, up to {2.0 * size:.3g} MB during indexing"
 
 
 def _margins(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:

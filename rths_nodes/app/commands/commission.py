@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rths_nodes.procedure.commissioning.rig import Bench
 
 FREE = (
-    "Is no specimen mounted, are all axes near the middle of their stroke, is no person near the rig, and can you "
-    "reach its emergency stop?"
+    "Do you confirm that no specimen is mounted, that all axes are near the middle of their stroke, that no "
+    "person is near the rig, and that you can reach the emergency stop of the rig?"
 )
 
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "rig", "", "path of a rig file, or name of a shipped one")
     text = "file of the result; default: RIG.commissioned.yaml next to the rig file"
     arguments.add(parser, "--out", "FILE", text)
-    text = "pace of the motions; a real rig requires realtime, an emulator may run in lockstep"
+    text = "pace of the motions: realtime (required for a real rig) or lockstep (for an emulator)"
     arguments.add(parser, "--pace", "", text, REALTIME, choices=PACES)
 
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     out = Path(options.out) if options.out else commissioning.beside(file)
     terminal.check_writable(out)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ConfigError("rths commission: needs a terminal for the dialogue with the operator")
+        raise ConfigError("rths commission: requires a terminal for the dialogue with the operator")
     return _commission(scenario, out, realtime)
 
 
@@ -87,19 +87,22 @@ def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
     try:
         operator, second = _names(dialogue)
         if not dialogue.yes(FREE):
-            raise ConfigError("not confirmed: a rig is commissioned without a specimen and with no person near it")
+            raise ConfigError(
+                "not confirmed: commissioning requires that no specimen is mounted, and that no person is near "
+                "the rig"
+            )
         warning = scenario.rig_file.warning if scenario.rig_file else None
         warned = f"{warning.output} is on for {warning.seconds:g} s before the motion" if warning else ""
         lead = AtTerminal(dialogue, kind, 0.0 if realtime else scenario.dt, warned)
         bench = Bench(scenario, realtime, lead)
         commission(bench, report=report)
         if bench.home is None:
-            raise ConfigError(f"nothing was measured, so no result is written: {rows[-1].measured}")
+            raise ConfigError(f"no result is written, because nothing was measured: {rows[-1].measured}")
         result = _result(bench, rows, kind)
         lead.settle()
         print(f"\n{result.counts}")
         result.operator = operator if dialogue.yes(f"{operator}, do you sign this result?") else ""
-        result.second_person = second if dialogue.yes(f"{second}, do you sign it?") else ""
+        result.second_person = second if dialogue.yes(f"{second}, do you sign this result?") else ""
     except (Interrupted, KeyboardInterrupt) as left:
         failed = any(row.verdict == FAILED for row in rows)
         ending = "the result is not signed" if failed else "no result is written"
@@ -157,7 +160,7 @@ def _result(bench: Bench, rows: list[CommissioningRow], kind: str) -> Commission
 
 def _names(dialogue: Console) -> tuple[str, str]:
     names: list[str] = []
-    for question in ("operator: your name: ", "second person: name of the person with you: "):
+    for question in ("operator: your name: ", "name of the second person, who is with you: "):
         while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, names):
             print("enter two different names")
         names.append(name)
@@ -186,7 +189,7 @@ class AtTerminal:
 
     def _ask(self, question: str, moves: bool) -> None:
         while self._dialogue.exact_line(question) != CLEAR and moves and not self._settling:
-            print(f"must be {CLEAR}: nothing has moved")
+            print(f"nothing has moved, because the answer was not {CLEAR}")
         if moves and self._warned and not self._settling:
             print(self._warned, flush=True)
 
@@ -211,7 +214,7 @@ class AtTerminal:
     def again(self, reason: str) -> bool:
         self.settle()
         print(reason)
-        return bool(self._dialogue.yes("begin a new session at the rig; try again?"))
+        return bool(self._dialogue.yes("Begin a new session at the rig. Try again now?"))
 
     def witness(self, statement: str) -> bool:
         self.settle()

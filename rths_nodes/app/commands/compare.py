@@ -165,7 +165,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the variants and print one table. Return 3 if a variant did not finish."""
+    """Return 3 if a variant did not finish."""
     figure = arguments.figure(options)
     loaded = files.load(options.scenario)
     cases = [name for names in options.cases for name in names]
@@ -193,7 +193,8 @@ def _announce(chosen: Sequence[Variant], samples: int, where: engine.Where) -> N
     expected = engine.expected_s(chosen[0].scenario, samples, where.engine)
     if expected is not None:
         wait = span(expected / where.processes)
-        terminal.tell([f"{len(chosen)} variants, {samples} samples, {where.processes} in parallel: about {wait}"])
+        count = f"{len(chosen)} variants with {samples} samples in total"
+        terminal.tell([f"{count}, {where.processes} at a time, take about {wait}"])
 
 
 def _print_comparison(name: str, results: Sequence[Result]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of a component: first alone, with read-only arrays, and then in a short test on two engines."""
+"""Check a component alone, with read-only arrays, and then in a short test on two engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rths_nodes.loop.options import COMPILED, STAGES
 
 DT, SAMPLES, SUBSTEPS = 1.0 / 1024.0, 512, 4
 AMPLITUDE, STIFFNESS = 0.01, 1.0e6
-"""Amplitude of the swept motion, m, and stiffness of a spring whose force lags the motion by 20 samples, N/m."""
+"""Amplitude (m) of the swept motion, and stiffness (N/m) of a spring whose force lags the motion by 20 samples."""
 TRANSPORT = 20
 PAPER, COUPLED, LOADED = "chen_ricles_2010", "two_actuator_coupler", "column_under_axial_load"
 BARE = [f"axes.{axis}.{part}=null" for axis in ("north", "south") for part in ("actuator", "specimen")]
@@ -52,8 +52,7 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 """Trial by family: scenario, section of the component, further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound: fraction of the bound or, if it is 0, of the value in effect.
-"""
+"""Distance of a tried value from an exclusive bound, as a fraction of the bound (if 0, of the value in effect)."""
 
 
 @dataclass
@@ -87,7 +86,7 @@ def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
     Raises ConfigError if a check fails.
     """
     if family not in TESTS:
-        raise ConfigError(f"{family}.{name}: cannot be checked alone; families: {', '.join(TESTS)}")
+        raise ConfigError(f"{family}.{name}: cannot be checked alone; only components of {', '.join(TESTS)} can")
     data: Data = {"type": name} | REQUIRED.get(family, {})
     for assignment in overrides:
         key, _, value = assignment.partition("=")
@@ -100,7 +99,7 @@ def check(family: str, name: str, overrides: Sequence[str]) -> Iterator[str]:
             check_driven(DRIVES[family](params), label)
             _check_bounds(family, params, parameters, label)
         problems.refuse()
-        yield f"{label}: {SAMPLES} samples: states, reset, inputs and bounds are correct"
+        yield f"{label}: states, reset, inputs and bounds are correct in {SAMPLES} samples"
     yield _compared(family, data, label)
 
 
@@ -119,9 +118,9 @@ def _driven(drive: Drive, part: object, label: str) -> list[object]:
             row = drive.step(part, sample)
         except ComponentError as error:
             changed = "read-only" in str(error)
-            raise ConfigError(f"{error}: the step modifies an input array" if changed else str(error)) from error
+            raise ConfigError(f"{error}; the step modifies an input array" if changed else str(error)) from error
         if not is_finite(row):
-            raise ConfigError(f"{label}: sample {sample}: output = {show(row)}: must be finite")
+            raise ConfigError(f"{label}: output in sample {sample} = {show(row)}: must be finite")
         rows.append(row)
     return rows
 
@@ -129,7 +128,7 @@ def _driven(drive: Drive, part: object, label: str) -> list[object]:
 def _check_same(first: Sequence[object], again: Sequence[object], fault: str) -> None:
     for sample, (one, other) in enumerate(zip(first, again, strict=True)):
         if one != other:
-            raise ConfigError(f"{fault}: sample {sample}: {show(other)} instead of {show(one)}")
+            raise ConfigError(f"{fault} (sample {sample}: {show(other)} instead of {show(one)})")
 
 
 def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) -> None:
@@ -140,7 +139,7 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
                 drive = DRIVES[family](from_data(type(params), parameters | {key: bound}, family))
                 part = drive.build()
             except ConfigError as error:
-                if error.__cause__ is not None:  # otherwise the value conflicts with other parameters
+                if error.__cause__ is not None:  # without a cause, the value conflicts with other parameters
                     problems.append(_at_bound(label, key, bound, spec, error))
                 continue
             try:
@@ -151,7 +150,7 @@ def _check_bounds(family: str, params: AnyParams, parameters: Data, label: str) 
 
 
 def _at_bound(label: str, key: str, bound: float, spec: Spec, error: ConfigError) -> str:
-    return f"{label}: {key} = {show(float(bound), spec.unit)} is within its bounds, but: {error}"
+    return f"{label}: {key} = {show(float(bound), spec.unit)} is within its bounds, but fails ({error})"
 
 
 def _outermost(spec: Spec, value: float | None) -> Iterator[float]:
@@ -168,20 +167,20 @@ def _compared(family: str, data: Data, label: str) -> str:
     overrides = ["duration=2", f"{path}={json.dumps(data)}", *more]
     plain = hosts.run(scenario, overrides, engine=STAGES, keep=True)
     if plain.outcome == "failed":
-        raise ConfigError(f"{label}: in {scenario}: {plain.reason}")
+        raise ConfigError(f"{label}: failed in {scenario} ({plain.reason})")
     if plain.outcome != "finished":
-        return f"{label}: compiled results are not compared, because the test in {scenario} trips: {plain.reason}"
+        return f"{label}: compiled results are not compared, because {scenario} trips ({plain.reason})"
     try:
         compiled = hosts.run(scenario, overrides, engine=COMPILED, keep=True)
     except ConfigError as error:
-        return f"{label}: is not compiled: {error}"
+        return f"{label}: cannot be compiled ({error})"
     if compiled.engine != COMPILED:
         reasons = "; ".join(compiled.notes) or compiled.reason or "the test was run stage by stage"
-        return f"{label}: is not compiled: {reasons}"
+        return f"{label}: was not compiled ({reasons})"
     one, other = plain.read().arrays(), compiled.read().arrays()
     for name, values in one.items():
         if not np.array_equal(values, other[name], equal_nan=values.dtype.kind == "f"):
-            raise ConfigError(f"{label}: in {scenario}, compiled {name} differs from plain Python")
+            raise ConfigError(f"{label}: {name} of compiled code differs from plain Python in {scenario}")
     return f"{label}: compiled code and plain Python give identical bits in {plain.samples} samples of {scenario}"
 
 
@@ -283,7 +282,7 @@ def _rig(params: AnyParams) -> Drive:
 
 
 def _restoring_force(params: AnyParams) -> Drive:
-    if "stiffness" in declared(type(params)) and params.stiffness is None:  # default: stiffness of the structure
+    if "stiffness" in declared(type(params)) and params.stiffness is None:  # stiffness of the structure
         params = evolved(params, stiffness=STIFFNESS)
 
     def step(part: RestoringForce, sample: int) -> object:

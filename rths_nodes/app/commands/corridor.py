@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for axis, widths in _widest(corridor).items():
         widths_text = ", ".join(f"{name} {widths[name]:.4g} {unit}" for name, unit in QUANTITIES)
-        print(f"{axis}: largest width: {widths_text}")
+        print(f"{axis}: largest width {widths_text}")
     print(f"use: --set monitor.corridor={out}")
     return 0
 
@@ -74,8 +74,8 @@ def predicted(
 ) -> Corridor:
     """Return the corridor of ``scenario``, from the nominal plant and ``count`` plants drawn with ``seed``.
 
-    ``margin`` widens each side of the corridor by this fraction of the quantity's range. Raises ConfigError, or
-    Stopped if a run does not finish.
+    Each side is widened by ``margin`` times the range of the quantity. Raises ConfigError, or Stopped if a run
+    does not finish.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
     drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]
@@ -91,7 +91,8 @@ def predicted(
             nominal = values
     wider = margin * (np.nanmax(upper, axis=1) - np.nanmin(lower, axis=1))[:, None, :]
     source = (
-        f"rths corridor {scenario.name}: {count} plants of seed {seed} and its own, {100.0 * margin:g} % wider"
+        f"rths corridor {scenario.name}: nominal plant and {count} plants drawn with seed {seed}, each side "
+        f"widened by {100.0 * margin:g} %"
     )
     return Corridor(scenario.moved_axes, scenario.servo_rate, source, lower - wider, upper + wider, nominal)
 

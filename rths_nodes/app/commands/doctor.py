@@ -32,8 +32,7 @@ RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
 """99 % quantile of the computing time per sample, by host, for one axis with recorder and monitor, s."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python, s, on the computer that gave WORK_S (benchmarks/latency.py).
-"""
+"""Time of one step of an oscillator in plain Python, s, on the computer of WORK_S (benchmarks/latency.py)."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which is for simulators only."""
 LONGEST_GAP_S = 0.010
@@ -84,7 +83,8 @@ def governor() -> Fact:
     except OSError as error:
         return Fact("governor", None, f"unknown ({error.filename}: {error.strerror})")
     if not governors:
-        return Fact("governor", None, "unknown (no cpufreq; the host of a virtual machine sets the governor)")
+        text = "unknown (cpufreq is missing; the host of a virtual machine sets the governor)"
+        return Fact("governor", None, text)
     advice = "" if governors == ["performance"] else "sudo cpupower frequency-set -g performance"
     return Fact("governor", {"governors": governors}, ", ".join(governors), advice)
 
@@ -99,7 +99,7 @@ def memlock() -> Fact:
 def check(rate: float, seconds: float) -> None:
     for name, value in (("--rate", rate), ("--seconds", seconds)):
         unit, least, most = BOUNDS[name]
-        if not least <= value <= most:  # also refuses nan
+        if not least <= value <= most:  # nan is refused, too
             raise ConfigError(f"{name} = {value:g} {unit}: must be >= {least:g} and <= {most:g} {unit}")
     if not 1.0 <= rate * seconds <= MOST_TICKS:
         raise ConfigError(
@@ -181,8 +181,8 @@ def diagnose(rate: float, seconds: float) -> tuple[Data, list[str]]:
         *(f"{'':11}{refusal}" for refusal in paced["refused"]),
         f"Python     {step * 1e9:.3g} ns per step of an oscillator",
         *summary(forecasts),
-        f"good: no late tick in {seconds:g} s; marginal, for simulators: at most {MARGINAL:.0%} of ticks late, "
-        f"no gap longer than {LONGEST_GAP_S * 1e3:g} ms",
+        f"good: no tick is late in {seconds:g} s; marginal (simulators only): at most {MARGINAL:.0%} of the ticks "
+        f"are late, and no gap is longer than {LONGEST_GAP_S * 1e3:g} ms",
     ]
     data = {
         "facts": {fact.name: fact.data() for fact in findings},

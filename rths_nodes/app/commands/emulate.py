@@ -48,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = "; ".join(f"{kind}: {text}" for kind, (_, text) in misbehaviour.KINDS.items())
     arguments.add_several(parser, "--misbehave", "KIND@SAMPLE[:N]", f"injected fault. {kinds}")
     faults = "; ".join(f"{kind}: {text}" for kind, text in planted.KINDS.items())
-    text = f"fault for rths commission to detect. {faults}"
+    text = f"planted fault, which rths commission must detect. {faults}"
     arguments.add_several(parser, "--plant", "FAULT", text, choices=planted.KINDS)
-    text = "no specimen is mounted: the axes move freely, as rths commission requires"
+    text = "emulate a rig without specimens, as rths commission requires"
     arguments.add_flags(parser, no_specimen=text)
     text = (
         "address of a watcher (rths watch) that receives simulated readings of its own sensors; requires a "
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Emulate the rig. Return 0 if the test closed the last session, or 3 if the rig stopped by itself."""
+    """Return 0 if the test closed the last session, or 3 if the rig stopped by itself."""
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> int:
     address, port = emulator.address
     _say(
         options,
-        f"{scenario.name}: emulated at {address}:{port}, {scenario.servo_rate:g} Hz; at rest within "
-        f"{1e3 * emulator.rest:.0f} ms after the last command",
+        f"{scenario.name}: emulated at {address}:{port}, {scenario.servo_rate:g} Hz; the rig is at rest "
+        f"within {1e3 * emulator.rest:.0f} ms after the last command",
         {"address": address, "port": port, "rest_s": emulator.rest},
     )
     code = ExitCode.FINISHED
@@ -131,13 +131,13 @@ def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> Non
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Substitute for a missing specimen: a stiffness is required, but no load cell resolves its force."""
+"""Substitute for a missing specimen: a stiffness is required, but its force is too small for a load cell."""
 
 
 def free(scenario: Scenario) -> Scenario:
     if scenario.rig is not None:
         raise ConfigError(
-            "rig: the model couples the axes and their specimens; --no-specimen needs a scenario without rig"
+            "--no-specimen: requires a scenario without the section rig, whose model includes the specimens"
         )
     return override(scenario, [f"axes.{name}.specimen={FREE}" for name in scenario.axes])
 

@@ -38,31 +38,35 @@ USES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
     text = (
-        "use of the result: settings of compensators, an updated copy of the specimen, or the test with "
-        f"other settings on the identified rig; default: {PREDICTION} with --set, otherwise {COMPENSATORS}"
+        "use of the result: settings of compensators, an updated copy of the specimen, or a prediction of the "
+        f"test with other settings; default: {PREDICTION} with --set, otherwise {COMPENSATORS}"
     )
     arguments.add(parser, "--for", "", text, choices=tuple(USES), dest="purpose")
     text = (
-        f"for {PREDICTION}: value to change in the scenario, e.g. compensator.type=none; without --set, the "
-        "recorded commands are recomputed and compared bit for bit"
+        f"for {PREDICTION}: value to change in the scenario, e.g. compensator.type=none; default: recompute the "
+        "recorded commands and compare them bit for bit"
     )
     arguments.add_several(parser, "--set", "SECTION.KEY=VALUE", text)
-    arguments.add_figure(parser, f"parameters, force and innovation ({UPDATING}) or the runs ({PREDICTION})")
+    text = f"parameters, force and innovation (for {UPDATING}), or the runs (for {PREDICTION})"
+    arguments.add_figure(parser, text)
     group = parser.add_argument_group(f"for {COMPENSATORS} and {UPDATING}")
     arguments.add(group, "--axis", "NAME", "axis to evaluate; default: all axes")
-    arguments.add(group, "--begin", "S", "begin of the evaluated window, s", type=float)
+    arguments.add(group, "--begin", "S", "start of the evaluated window, s", type=float)
     arguments.add(group, "--end", "S", "end of the evaluated window, s", type=float)
     arguments.add_renamed(parser, from_="--begin", to="--end")
     group = parser.add_argument_group(f"for {UPDATING}")
     arguments.add(group, "--model", "", "type of the specimen model", choices=list(KINDS))
-    text = "unscented Kalman filter or recursive least squares; default: ukf"
+    text = "ukf (unscented Kalman filter) or rls (recursive least squares); default: ukf"
     arguments.add(group, "--law", "", text, choices=("ukf", "rls"))
     text = (
-        "updated parameter, with its bounds (default: half and twice the initial value); default: the "
+        "parameter to update, optionally with bounds (otherwise half and twice the initial value); default: the "
         "parameters that describe the model"
     )
     arguments.add_several(group, "--parameter", "NAME[=LOW:HIGH]", text)
-    text = "initial value of a parameter (SI); default: from the scenario, if its specimen has this model"
+    text = (
+        "initial value of a parameter (SI); default: the value in the scenario, if the specimen there has this "
+        "model"
+    )
     arguments.add_several(group, "--initial", "NAME=VALUE", text)
     text = "rms noise of the force, N; default: 2 %% of the force amplitude"
     arguments.add(group, "--noise", "N", text, type=float)
@@ -186,12 +190,12 @@ def _remarks(result: Followed) -> list[str]:
     text = [f"samples: {', '.join(f'{count} {kind}' for kind, count in result.counts.items())}"]
     if (strange := result.unexplained).any():
         text.append(
-            f"the model does not explain the measured force: first at {result.time[strange.argmax()]:.2f} s, in "
-            f"{PERCENT * strange.mean():.0f} % of the samples. Such estimates are meaningless, and copies keep "
+            f"the model does not explain the measured force in {PERCENT * strange.mean():.0f} % of the samples, "
+            f"first at {result.time[strange.argmax()]:.2f} s. The estimates are then meaningless, and copies keep "
             "their values"
         )
     if result.at_bound:
-        text.append(f"reached a bound: {', '.join(result.at_bound)}")
+        text.append(f"parameters that reached a bound: {', '.join(result.at_bound)}")
     return text
 
 
@@ -200,8 +204,8 @@ def _print(result: Followed) -> None:
 
     console = terminal.console()
     console.print(
-        f"{result.axis}: {result.model} by {result.law}, {result.time[0]:.2f} to {result.time[-1]:.2f} s, "
-        f"{len(result.time)} samples, {KN * result.noise:.3g} kN rms of noise",
+        f"{result.axis}: {result.model}, estimated with {result.law}, {result.time[0]:.2f} to "
+        f"{result.time[-1]:.2f} s, {len(result.time)} samples, {KN * result.noise:.3g} kN rms noise",
         markup=False,
     )
     heads = (f"{name}\n{unit}".rstrip() for name, unit in zip(result.names, result.units, strict=True))
@@ -273,12 +277,10 @@ def _reproduced(options: argparse.Namespace, run: Run, _: Path | None) -> int:
     if options.json:
         terminal.print_json(vars(result) | {"equal": equal})
     elif equal:
-        rest = (
-            ""
-            if result.compared == result.samples
-            else f" of {result.samples}, up to the first bridged or lost command,"
-        )
-        print(f"{run.scenario.name}: the {result.compared} recorded commands{rest} were reproduced bit for bit")
+        commands = f"{result.compared} recorded commands"
+        if result.compared < result.samples:
+            commands += f" before the first bridged or lost command (of {result.samples} commands)"
+        print(f"{run.scenario.name}: the {commands} were reproduced bit for bit")
     else:
         print(
             f"{run.scenario.name}: the recomputed commands differ from sample {result.first_difference} on, "
@@ -319,12 +321,13 @@ def _print_prediction(name: str, changes: list[str], result: Prediction) -> None
     if result.discrepancy:
         console.print(f"{UNUSABLE}: {result.discrepancy}", markup=False, soft_wrap=True)
     if lost := result.runs[MEASURED].incomplete:
-        console.print(f"identified from the first {usable(result.runs[MEASURED])} samples: {lost}", markup=False)
+        first = usable(result.runs[MEASURED])
+        console.print(f"the rig was identified from the first {first} samples ({lost})", markup=False)
     for axis, model in result.models.items():
         console.print(
-            f"{axis}: identified: displacement {model.displacement_fit:.1f} % explained, rms error "
-            f"{plain(model.residual, MM)} mm; force {model.force_fit:.1f} % explained by "
-            f"{model.specimen['stiffness']:.4g} N/m and {model.specimen['damping']:.4g} N s/m",
+            f"{axis}: the identified rig explains {model.displacement_fit:.1f} % of the displacement (rms error "
+            f"{plain(model.residual, MM)} mm) and {model.force_fit:.1f} % of the force "
+            f"({model.specimen['stiffness']:.4g} N/m, {model.specimen['damping']:.4g} N s/m)",
             markup=False,
             soft_wrap=True,
         )

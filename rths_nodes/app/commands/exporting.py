@@ -124,14 +124,14 @@ def _readme(runs: Mapping[str, Run]) -> str:
         *rows,
         "",
         f"- `{GLOBAL}/scenario.yaml`: complete description of the test",
-        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}` has all samples and a",
-        "  description of the test",
+        f"- `{COORDINATOR}`: integrator, ramp, setup, compensator, monitor; `{OUTPUT}` has samples and test facts",
         f"- `{SIMULATED}`: structure and excitation; `{OUTPUT}` has the degrees of freedom at all steps",
-        f"- `{TESTED}`: actuator, sensors and limits of each axis; `{OUTPUT}` has its samples",
+        f"- `{TESTED}`: actuator, sensors and limits of each axis; `{OUTPUT}` has the samples",
         f"- `{REPORT}`: the page about each test",
         "",
-        "Tables are CSV: the first line has names with units (SI), an empty cell is an unknown value.",
-        "Exact acceleration, external and restoring force of a row belong to its step; the last step has none.",
+        "Tables are CSV. The first line has names with units (SI). An empty cell is an unknown value.",
+        "The exact acceleration, external force and restoring force in a row belong to the step in that row.",
+        "The last step has no such values.",
         "",
     ]
     return "\n".join(lines)
@@ -141,11 +141,11 @@ ARCHIVE = "designsafe"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "folder of a recording, or of a test (all its rungs); several are exported under their own names"
+    text = "folder of a recording, or of a test with all its rungs; each folder is exported under its own name"
     arguments.add(parser, "recording", "", text, nargs="+")
     arguments.add(parser, "--out", "DIR", "new or empty folder", required=True)
     arguments.add_renamed(parser, to="--out")
-    text = "csv; mat, for MATLAB; hdf5; designsafe, the layout of hybrid simulations in the archive DesignSafe"
+    text = "format: csv, mat (MATLAB), hdf5 or designsafe (hybrid simulations in the archive DesignSafe)"
     arguments.add(parser, "--form", "", text, FORMS[0], choices=(*FORMS, ARCHIVE))
 
 
@@ -189,7 +189,7 @@ def run(options: argparse.Namespace) -> int:
         terminal.tell(recorded.notes)
     if options.form == ARCHIVE and len({recorded.scenario.name for recorded in runs.values()}) > 1:
         summary = ", ".join(f"{name} {recorded.scenario.name}" for name, recorded in runs.items())
-        raise ConfigError(f"--form {ARCHIVE}: all recordings must be of one scenario: {summary}")
+        raise ConfigError(f"--form {ARCHIVE}: all recordings must have the same scenario ({summary})")
     with terminal.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for path in filter(procedure.exists, inputs):

@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Describe a file or folder and name a command for it; return None for a scenario. Raises ConfigError."""
+    """Describe a file or folder and name a command that uses it; None for a scenario. Raises ConfigError."""
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
         path = files.locate(text, files.RIG)
@@ -135,12 +135,12 @@ def _model(path: Path) -> str:
 
 def _record(path: Path) -> str:
     record = procedure.read(path.parent)
-    return f"{record.test_id}, {len(record.rungs)} rungs, {record.outcome}"
+    return f"{record.test_id}, {len(record.rungs)} rungs, outcome {record.outcome}"
 
 
 def _commissioning(path: Path) -> str:
     result = commissioning.read(path)
-    return f"of {result.date}, valid until {result.valid_until}: {result.counts}"
+    return f"made on {result.date}, valid until {result.valid_until}: {result.counts}"
 
 
 def _entry(path: Path) -> str:
@@ -148,7 +148,8 @@ def _entry(path: Path) -> str:
 
 
 def _signatures(path: Path) -> str:
-    return f"{len(plain.read(Signatures, path, signatures.VERSION).signatures)} cautions signed"
+    count = len(plain.read(Signatures, path, signatures.VERSION).signatures)
+    return f"{count} signed caution{'s'[: count != 1]}"
 
 
 def _answers(path: Path) -> str:
@@ -174,8 +175,10 @@ def _kinds() -> tuple[Kind, ...]:
         of_params("model of a rig", model_file.Content, _model, "--set compensator.model={}", "axes"),
         of_params("answers of an operator", answers.Answers, _answers, "rths test SCENARIO --answers {}"),
         of_record("record of a test", ProcedureRecord, _record, "rths report FOLDER"),
-        of_record("commissioning", Commissioning, _commissioning, "commands that read the rig file next to it"),
-        of_record("signatures", Signatures, _signatures, "commands that read the rig file next to it"),
+        of_record(
+            "commissioning", Commissioning, _commissioning, "commands that read the rig file in the same folder"
+        ),
+        of_record("signatures", Signatures, _signatures, "commands that read the rig file in the same folder"),
         Kind(
             "entry of a scoreboard",
             frozenset(entries.PARTS),

@@ -46,18 +46,19 @@ USES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
     text = (
-        f"use of the result: a compensator (the model of {MODEL_BASED} excludes the transport delay; the model of "
-        f"{IDENTIFIED_INVERSE} includes it and needs periodic noise), or the {RIG_FILE} (specimens and "
-        "actuators, from cyclic tests)"
+        f"use of the result: the compensator {MODEL_BASED} (the model excludes the transport delay), the "
+        f"compensator {IDENTIFIED_INVERSE} (the model includes this delay and requires periodic noise), or the "
+        f"{RIG_FILE} (specimens and actuators, measured in cyclic tests)"
     )
     arguments.add(parser, "--for", "", text, MODEL_BASED, choices=tuple(USES), dest="purpose")
     text = f"model file to write, or YAML file for the section of the {RIG_FILE} (requires --rig)"
     arguments.add(parser, "--out", "FILE", text)
-    arguments.add_figure(parser, "responses, fit and coherence, or loops, stiffness, damping and delay")
+    text = f"responses, fit and coherence (for {RIG_FILE}: loops, stiffness, damping and delay)"
+    arguments.add_figure(parser, text)
     arguments.add_renamed(parser, report="--figure")
-    text = "recording to use instead of running a test; a model needs one for each axis"
+    text = "recording to use instead of running a test; a model requires one recording for each axis"
     arguments.add_several(parser, "--from", "RECORDING", text, dest="from_")
-    arguments.add(parser, "--record", "DIR", "record each test in its own folder in DIR")
+    arguments.add(parser, "--record", "DIR", "record each test in a separate folder in DIR")
     _add_noise(parser.add_argument_group(f"for {MODEL_BASED} and {IDENTIFIED_INVERSE}"))
     characterise.add_arguments(parser.add_argument_group(f"for {RIG_FILE}"))
     arguments.add_json(parser)
@@ -76,14 +77,13 @@ def _add_noise(group: arguments.Parser) -> None:
     lowest = f"{PERIODIC.beyond_mode:g} times the lowest natural frequency of the structure"
     text = f"{inverse}: highest frequency of the fit, Hz; default: {lowest}"
     arguments.add(group, "--fit-up-to", "HZ", text, type=float)
-    text = f"frequency resolution, Hz; default: {FINEST:g}, or {LINES} spectral lines if that is larger"
+    text = f"frequency resolution, Hz; default: the larger of {FINEST:g} and {LINES} spectral lines"
     arguments.add(group, "--resolution", "HZ", text, type=float)
-    text = "orders of the inverse, in rows separated by semicolons, - for none; default: chosen automatically"
+    text = "orders of the inverse, in rows separated by semicolons (-: no term); default: chosen automatically"
     arguments.add(group, "--orders", "'3,1,-;...'", text)
     text = (
-        "transport delay that is removed from the responses: declared by the port, or measured; the "
-        "difference becomes the lead of the model; default: declared, unless the responses contradict the "
-        "declaration"
+        "transport delay that is removed from the responses: declared by the port, or measured (the difference "
+        "becomes the lead of the model); default: declared, unless the responses contradict the declaration"
     )
     arguments.add(group, "--transport", "", text, choices=(DECLARED, MEASURED))
 
@@ -123,7 +123,8 @@ def _write(options: argparse.Namespace, model: LoadingModel, replaced: str) -> N
     with terminal.writing(Path(options.out), "" if options.json else "model"):
         save(model, options.out)
     if not options.json:
-        print(f"use it: --set compensator.type={options.purpose} --set compensator.model={options.out}{replaced}")
+        use = f"--set compensator.type={options.purpose} --set compensator.model={options.out}{replaced}"
+        print(f"to use the model: {use}")
 
 
 def _print(
@@ -131,7 +132,7 @@ def _print(
 ) -> rich.console.Console:
     console = terminal.console()
     console.print(title, markup=False)
-    grid = terminal.grid("command of", "of the motion of", *heads)
+    grid = terminal.grid("command of axis", "motion of axis", *heads)
     for i, row in enumerate(axes):
         for j, column in enumerate(axes):
             grid.add_row(row, column, *cells(i, j))
@@ -206,11 +207,11 @@ def _orders(text: str | None, n: int) -> Orders | None:
         or any(len(row) != n for row in rows)
         or any(degree_text not in degrees for row in rows for degree_text in row)
     ):
-        raise ConfigError(f"--orders {text}: must be {n} rows of {n} out of {', '.join(degrees)}")
+        raise ConfigError(f"--orders {text}: must be {n} rows of {n} entries, each one of {', '.join(degrees)}")
     orders = np.array([[degrees[entry] for entry in row] for row in rows])
     if orders.diagonal().min() < 0:
         raise ConfigError(
-            f"--orders {text}: every axis must respond to its own command, so that - is not allowed there"
+            f"--orders {text}: must not have - on the diagonal, because each axis must respond to its command"
         )
     return orders
 
@@ -228,7 +229,7 @@ def _about(identified: Identified, model: LoadingModel, scenario: Scenario) -> s
         if identified.explained
         else " if further dynamics in the responses are counted as transport (--transport measured)"
     )
-    return f"{text}; {declared} declared ({where}); lead of the model: {MS * model.lead:.3g} ms"
+    return f"{text}; {where} declares {declared}; the lead of the model is {MS * model.lead:.3g} ms"
 
 
 def _inverse(options: argparse.Namespace, scenario: Scenario) -> None:

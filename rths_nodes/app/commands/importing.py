@@ -43,9 +43,9 @@ FEWEST = 3
 SLOWEST, FASTEST = 10.0, 100e3
 """Range of plausible sample rates, Hz. Any other rate suggests that the unit of the times is wrong."""
 SPIKE = 20.0
-"""A displacement step above this multiple of the 99 % quantile of all steps is not noise."""
+"""Largest displacement step that counts as noise, as a multiple of the 99 % quantile of all steps."""
 FAR = 10.0
-"""A value above this multiple of its limit is refused, because its unit must be wrong."""
+"""Largest accepted value, as a multiple of its limit. The unit of a larger value must be wrong."""
 
 
 @params
@@ -58,7 +58,7 @@ class AxisColumns:
 
     def validate(self, path: str) -> None:
         if self.target is None and self.command is None:
-            raise ConfigError(f"{path}: give target or command")
+            raise ConfigError(f"{path}: must have a target or a command")
 
 
 @params
@@ -78,9 +78,9 @@ class Columns:
     name: str = text("name of the test", "")
     servo_rate: float | None = number("sample rate; default: derived from the times", "Hz", None, more_than=0.0)
     time: Placed | None = column(TIMES, "times of the samples, evenly spaced", optional=True)
-    axes: dict[str, AxisColumns] = sections(AxisColumns, "columns of each axis, by its name")
+    axes: dict[str, AxisColumns] = sections(AxisColumns, "columns of each axis, by name of the axis")
     degrees_of_freedom: dict[str, Motion] = sections(
-        Motion, "columns of the numerical substructure, by the names of its degrees of freedom", optional=True
+        Motion, "columns of the numerical substructure, by name of the degree of freedom", optional=True
     )
 
     def validate(self, path: str) -> None:
@@ -152,7 +152,7 @@ def read_map(path: Path) -> Columns:
     try:
         data = yaml_text.parse(read_text(path), str(path))
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"{path} cannot be read ({reason(error)})") from None
+        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from None
     try:
         return from_data(Columns, data)
     except ConfigError as error:
@@ -177,12 +177,13 @@ class _Histories:
         }
         if len(set(self._lengths.values())) > 1:
             lengths = ", ".join(f"{path} {count}" for path, count in self._lengths.items())
-            raise ConfigError(f"columns of different length: {lengths}")
+            raise ConfigError(f"the columns have different lengths: {lengths}")
         self.samples = next(iter(self._lengths.values()))
         self.cautions = list(table.notes)
         if times is not None and not SLOWEST <= self.rate <= FASTEST:
             self.cautions.append(
-                f"time: the rate is {self.rate:g} Hz, usual are {SLOWEST:g} to {FASTEST:g} Hz; check time.unit"
+                f"time: the rate is {self.rate:g} Hz, but rates of {SLOWEST:g} to {FASTEST:g} Hz are usual; check "
+                "time.unit"
             )
 
     def _axis(self, columns: AxisColumns, table: Table, path: str) -> list[Array | None]:
@@ -195,7 +196,7 @@ class _Histories:
             return None
         values = column.read(table, path)
         if len(values) < FEWEST:
-            raise ConfigError(f"{path}: {len(values)} samples; must be >= {FEWEST}")
+            raise ConfigError(f"{path}: has {len(values)} samples, but must have at least {FEWEST}")
         self._lengths[path] = len(values)
         return values
 
@@ -240,7 +241,7 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
         unit = next(iter(units))
         row = int(np.argmax(np.abs(values)))
         peak = abs(float(values[row]))
-        excess = f"{path}.{key}: {peak:.4g} {unit} in row {row + 1}; limits.{name} = {limit:g} {unit}"
+        excess = f"{path}.{key}: {peak:.4g} {unit} in row {row + 1} exceeds limits.{name} = {limit:g} {unit}"
         if peak > FAR * limit:
             raise ConfigError(f"{excess}; check {path}.{key}.unit")
         if peak > limit:
@@ -252,7 +253,7 @@ def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: 
         speed, usual = rate * float(steps[row]), float(np.quantile(steps, 0.99))
         if speed > limits.velocity and (key != "displacement" or steps[row] > SPIKE * usual):
             yield (
-                f"{path}.{key}: {speed:.4g} m/s from row {row + 1} to row {row + 2}; "
+                f"{path}.{key}: {speed:.4g} m/s from row {row + 1} to row {row + 2} exceeds "
                 f"limits.velocity = {limits.velocity:g} m/s"
             )
 
@@ -267,7 +268,7 @@ def _rate(times: Array) -> float:
         digits = max(9, 3 + int(np.ceil(np.log10(np.abs(times).max() / (np.abs(gaps).max() or 1.0)))))
         raise ConfigError(
             f"time: {times[odd + 1]:.{digits}g} s in row {odd + 2} is {gaps[odd]:.4g} s after the previous row; "
-            f"must be {np.median(gaps):.4g} s (even steps)"
+            f"the steps must be even, {np.median(gaps):.4g} s each"
         )
     rate = 1.0 / step
     if rate >= 1.0 and abs(rate - round(rate)) * (times[-1] - times[0]) <= tolerance * rate:  # rounded times
@@ -301,13 +302,13 @@ def _fitting(scenario: Scenario, wanted: Columns, histories: _Histories) -> Scen
     problems = Problems()
     if tuple(wanted.axes) != scenario.moved_axes:
         moved, named = ", ".join(scenario.moved_axes), ", ".join(wanted.axes)
-        problems.append(f"axes: {named}; must be {moved}, as in {scenario.name}")
+        problems.append(f"axes = {named}: must be {moved}, as in {scenario.name}")
     for name, axis in wanted.axes.items():
         if axis.limits is not None:
             problems.append(f"axes.{name}.limits: must be left out, because the scenario has limits")
     if abs(histories.rate - scenario.servo_rate) > 1e-4 * scenario.servo_rate:
         problems.append(
-            f"the rate is {histories.rate:.9g} Hz; must be {scenario.servo_rate:.9g} Hz, as in {scenario.name}"
+            f"the rate is {histories.rate:.9g} Hz, but must be {scenario.servo_rate:.9g} Hz, as in {scenario.name}"
         )
     problems.refuse()
     steps = (histories.samples - 1) // scenario.samples_per_step
@@ -318,8 +319,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "file", "", "file with histories: text in columns, MATLAB, HDF5 or netCDF")
     arguments.add(parser, "columns", "", "YAML file that assigns columns and units to quantities (doc/import.md)")
     arguments.add(parser, "--record", "DIR", "new directory for the recording", required=True)
-    arguments.add(parser, "--largest", "MIB", "size limit of the file and of its numbers, MiB", LARGEST >> 20)
-    text = "scenario of the test: name of a shipped scenario or path of a YAML file; optional"
+    text = "maximum size of the file, and of its numbers in memory, MiB"
+    arguments.add(parser, "--largest", "MIB", text, LARGEST >> 20)
+    text = "scenario of the test (optional): name of a shipped scenario or path of a YAML file"
     arguments.add(parser, "--scenario", "", text)
     for name in ("--rig", "--set", "--case"):
         arguments.add_option(parser, run_options(COMMAND)[name])

@@ -103,8 +103,8 @@ def _recording(path: Path) -> Path:
         return path
     rungs = [rung for rung in procedure.read(path).rungs if rung.name == FULL and rung.recording]
     if not rungs or rungs[-1].outcome != "finished" or (rungs[-1].not_valid and not rungs[-1].counts):
-        ending = f"the last rung: {rungs[-1].ending}" if rungs else "none was recorded"
-        raise ConfigError(f"{path}: no finished and valid rung {FULL} ({ending})")
+        ending = f"the last rung is {rungs[-1].ending}" if rungs else "none was recorded"
+        raise ConfigError(f"{path}: has no finished and valid rung {FULL} ({ending})")
     return path / rungs[-1].recording
 
 
@@ -120,7 +120,7 @@ def write(series: Series, settings: Settings) -> NextRun:
     if verdict == CONVERGED:
         return NextRun(work.rows, reason, number, None)
     if verdict:
-        raise ConfigError(f"{series.folder}: no further run: {reason}")
+        raise ConfigError(f"{series.folder}: a further run is not possible ({reason})")
     work.correct()
     rehearsal = work.rehearsed()
     _check_bounds(series.scenario, work, number, rehearsal, min(WITHIN, settings.within or WITHIN))
@@ -139,7 +139,7 @@ def _replayed(series: Series, settings: Settings) -> Corrections:
         _check_played(series, 1, work.history(""), runs[0])
         work.learn(1, runs[0].outcome, "", str(recordings[0]), runs[0])
     elif scenario.soft_start is not None:
-        raise ConfigError("soft_start: must be left out, because a series repeats the test from its begin")
+        raise ConfigError("soft_start: must be left out, because a series repeats the test from the start")
     else:
         work = Corrections(scenario, settings, runs[0])
     _check_specimen(work.rows[-1], recordings[0])
@@ -154,15 +154,15 @@ def _replayed(series: Series, settings: Settings) -> Corrections:
 def _finished(path: Path) -> Run:
     run = read_run(path)
     if run.outcome != "finished" or run.not_valid:
-        raise ConfigError(f"{path}: {run.ending}: each run of a series must be finished and valid")
+        raise ConfigError(f"{path}: each run of a series must be finished and valid ({run.ending})")
     if run.incomplete:
-        raise ConfigError(f"{path}: {run.incomplete}: each run of a series must be complete")
+        raise ConfigError(f"{path}: each run of a series must be complete ({run.incomplete})")
     return run
 
 
 def _check_specimen(row: Row, path: Path) -> None:
     unknown = [
-        f"axes.{axis}: run {row.number} does not show the stiffness of its specimen"
+        f"axes.{axis}: run {row.number} does not show the stiffness of the specimen"
         for axis, part in row.answer.items()
         if not math.isfinite(part)
     ]
@@ -176,12 +176,12 @@ def _check_played(series: Series, number: int, computed: History, run: Run) -> N
     for name, digest in stored.parents.items():
         path = series.folder / name
         if not path.is_file() or _sum(path) != digest:
-            raise ConfigError(f"{path}: has changed since {file.name} was written; SHA-256 must be {digest}")
+            raise ConfigError(f"{path}: has changed since {file.name} was written; its SHA-256 must be {digest}")
     pairs = (computed.target, stored.target), (computed.command, stored.command)
     if any(one.shape != other.shape or not _same(one, other) for one, other in pairs):
         raise ConfigError(
-            f"{file}: differs from the history computed from the previous runs; use the --mode, --relaxation, "
-            "--omega and --cutoff of that history"
+            f"{file}: differs from the history computed from the previous runs; give the same --mode, "
+            "--relaxation, --omega and --cutoff as for this file"
         )
     n = len(stored.target)
     if len(run.target) < n or not _same(run.target[1:n], stored.target[1:, 0]):
@@ -197,7 +197,7 @@ def _check_bounds(scenario: Scenario, work: Corrections, number: int, rehearsal:
     problems, elastic = Problems(), elastic_limits(scenario)
     if scenario.rig_file is not None:
         problems += [
-            f"axes.{axis}: elastic_limit is missing in the rig file; the runs of a series must stay below it"
+            f"axes.{axis}: elastic_limit is missing in the rig file; runs of a series must stay below this limit"
             for axis in scenario.axes
             if axis not in elastic
         ]
@@ -286,8 +286,8 @@ def _share(
 def check(scenario: Scenario) -> None:
     if registry.class_of("port", scenario.port).external or not Assembly(scenario).port.simulated:
         raise ConfigError(
-            f"port.type = {type(scenario.port).type_name!r}: rths iterate runs on simulated rigs only; "
-            "for a series on a real rig use rths test, rung g, and rths iterate --next FOLDER"
+            f"port.type = {type(scenario.port).type_name!r}: must be the port of a simulated rig. "
+            "For a series on a real rig, use rths test (rung g) and rths iterate --next FOLDER"
         )
     corrections.check(scenario)
 
@@ -298,23 +298,23 @@ RESULT = "iteration.json"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser, may_be_missing=True)
     text = (
-        "write history and scenario of the next run of the series in FOLDER, without running it; SCENARIO "
-        "must be left out. FOLDER was written by rths test (run 1 is its rung g) or rths iterate"
+        "write the history and the scenario of the next run of the series in FOLDER, without running the test; "
+        "leave SCENARIO out. FOLDER was written by rths iterate, or by rths test (run 1 is rung g)"
     )
     arguments.add(parser, "--next", "FOLDER", text)
     text = (
-        "tracking corrects the commands for known targets; history also corrects the targets, by the "
-        "response of the structure to the measured forces; default: history if the scenario has a structure"
+        "correction: tracking (of the commands, for known targets) or history (also of the targets, from the "
+        "response of the structure to the measured forces); default: history if the scenario has a structure"
     )
     arguments.add(parser, "--mode", "", text, choices=(TRACKING, HISTORY))
     arguments.add(parser, "--runs", "N", "maximum number of runs", Rule.runs)
     text = "error at which the series ends, %% of the rms of the target"
     arguments.add(parser, "--tolerance", "PERCENT", text, Rule.tolerance)
-    text = "relaxation of mode history: constant, aitken, quasi_newton or model"
+    text = "relaxation with --mode history: constant, aitken, quasi_newton or model"
     arguments.add(parser, "--relaxation", "NAME", text, "model")
-    text = "factor of constant; initial factor of aitken and quasi_newton"
+    text = "relaxation factor (for aitken and quasi_newton: initial factor)"
     arguments.add(parser, "--omega", "FACTOR", text, 1.0)
-    text = "highest frequency of the corrected errors, Hz; default: from the first run"
+    text = "highest frequency of the corrected errors, Hz; default: derived from the first run"
     arguments.add(parser, "--cutoff", "HZ", text, type=float)
     text = "hold before a run whose peaks would exceed the peaks of the first run by this factor, e.g. 1.1"
     arguments.add(parser, "--within", "FACTOR", text, type=float)
@@ -331,7 +331,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a series. Return 0 if it converged, 3 if it did not, or the exit code of an unfinished run."""
+    """Return 0 if the series converged, 3 if it did not, or the exit code of an unfinished run."""
     from rths_nodes.app.studies.engine import Where
 
     if options.next:
@@ -395,14 +395,14 @@ def _next(options: argparse.Namespace) -> int:
     for row in following.rows:
         _tell(row)
     if following.rehearsal is None:
-        print(f"converged: {following.reason}; no further run")
+        print(f"the series has converged ({following.reason}); no further run is needed")
         return 0
     for axis, most in following.rehearsal.peaks.items():
         print(
             f"axes.{axis}: expected command {MM * most.command:.4g} mm, {MM * most.velocity:.4g} mm/s, force "
             f"{most.force:.6g} N"
         )
-    print(f"run {following.number}: expected error {following.rehearsal.missed:.3g} %; written: {file}")
+    print(f"run {following.number}: expected error {following.rehearsal.missed:.3g} %; scenario {file}")
     folder, rig = file.with_suffix(""), series.scenario.rig_file
     command = f"rths run {file}" if rig is None else f"rths test {file} --rig RIG"
     print(f"next: {command} --record {folder}")
@@ -449,7 +449,7 @@ def _folder(options: argparse.Namespace, scenario: Scenario) -> Iterator[Path]:
 
 def _tell(row: Row) -> None:
     if row.answer:
-        true = f", true {row.true:.3g} %" if row.true == row.true else ""
+        true = f", true error {row.true:.3g} %" if row.true == row.true else ""
         terminal.print_now(f"run {row.number}: error {row.error:.3g} % (noise {row.noise:.2g} %){true}")
     else:
         terminal.print_now(f"run {row.number}: {row.outcome}: {row.reason}")
@@ -482,7 +482,9 @@ def _print(scenario: Scenario, settings: Settings, iteration: Iteration) -> None
     console.print(f"{scenario.name}: {settings.mode}{how}; errors in % of the rms of the target", markup=False)
     if (inverse := iteration.inverse) is not None:
         late = ", ".join(f"{1e3 * value:.3g} ms" for value in inverse.late)
-        range_text = f"learned up to {inverse.learned_to:.3g} Hz, known up to {inverse.known_to:.3g} Hz"
+        range_text = (
+            f"the inverse is learned up to {inverse.learned_to:.3g} Hz and known up to {inverse.known_to:.3g} Hz"
+        )
         console.print(f"rig: delay {late}; {range_text}", markup=False)
     axes = list(iteration.rows[0].answer)
     heads = ["error", "noise", *(["residual"] if settings.mode == HISTORY else []), "true", "missed (mm)"]

@@ -125,7 +125,7 @@ def _beside(columns: Sequence[object]) -> object:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
     arguments.add(parser, "--namespace", "NAME", "namespace of the rig", NAMESPACE)
-    text = "as in the test; per_axis adds the nodes of the axes to the policy of SROS 2"
+    text = "actuator nodes of the test; per_axis adds the nodes of the axes to the policy of SROS 2"
     arguments.add(parser, "--actuator-nodes", "", text, ONE_NODE, choices=ACTUATOR_NODES)
     arguments.add(parser, "--out", "DIR", "folder to write", "layouts")
 
@@ -141,11 +141,11 @@ def run(options: argparse.Namespace) -> int:
     publisher = f"ros2 run robot_state_publisher robot_state_publisher {folder}/rig.urdf"
     aggregator = "ros2 run diagnostic_aggregator aggregator_node --ros-args"
     print(f"PlotJuggler: ros2 run plotjuggler plotjuggler -l {folder}/plotjuggler.xml")
-    print(f"Foxglove: import the layout {folder}/foxglove.json; tests need foxglove_bridge")
+    print(f"Foxglove: import the layout {folder}/foxglove.json; a connection to a test requires foxglove_bridge")
     print(f"RViz: {publisher} --ros-args -r __ns:=/{name} -p frame_prefix:={name}/")
     print(f"      rviz2 -d {folder}/rig.rviz")
     print(f"ros2 bag: ros2 bag record --qos-profile-overrides-path {folder}/rosbag2_qos.yaml -a")
     print(f"diagnostic_aggregator: {aggregator} --params-file {folder}/diagnostics.yaml")
-    print(f"SROS 2: ros2 security create_enclave KEYSTORE /{name}/ENCLAVE, and create_permission with")
+    print(f"SROS 2: ros2 security create_enclave KEYSTORE /{name}/ENCLAVE, then create_permission with the policy")
     print(f"      {folder}/sros2_policy.xml")
     return ExitCode.FINISHED

@@ -16,7 +16,7 @@ FAMILIES = (*FILES, *registry.FAMILIES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = f"one of {', '.join(FAMILIES)}; default: all"
+    text = f"family to list, one of {', '.join(FAMILIES)}; default: all"
     arguments.add(parser, "family", "FAMILY", text, nargs="?", choices=FAMILIES)
 
 

@@ -49,7 +49,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "kind", "", "kind of file or package", choices=(*TRIED, *SHIPPED))
-    arguments.add(parser, "name", "", "name of the component or file: small letters, digits, underscores")
+    arguments.add(parser, "name", "", "name of the component or file: lowercase letters, digits, underscores")
     text = "new folder for a package (default: NAME), or folder of a file (default: the current folder)"
     arguments.add(parser, "folder", "", text, nargs="?")
     text = "scenario or rig file to start from; default: questions at the terminal"
@@ -60,12 +60,12 @@ def run(options: argparse.Namespace) -> int:
     kind, name = options.kind, options.name
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
-            f"name = {name!r}: must be small letters, digits and underscores, beginning with a "
-            "letter, and not a Python keyword"
+            f"name = {name!r}: must consist of lowercase letters, digits and underscores, begin with a letter, "
+            "and not be a Python keyword"
         )
     if kind in SHIPPED:
         return write_file(kind, name, Path(options.folder or "."), options.from_ or "")
-    arguments.refuse_idle(options, ["from_"], f"is for {' and '.join(SHIPPED)}, not for {kind}")
+    arguments.refuse_idle(options, ["from_"], f"applies to {' and '.join(SHIPPED)}, not to {kind}")
     if name in registry.names(kind):
         raise ConfigError(
             f"name = {name!r}: a {kind} with this name exists; names in use: {', '.join(registry.names(kind))}"
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     with terminal.writing(folder):
         for path, template in files.items():
             _write(path, template, values)
-    print(f"{folder}: a {kind}; install it (pip install -e {str(folder)!r}), then: {try_it}")
+    print(f"{folder}: contains a {kind}. Install the package (pip install -e {str(folder)!r}), then run {try_it}")
     return ExitCode.FINISHED
 
 
@@ -127,7 +127,7 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> int:
     asked = not source and sys.stdin.isatty()
     if asked and kind == SCENARIO:
         source = _ask(
-            "scenario to start from (rths list scenario); empty: one floor with a new actuator", _scenario
+            "scenario to start from, see rths list scenario (empty: one floor with a new actuator)", _scenario
         )
     text = _copied(kind, name, source) if source else _composed(kind, name, asked)
     _check(kind, text, path)
@@ -138,8 +138,8 @@ def write_file(kind: str, name: str, folder: Path, source: str) -> int:
         if not beside.exists():
             beside.write_text(schema.text(kind), encoding="utf-8")
     use = f"rths run {path}" if kind == SCENARIO else f"rths check SCENARIO --rig {path}"
-    print(f"{path}: a {kind.replace('_', ' ')}; try it: {use}")
-    print(f"{beside}: JSON Schema for editors; update it with rths schema {kind} --out {beside}")
+    print(f"{path}: a {kind.replace('_', ' ')}; try the file with {use}")
+    print(f"{beside}: JSON Schema for editors; update the schema with rths schema {kind} --out {beside}")
     return ExitCode.FINISHED
 
 
@@ -169,7 +169,7 @@ def _composed(kind: str, name: str, asked: bool) -> str:
         return _filled(SCENARIO, "scenario", {"name": name} | values)
     if not asked:
         raise ConfigError(
-            "rig_file: limits have no defaults; answer at a terminal, or give another rig file with --from"
+            "rig_file: limits have no defaults; answer the questions at a terminal, or give a rig file with --from"
         )
     head = {
         "name": name,
@@ -247,7 +247,7 @@ def _port(text: str) -> str:
 def _names(text: str) -> list[str]:
     names = text.replace(",", " ").split()
     if not names or not all(name.isidentifier() for name in names) or len(set(names)) < len(names):
-        raise ConfigError(f"axes = {text!r}: must be different names of letters, digits and underscores")
+        raise ConfigError(f"axes = {text!r}: must be different names, of letters, digits and underscores only")
     return names
 
 

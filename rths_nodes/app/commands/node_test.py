@@ -44,9 +44,10 @@ UNCOMPARED = ("run", "sec", "nanosec", "encapsulation")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add(parser, "node", "NODE", f"one of {', '.join(STREAMS)}", choices=STREAMS)
+    arguments.add(parser, "node", "NODE", f"node to test: one of {', '.join(STREAMS)}", choices=STREAMS)
     arguments.add_recording(parser)
-    arguments.add(parser, "--record", "DIR", "keep the recording of this run; default: delete it")
+    text = "folder for the recording of this run; default: the recording is deleted"
+    arguments.add(parser, "--record", "DIR", text)
     arguments.add(parser, "--namespace", "NAME", "namespace of the node", NAMESPACE)
     arguments.add_json(parser)
 
@@ -97,8 +98,8 @@ def _usable(measured: Columns) -> int:
     samples = int(tripped[0]) if len(tripped) else len(flags)
     if unrepeatable := int(np.count_nonzero(flags[:samples] & UNREPEATABLE)):
         raise ConfigError(
-            f"{unrepeatable} of {samples} samples are bridged, slowed or frozen, so that their Commands depend on "
-            "timing; use a recording without such samples"
+            f"{unrepeatable} of {samples} samples are bridged, slowed or frozen. Their Commands depend on timing; "
+            "use a recording without such samples"
         )
     if samples < 2:
         raise ConfigError(f"{samples} samples before the safe stop: must be >= 2")
@@ -150,8 +151,8 @@ def _print(report: Data, stream: str) -> None:
     if difference := report.get("first_difference"):
         number = NUMBERS[stream]
         terminal.say(
-            f"  first difference: {number} {difference[number]}, {difference['field']}: recorded "
-            f"{difference['recorded']}, published {difference['published']}"
+            f"  first difference: {difference['field']} of {number} {difference[number]} was recorded as "
+            f"{difference['recorded']}, but published as {difference['published']}"
         )
     if report["compared"] < report["messages"]:
         ending = f"{report['outcome']}{': ' if report['reason'] else ''}{report['reason']}"

@@ -34,18 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "--namespace", "NAME", "namespace of the displayed rig", NAMESPACE)
     arguments.add(parser, "--port", "", "TCP port (0: any free port)", PORT)
     text = (
-        "address at which the page is served: 127.0.0.1 for this machine only (others through ssh -L); at "
-        "any other address, every computer that can reach it sees the test"
+        "address at which the page is served: 127.0.0.1 for viewers on this machine (and on others, with ssh -L); "
+        "any other address shows the test to every computer that can reach that address"
     )
     arguments.add(parser, "--address", "", text, LOOPBACK)
     arguments.add_flags(
         parser,
-        arm_from_page="the operator at the page may also arm rungs that move",
-        stop_from_anywhere="viewers on other machines may also stop the rig",
+        arm_from_page="allow the operator at the page to arm rungs that move",
+        stop_from_anywhere="allow viewers on other machines to stop the rig",
     )
     arguments.add(parser, "--recordings", "DIR", "folder whose recordings are shown", "runs")
-    parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # the page ends with this process
-    parser.add_argument("--behind", type=int, default=0, help=argparse.SUPPRESS)  # socket to the front process
+    parser.add_argument("--parent", type=int, default=0, help=argparse.SUPPRESS)  # end when this process ends;
+    parser.add_argument("--behind", type=int, default=0, help=argparse.SUPPRESS)  # socket of the front process
     parser.add_argument("--restarted", action="store_true", help=argparse.SUPPRESS)
 
 

@@ -92,7 +92,7 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, section: str) -> bool:
-    """Return whether ``path`` is the section's path, with or without a final placeholder, or its last name."""
+    """Return whether ``path`` is ``section`` or its last name. A final placeholder may be missing."""
     parts, pattern = path.split("."), section.split(".")
     same = len(parts) == len(pattern) and all(b in (a, ANY) for a, b in zip(parts, pattern, strict=True))
     return same or f"{path}.{ANY}" == section or path == pattern[-1]
@@ -122,7 +122,7 @@ def _key(cls: type, key: str, title: str) -> Iterator[Found]:
 
 def _family(path: str, family: str, description: str, default: str = "") -> Found:
     types = described(family)
-    usual = f"; {default} by default" if default in dict(types) else ""
+    usual = f"; default: {default}" if default in dict(types) else ""
     rows = table(registry.load(family, types[0][0]).Params) if len(types) == 1 else ()
     more = "" if rows else "; rths params TYPE shows the parameters of a type"
     return Found(path, f"{description}{usual}{more}", rows, types, family)

@@ -21,18 +21,18 @@ KILLED = "the program that conducted the test was killed"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_recording(parser, "folder of a recording, or of a test: runs/<test id>")
-    text = "write the complete recording to DIR and leave the original unchanged, e.g. if its disk is full"
+    arguments.add_recording(parser, "folder of a recording, or of a test (runs/<test id>)")
+    text = "write the complete recording to DIR and leave the original unchanged, e.g. because a disk is full"
     arguments.add(parser, "--out", "DIR", text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Complete a recording or the record of a test. Return FAILED if the recording cannot be read as a test."""
+    """Return FAILED if the recording cannot be read as a test."""
     if procedure.exists(options.recording):
         return _of_test(options)
     recovered = bag.recover(options.recording, options.out)
     if recovered.was_complete:
-        print(f"{options.recording}: is complete, nothing to recover ({recovered.messages} messages)")
+        print(f"{options.recording}: is complete; there is nothing to recover ({recovered.messages} messages)")
     else:
         where = f" in {options.out}" if options.out else ""
         print(
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 def _of_test(options: argparse.Namespace) -> int:
     if options.out:
         raise ConfigError("--out: applies to a recording only; the record of a test is completed in place")
-    for note in recover(options.recording) or ["the record is complete, nothing to recover"]:
+    for note in recover(options.recording) or ["the record is complete; there is nothing to recover"]:
         print(f"{options.recording}: {note}")
     return ExitCode.FINISHED
 
@@ -65,7 +65,7 @@ def recover(folder: Path | str) -> list[str]:
     notes = []
     for act in record.acts:
         if act.under_way:
-            act.under_way, act.result = False, f"{OUTCOME}: {KILLED}: it is unknown how far the act progressed"
+            act.under_way, act.result = False, f"{OUTCOME}: {KILLED}, and it is unknown how far the act progressed"
             notes.append(f"act {act.act}: {act.result}")
     for rung in record.rungs:
         if not rung.outcome:
@@ -90,5 +90,5 @@ def _rung(record: ProcedureRecord, rung: RungRecord, folder: Path) -> list[str]:
         rung.remarks.append(f"the recording cannot be read: {error}")
         notes.append(f"rung {rung.name}: {rung.remarks[-1]}")
     if update_specimen(record, rung):
-        notes.append(f"history of the specimen {record.specimen.id}: completed by rung {rung.name}")
+        notes.append(f"history of the specimen {record.specimen.id}: completed with rung {rung.name}")
     return notes

@@ -26,7 +26,7 @@ AT_ONCE = 200
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_recording(parser)
-    arguments.add_flags(parser, page="show the recording in the browser, with a slider; required")
+    arguments.add_flags(parser, page="show the recording in the browser, with a slider (required)")
     arguments.add(parser, "--port", "", "TCP port of the page (0: any free port)", PORT)
     parser.add_argument("--rate", help=argparse.SUPPRESS)  # refused with a message that names its replacement
 
@@ -35,8 +35,8 @@ def run(options: argparse.Namespace) -> int:
     if options.rate is not None or not options.page:
         option, rate = ("without --page", "") if options.rate is None else ("--rate", f" --rate {options.rate}")
         raise ConfigError(
-            f"replay {option}: nothing is published; use `ros2 bag play {options.recording} --clock{rate}`, "
-            "or --page for the browser"
+            f"replay {option}: rths replay publishes nothing; use `ros2 bag play {options.recording} "
+            f"--clock{rate}`, or --page for the browser"
         )
     check_port(options.port, "--port")
     environment.check_page()

@@ -22,7 +22,10 @@ UNMOVED = "no rung with motion was recorded, so the test has no histories"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "folder of a recording or of a test, or RIG.commissioned.yaml; several are compared with the first"
+    text = (
+        "folder of a recording or of a test, or RIG.commissioned.yaml; further folders are compared with the "
+        "first folder"
+    )
     arguments.add(parser, "recording", "", text, nargs="+")
     text = "page to write; default: <recording>.html next to the recording, or <first recording>_compared.html"
     arguments.add(parser, "--out", "FILE", text)
@@ -96,7 +99,7 @@ def _of_commissioning(options: argparse.Namespace, file: Path) -> int:
 
     for name in ("figures", "csv", "reference"):
         if getattr(options, name):
-            raise ConfigError(f"--{name}: {file}: a commissioning has no histories")
+            raise ConfigError(f"--{name}: not allowed with {file}, because a commissioning has no histories")
     out = Path(options.out) if options.out else file.with_suffix(".html")
     _check(options, out)
     with terminal.writing(out):

@@ -41,10 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     for name, option in run_options(COMMAND).items():
         arguments.add_option(where if name == "--record" else parser, option)
-    text = "do not record; by default, the hosts composed and processes record in runs/"
+    text = "do not record; default: the hosts composed and processes record in runs/"
     arguments.add_flags(where, no_record=text)
     arguments.add(parser, "--report", "FILE", "write a report (HTML)")
-    text = "show the running test in the browser, at a terminal until Ctrl-C; for the hosts composed and processes"
+    text = (
+        "show the running test in the browser (hosts composed and processes); at a terminal, the page stays open "
+        "until Ctrl-C"
+    )
     arguments.add_flags(parser, page=text)
     arguments.add_page_port(parser)
     arguments.add_reference(parser)
@@ -92,7 +95,7 @@ def _tell(options: argparse.Namespace, done: hosts.RunResult) -> None:
 def _host_of_page(host: str) -> str:
     if host != EMBEDDED:
         return host
-    if host is not run_options(COMMAND)["--host"].default:  # a value from the command line is another object
+    if host is not run_options(COMMAND)["--host"].default:  # a typed value is another object, even if equal
         raise ConfigError("--page: the host embedded publishes no data for a page; use composed or processes")
     return COMPOSED
 
@@ -190,12 +193,13 @@ def _print(done: hosts.RunResult) -> None:
 
 
 def _of_port(counts: dict[str, float]) -> str:
-    summary = f"transport {counts['transport_declared']:.0f} samples declared"
+    summary = f"declared transport {counts['transport_declared']:.0f} samples"
     if "transport_median" in counts:
-        summary += f", {counts['transport_median']:.0f} needed (median; largest {counts['transport_largest']:.0f})"
+        median, largest = (counts[f"transport_{name}"] for name in ("median", "largest"))
+        summary += f", required {median:.0f} (median; largest {largest:.0f})"
     if "answer_median_s" in counts:
         median, largest = (1e3 * counts[f"answer_{name}_s"] for name in ("median", "largest"))
-        summary += f", commands {median:.3g} ms after the states they answer (median; largest {largest:.3g})"
+        summary += f", commands answer states after {median:.3g} ms (median; largest {largest:.3g} ms)"
     counted = [name for name in counts if not name.startswith("transport") and not name.endswith("_s")]
     wrong = [f"{counts[name]:.0f} {name}" for name in counted if counts[name]]
     return f"port: {summary}; {', '.join(wrong) or 'nothing lost'}"
@@ -214,7 +218,7 @@ def _print_indices(console: Console, metrics: Data, samples: int) -> None:
     terminal.show(console, grid)
     for name, row in metrics.get("force_axes", {}).items():
         console.print(
-            f"{name}: load within {shown(row['max_force_error_n'], KN, 'kN')} of its target "
+            f"{name}: largest error of the load {shown(row['max_force_error_n'], KN, 'kN')} "
             f"({shown(row['max_force_error_percent'], 1.0, '%')}), rms {shown(row['rms_force_error_n'], KN, 'kN')}"
         )
     console.print(

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "also write an entry that others can verify: scenario, settings, seeds, scores, code, digest"
     arguments.add(parser, "--entry", "FILE", text)
     group = parser.add_mutually_exclusive_group()
-    text = "run an entry again and compare the scores; exit code 3 if they differ"
+    text = "run an entry again and compare the scores; the exit code is 3 if scores differ"
     arguments.add(group, "--verify", "ENTRY", text)
     text = "with --verify: run the programs in the entry, such as FMUs, with all your permissions"
     arguments.add_flags(parser, run_programs=text)
@@ -50,32 +50,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_laws(parser: argparse.ArgumentParser) -> None:
-    text = "compensators; default: all registered compensators and all in --settings"
+    text = "compensators to compare; default: all registered compensators, and all compensators in --settings"
     arguments.add(parser, "--laws", "NAME,...", text, "", type=arguments.names)
     text = (
-        "settings by compensator: name of a shipped file, such as the name of the benchmark, or path of a "
-        "YAML file in the format that this command writes; missing settings are identified"
+        "settings by compensator: name of a shipped file (e.g. of the benchmark) or path of a YAML file, as "
+        "written by this command; missing settings are identified"
     )
     arguments.add(parser, "--settings", "FILE", text, "")
-    arguments.add(parser, "--tune", "N", "candidates for tuning each compensator before it is scored", 0)
+    arguments.add(parser, "--tune", "N", "number of candidates for tuning each compensator before scoring", 0)
     text = "value to change for tuning only, e.g. duration=10"
     arguments.add_several(parser, "--training", "SECTION.KEY=VALUE", text)
 
 
 def _add_scoring(parser: argparse.ArgumentParser) -> None:
-    text = "plants for tuning, in addition to the nominal plant; ignored without scatter"
+    text = "number of plants for tuning, in addition to the nominal plant (ignored without scatter)"
     arguments.add(parser, "--training-plants", "N", text, 2)
     arguments.add(parser, "--noise-seeds", "N", "number of noise seeds for scoring", 3)
     arguments.add(parser, "--seed", "N", "seed of the scored plants", 1)
-    text = f"scored plants in addition to the nominal plant; default: {PLANTS} if the scenario has scatter, else 0"
+    text = f"number of scored plants in addition to the nominal plant; default: {PLANTS} with scatter, otherwise 0"
     arguments.add(parser, "--plants", "N", text, type=int)
-    text = "published ground motions, each of which is scored; default: the scenario's ground motion"
+    text = "published ground motions to use for scoring; default: the ground motion of the scenario"
     arguments.add(parser, "--records", "NAME,...", text, "", type=arguments.names)
     text = "indices to show; default: the indices of the benchmark, or J1,J2,J3,max_error_mm"
     arguments.add(parser, "--indices", "NAME,...", text, "", type=arguments.names)
     text = "index for ranking and tuning; default: the tracking error of the true displacement"
     arguments.add(parser, "--rank", "INDEX", text)
-    text = "index of the response, which the figure shows against the ranking index"
+    text = "index of the response, to be drawn against the ranking index"
     arguments.add(parser, "--response", "INDEX", text)
 
 
@@ -118,7 +118,7 @@ def _verified(path: Path, where: Where, run_programs: bool) -> int:
     content = entries.read(path)
     if not run_programs and (programs := entries.programs(content)):
         raise ConfigError(
-            f"{path}: contains programs that would run with all your permissions ({'; '.join(programs)}); if "
+            f"{path}: contains programs that would run with all your permissions ({'; '.join(programs)}). If "
             "you trust the authors, give --run-programs"
         )
     with tempfile.TemporaryDirectory(prefix="rths_entry_") as folder:
@@ -169,7 +169,7 @@ def _print(board: Outcome, folder: Path) -> None:
     _, law, _, values, *_ = rows[0]
     first = f"best {law}, {board.headings[0]} {plain(values.get(table.indices[0]))}"
     console.print(
-        f"{table.scenario}: {first}; {usable} of {len(rows)} stable; {len(table)} runs, each index at {HIGH:g} %",
+        f"{table.scenario}: {first}; {usable} of {len(rows)} stable; {HIGH:g} % quantiles of {len(table)} runs",
         markup=False,
     )
     several = len({score.block for score in board.scores if score.runs}) > 1

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Judge the loop of a scenario. Return 0 even if the loop is unstable."""
+    """Return 0 even if the loop is unstable."""
     from rths_nodes.app import api
 
     loaded = arguments.scenario(options)

@@ -127,5 +127,5 @@ def _print(table: StudyTable, folder: Path) -> None:
     for run_text in unfinished[:10]:
         console.print(run_text, markup=False, soft_wrap=True)
     if len(unfinished) > 10:
-        console.print(f"and {len(unfinished) - 10} more, in the table", markup=False)
+        console.print(f"the table lists {len(unfinished) - 10} further unfinished runs", markup=False)
     console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)

@@ -32,10 +32,10 @@ TOLD_S = 30.0
 """Interval between lines of progress if standard error is not a terminal, s."""
 LEAST_WIDTH = 20
 SENTENCE = 24
-"""Width of the widest cell above which a table column may be wrapped between words, columns."""
+"""Largest width of a cell in a column that is never wrapped between words, in characters."""
 WIDE = 10_000
 TOGETHER = "\N{NO-BREAK SPACE}"
-"""No-break space between a number and its unit, or a name and its value."""
+"""No-break space between a number and its unit, or between a name and its value."""
 
 
 def check_writable(path: Path) -> None:
@@ -69,7 +69,7 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print ``word`` and ``path`` after the block has written the file. Raises OSError, always with a path."""
+    """Print ``word`` and ``path`` after the block has written the file. Raises OSError with a path."""
     try:
         yield
     except OSError as error:
@@ -80,7 +80,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Write the page of an ended test as in :func:`writing`, but only report errors."""
+    """Write the page of an ended test as in :func:`writing`, but report errors instead of raising them."""
     try:
         with writing(path, word):
             yield
@@ -184,8 +184,8 @@ def console(stream: TextIO | None = None) -> rich.console.Console:
 
 
 def folded(text: str, head: str = "", hang: int = 0) -> str:
-    """Return ``head`` followed by ``text``. On a terminal, wrap lines between words, never between number and
-    unit.
+    """Return ``head`` followed by ``text``. On a terminal, wrap lines between words, never between a number and
+    its unit.
 
     All lines after the first are indented by the length of ``head`` plus ``hang`` columns.
     """

@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 REMOVED = {
-    "--services": "use --socket: acts come over a socket of this user, not over ROS",
-    "--key": "remove it: acts over the operator socket are not signed",
-    "--operator": "remove it: run the program as the user of the test",
+    "--services": "use --socket, because acts are received over a socket of this user, not over ROS",
+    "--key": "leave this option out, because acts over the operator socket are not signed",
+    "--operator": "leave this option out, and run the program as the user of the test",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
     text = (
-        "file with answers of the operator (YAML): the test proceeds automatically and asks only for missing "
-        "answers; without it, the operator enters each act"
+        "YAML file with answers of the operator, so that the test proceeds automatically and asks only for "
+        "missing answers; default: the operator enters each act"
     )
     arguments.add(parser, "--answers", "FILE", text)
     arguments.add_flags(parser, print_answers="print a template of the file for --answers, and exit")
-    text = "pace of the rungs on the rig; a real or watched rig requires realtime; default for others: lockstep"
+    text = "pace of the rungs on the rig; default: realtime if the rig is real or watched, otherwise lockstep"
     arguments.add(parser, "--pace", "", text, choices=PACES)
     text = (
         "receive acts over the operator socket, from the page or other programs of this user, instead of the "
@@ -57,10 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "namespace: "
     )
     arguments.add(parser, "--socket", "NAMESPACE", f"{text}{NAMESPACE}", nargs="?", const=NAMESPACE)
-    text = "with --socket: also serve the page of the test (as rths page), from which an operator can conduct it"
+    text = "with --socket: also serve the page (as rths page), from which an operator can conduct the test"
     arguments.add_flags(parser, page=text)
     arguments.add_page_port(parser)
-    arguments.add_flags(parser, arm_from_page="with --page: rungs that move may also be armed from the page")
+    arguments.add_flags(parser, arm_from_page="with --page: allow the operator at the page to arm rungs that move")
     for name in REMOVED:
         parser.add_argument(name, nargs="?", const="", dest=_removed(name), help=argparse.SUPPRESS)
     arguments.add(parser, "--record", "DIR", f"folder of the test; default: {terminal.RUNS}/<test id>")
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         print(answering.template(), end="")
         return 0
     if removed := [name for name in REMOVED if vars(options)[_removed(name)] is not None]:
-        raise ConfigError(*(f"{name}: was removed: {REMOVED[name]}" for name in removed))
+        raise ConfigError(*(f"{name}: was removed; {REMOVED[name]}" for name in removed))
     if not options.rig:
         raise ConfigError("--rig: missing; a procedure needs a rig file with channels and limits")
     if any(assignment.lstrip().startswith("rig_file") for assignment in options.set):
@@ -115,8 +115,8 @@ def _check_motions(scenario: Scenario, answers: Answers, options: argparse.Names
     named += [f"arm = {', '.join(answers.arm)}"] * bool(answers.arm)
     if named:
         raise ConfigError(
-            f"{options.answers}: {'; '.join(named)}: on a real rig ({port.label}) a person arms each rung "
-            "and clears each motion, at the terminal; leave these keys out"
+            f"{options.answers}: leave out {'; '.join(named)}. On a real rig ({port.label}), a person arms each "
+            "rung and clears each motion at the terminal"
         )
 
 
@@ -205,7 +205,7 @@ def _record(scenario: Scenario, answers: Answers, console: Console, planned: tup
         started=now(),
         planned=list(planned),
         versions={"rths_nodes": __version__, "python": sys.version.split()[0]},
-        deviations=[] if planned == answering.ALL else [f"planned rungs: {', '.join(planned)} alone"],
+        deviations=[] if planned == answering.ALL else [f"only these rungs are planned: {', '.join(planned)}"],
     )
 
 
@@ -227,7 +227,7 @@ def _history(parent: Path, specimen: str) -> list[dict[str, object]]:
         if earlier.id != specimen or record.simulation:
             continue
         if not record.outcome and not procedure.under_way(folder):
-            hint = f"{folder}: was interrupted; complete it with rths recover {folder}"
+            hint = f"the test in {folder} was interrupted; complete its record with rths recover {folder}"
             terminal.tell([f"history of the specimen: {hint}"])
         rows |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
     return sorted(rows.values(), key=lambda row: str(row.get("date")))

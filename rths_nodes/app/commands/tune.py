@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scenario(parser)
     text = (
-        "parameter to tune, with its range (default: one third to three times its value); default: the positive "
-        "numbers of the compensator"
+        "parameter to tune, optionally with a range (otherwise one third to three times its value); default: the "
+        "positive numbers of the compensator"
     )
     arguments.add_several(parser, "--parameter", "KEY[=LOW:HIGH]", text)
     arguments.add(parser, "--index", "", "index to minimise", "J2")
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search for the best candidate and print it. Return 3 if no candidate is stable and finishes."""
+    """Return 3 if no candidate is stable and finishes."""
     from rths_nodes.app import api
     from rths_nodes.app.studies import tuning
 
@@ -76,16 +76,16 @@ def _data(name: str, index: str, tuned: Tuned) -> dict[str, object]:
 def _print(name: str, index: str, tuned: Tuned) -> None:
     console = terminal.console()
     worst = f"of {tuned.runs} runs" if tuned.runs > 1 else "of the run"
-    change = f"{_text(tuned.before)} before, {_text(tuned.worst)} after"
+    change = f"{_text(tuned.before)} before and {_text(tuned.worst)} after {tuned.evaluations} candidates"
     if not tuned.improved:
-        change = f"{_text(tuned.before)}, no improvement found with"
-    console.print(f"{name}: worst {index} {worst}: {change} {tuned.evaluations} candidates", markup=False)
+        change = f"{_text(tuned.before)}, no improvement found with {tuned.evaluations} candidates"
+    console.print(f"{name}: worst {index} {worst}: {change}", markup=False)
     grid = terminal.grid("parameter", numbers=("before", "tuned"))
     for entry in tuned.parameters:
         grid.add_row(entry.key, f"{entry.begin:.6g}", f"{tuned.values[entry.key]:.6g}")
     terminal.show(console, grid)
     if tuned.unjudged:
-        console.print(f"note: stability was not judged before the runs: {tuned.unjudged}", markup=False)
+        console.print(f"note: stability was not judged before the runs ({tuned.unjudged})", markup=False)
     for parameter in tuned.parameters:
         if tuned.improved and parameter.at_end(tuned.values[parameter.key]):
             limits = f"{parameter.low:.6g} to {parameter.high:.6g}"

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "path of a rig file with the section watch, or name of a shipped one"
     arguments.add(parser, "rig", "", text)
     arguments.add(parser, "--namespace", "NAME", "namespace of rths test --socket", NAMESPACE)
-    text = f"record (JSON lines), to which events are appended; default: {RECORDS}/watch_<date>.jsonl"
+    text = f"file (JSON lines) to which events are appended; default: {RECORDS}/watch_<date>.jsonl"
     arguments.add(parser, "--out", "FILE", text)
     arguments.add_renamed(parser, record="--out")
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         loop = WatchLoop(rig, sensors, listener.messages, record.tell)
         where = f"{section.pulse.address}:{section.pulse.port}"
-        waits = f"waits for its own sensors; pulses go to {where}, the record is {path}"
+        waits = f"the watcher waits for its own sensors; pulses go to {where}, and events are appended to {path}"
         record.tell("waits", waits, rig_kind=rig_kind(rig))
         with orderly_stop() as interrupted:
             listener.start()
@@ -128,7 +128,7 @@ class Hearing:
             return  # the axes of the test are not known yet
         places, n = self._places, len(self._places)
         if any(len(values) != n for values in (message.displacement, message.force, message.command)):
-            self._watch.end(f"the test publishes {len(message.displacement)} axes: must be {n}")
+            self._watch.end(f"the test publishes {len(message.displacement)} axes, but must publish {n}")
             return
         if any(cell is not None and cell >= len(message.auxiliary) for cell in self._shown):
             self._watch.end("the test does not publish the readings of its load cells")

@@ -2,7 +2,7 @@
 """Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
 
 The receiver is the C code for laboratory targets. The commands of the receiver drive the scenario's rig, as in the
-port ``simulator``. In lockstep each tick waits for its command, and results are bit-identical to the simulator.
+port ``simulator``. In lockstep each tick waits for its command, and both ports give bit-identical results.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ QUIET_S = 0.5
 session is closed."""
 LAG_S = 0.1
 """Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The receiver stops the
-rig if the tracking error exceeds the stroke, or the distance at the velocity limit during lag, transport and
+rig if the tracking error exceeds the stroke, or the travel at the velocity limit during the lag, transport and
 bridge."""
 PERSISTENCE_S = 0.005
 """Time for which force or error exceeds a limit before the receiver stops, s. The test computer stops earlier."""
@@ -160,7 +160,7 @@ class Controllers:
     def led(self, command: Array, modes: bytes, shown: Measurement, stands: bool) -> Array:
         """Return the positions of all pistons, ``(n_axes,)`` m, after the Measurement ``shown``.
 
-        ``command`` is in m or N. If ``stands``, the rig is at rest and the valves are shut.
+        ``command`` is in m or N. If ``stands`` is true, the rig is at rest and the valves are shut.
         """
         position = command.copy()
         for index, valve in self._valves:
@@ -194,7 +194,7 @@ class Switches:
         match = _WORDS.fullmatch(text.strip())
         if not match:
             raise ConfigError(
-                f"{show(text)}: must be SWITCH POSITION, optionally with @SAMPLE or @+SAMPLES: {all_switches()}"
+                f"{show(text)}: must be SWITCH POSITION, optionally with @SAMPLE or @+SAMPLES ({all_switches()})"
             )
         switch, position, later, sample = match.groups()
         if switch not in POSITIONS:
@@ -231,7 +231,7 @@ class Session:
     counts: dict[str, int]
 
 
-TAKEN = "another program uses this port: set another number, port.port of the rig file"
+TAKEN = "another program uses this port, so set another number as port.port of the rig file"
 ELSEWHERE = "set an address of this computer with --address"
 
 
@@ -254,7 +254,7 @@ class Emulator:
             kind = type(params).type_name
             raise ConfigError(
                 f"port.type = {kind!r}: only a rig of the port udp can be emulated; "
-                "--set 'port={type: udp, emulator: true}'"
+                "give --set 'port={type: udp, emulator: true}'"
             )
         for axis in scenario.axes if scenario.rig is None else ():
             for noun in ("actuator", "specimen"):
@@ -290,7 +290,7 @@ class Emulator:
             self._socket.close()
             here = f"port.address = {params.address!r}, port.port = {params.port if port is None else port}"
             hint = TAKEN if error.errno == errno.EADDRINUSE else ELSEWHERE
-            raise ConfigError(f"{here}: cannot listen there ({error.strerror or error}): {hint}") from error
+            raise ConfigError(f"{here}: cannot listen here ({error.strerror or error}); {hint}") from error
         self._socket.setblocking(False)
         self.address: tuple[str, int] = self._socket.getsockname()
         self._begin()

@@ -30,7 +30,7 @@ KINDS = {
     SESSION: (1, "N states have the number of another session"),
     GARBAGE: (1, "N datagrams of random bytes are inserted, in both directions"),
     INTERLOCK: (0, "the interlock of the rig opens"),
-    HYDRAULICS: (0, "the pressure is switched; 0: off, 1: low, 2: high"),
+    HYDRAULICS: (0, "the pressure is switched to N (0: off, 1: low, 2: high)"),
 }
 """Default N and meaning of each kind of fault."""
 _LONGEST = 1_000_000

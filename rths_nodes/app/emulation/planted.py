@@ -29,7 +29,6 @@ KINDS = {
     INTERLOCK: "the receiver ignores the interlock",
     JUMP: "after pressure returns, the actuators are 1 mm away from their commands",
 }
-"""Description by fault."""
 FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}
 FACTORS |= {VELOCITY: ("velocity", 2.0)}
 JUMP_M = 1e-3
@@ -38,14 +37,14 @@ LONGEST_S = 9.9
 
 
 class Planted:
-    """The faults ``kinds``. Raises ConfigError for an unknown fault, and for swapped axes of a one-axis rig."""
+    """Planted faults. Raises ConfigError for an unknown fault, or for swapped axes of a rig with one axis."""
 
     def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
         for kind in kinds:
             if kind not in KINDS:
                 raise unknown("--plant", "fault", kind, KINDS)
         if SWAPPED in kinds and n_axes < 2:
-            raise ConfigError(f"--plant = {SWAPPED!r}: the rig has one axis")
+            raise ConfigError(f"--plant = {SWAPPED!r}: requires a rig with at least two axes")
         self._kinds = frozenset(kinds)
         self._pressure = HYDRAULICS_NOT_TOLD
         self._off = 0.0

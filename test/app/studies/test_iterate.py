@@ -130,7 +130,7 @@ def test_a_real_rig_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str
     """Each run on a real rig is armed by an operator."""
     command = ["iterate", "chen_ricles_2010", "--rig", "bench_udp", "--record", str(tmp_path / "runs")]
     assert main(command) == 2
-    assert mentions(capsys.readouterr().err, "iterate", "rigs")
+    assert mentions(capsys.readouterr().err, "port.type", "simulated rig", "rths iterate --next")
     assert not (tmp_path / "runs").exists()
 
 

@@ -127,7 +127,7 @@ def test_the_command_says_what_comes_out(
     command = ["estimate", str(recording), "--set", "compensator.type=inverse", "--set", "compensator.alpha=20"]
     assert main([*command, "--figure", str(tmp_path / "what_if.svg")]) == 0
     shown = capsys.readouterr().out
-    for words in ("story_1: identified: displacement 9", "measured", "predicted, nothing changed", "finished"):
+    for words in ("story_1: the identified rig explains 9", "measured", "predicted, nothing changed", "finished"):
         assert words in shown
     assert "predicted" in (tmp_path / "what_if.svg").read_text()
     assert main([*command, "--json"]) == 0
