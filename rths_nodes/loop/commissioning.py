@@ -64,7 +64,7 @@ class CommissioningRow:
     """One trial: cause, expected behaviour and measured behaviour, as texts with units.
 
     ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest visible
-    difference. Both are empty in files of version 0.9.0.
+    difference. Both texts are empty in files of version 0.9.0.
     """
 
     cause: str

@@ -70,7 +70,7 @@ def laws(kind: Kind) -> int:
 
 
 def told(kind: Kind) -> list[tuple[int, int, int]]:
-    """Return (reporting function, law, number of values) in the order of the compensator's state."""
+    """Return tuples (reporting function, law, number of values) in the order of the compensator's state."""
     return [(which, law, count) for which, count in enumerate(kind.shown) for law in range(laws(kind))]
 
 
@@ -184,7 +184,9 @@ def _begin_stop(kind: Kind) -> list[str]:
 
 
 def _braked(kind: Kind) -> list[str]:
-    """Return lines for a sample of the safe stop. Its target is the command; inputs of the rig are zero."""
+    """Return lines for a sample of the safe stop. The target of this sample is the command; inputs of the rig are
+    zero.
+    """
     n, lines = kind.axes, ["stop_done += 1.0"]
     lines.append(f"{each('p_#', n)} = {each('stop_command(stop, #, stop_done)', n)}")
     lines.append(f"{each('c_#', n)} = {each('p_#', n)}")
@@ -370,7 +372,7 @@ def _shown(kind: Kind) -> list[str]:
 def _checked(kind: Kind) -> list[str]:
     n, lines = kind.axes, ["# limits of the Command"]
     targets, commands, sent = row("c_#", n), row("p_#", n), row("sent_#", n)
-    if kind.live:  # the reason of a refusal contains the command
+    if kind.live:  # the reason for a refusal contains the command
         lines.append(_record_command(kind))
     lines += _stop(f"broken_alone(moves, {targets}, {commands}, {sent}) >= 0")
     if kind.together:
@@ -433,7 +435,9 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
 
 
 def _doubted(kind: Kind, condition: str) -> list[str]:
-    """Return lines for a converter or sensor at the end of its range. Only a live loop then continues."""
+    """Return lines for a converter or sensor at the end of its range. After such a sample only a live loop
+    continues.
+    """
     return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 

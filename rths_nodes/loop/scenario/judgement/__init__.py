@@ -51,4 +51,4 @@ def _judgements(scenario: Scenario, simulated: bool, weight: str, today: date) -
 
 def _text(rule: Rule, finding: Found) -> str:
     value = f" = {finding.value}" if finding.value else ""
-    return f"{finding.place}{value}: {finding.words}: {rule.reason}"
+    return f"{finding.place}{value}: {finding.words}. {rule.reason}"
