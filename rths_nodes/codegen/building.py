@@ -50,14 +50,15 @@ CALLS = "#include <math.h>\n" + "".join(
     f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
     for name in RESULTS
 )
+# gcc or clang refuses -march=native on other processors. The remaining options keep the bits: a fused multiply-add
+# rounds differently, gcc 12 rounds some statements differently when it merges them into vectors, and constant
+# folding may give other bits.
 FLAGS = (
     *("-std=c99", "-fPIC", "-O3", "-fno-math-errno"),
-    *(
-        ("-march=native",) if platform.machine() == "x86_64" else ()
-    ),  # gcc or clang refuses this option on other processors
-    "-ffp-contract=off",  # a fused multiply-add rounds differently
-    "-fno-tree-slp-vectorize",  # gcc 12 rounds some statements differently when it merges them into vectors
-    *(f"-fno-builtin-{name}" for name in RESULTS),  # constant folding may give other bits
+    *(("-march=native",) if platform.machine() == "x86_64" else ()),
+    "-ffp-contract=off",
+    "-fno-tree-slp-vectorize",
+    *(f"-fno-builtin-{name}" for name in RESULTS),
 )
 LIBRARY, PROGRAM = ".so", ".bin"
 KINDS = {LIBRARY: ("-shared",), PROGRAM: ("-pthread",)}
@@ -197,8 +198,8 @@ def check_private(directory: Path) -> None:
     state = directory.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
         raise Unbuilt(
-            f"must be a folder of this user with the mode 0700 (it has user {state.st_uid}, mode "
-            f"{stat.S_IMODE(state.st_mode):04o})"
+            f"must be a folder of this user with the mode 0700, but belongs to the user {state.st_uid} and has "
+            f"the mode {stat.S_IMODE(state.st_mode):04o}"
         )
 
 

@@ -241,7 +241,7 @@ def returned_by_value(parts: list[Value]) -> Scalar | None:
 
 
 def parameter(name: str, argument: Value) -> Value:
-    """Return the parameter for ``argument``. The name of an item of a tuple ends with its field or position."""
+    """Return the parameter for ``argument``, named after its field or position in a tuple."""
     if isinstance(argument, Tup):
         pairs = zip(argument.names or range(len(argument.items)), argument.items, strict=True)
         items = [parameter(f"{name.rstrip('_')}_{label}", item) for label, item in pairs]

@@ -201,4 +201,3 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.times: _times,
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},
 }
-"""C forms, keyed by function."""

@@ -2,8 +2,8 @@
 """Translate the syntax tree of a kernel: expressions, assignments, branches, loops and returns.
 
 Every assignment makes a new C variable, so that a bound value never changes. After an if statement, a new variable
-holds the value from the executed branch. Each name that a loop changes has a variable, which is assigned at the
-end of every pass. Trial translations of a pass find these names and the kinds of their values.
+holds the value from the executed branch. For each name that a loop changes, a variable is assigned at the end of
+every pass. Trial translations of a pass find these names and the kinds of their values.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class RunOptions:
     )
     recorder: str = text(
         "own: recorder of rths_nodes, complete from the first sample; rosbag2: 'ros2 bag record -s mcap' on all "
-        "topics of the rig, which may miss the first samples; none: no recording",
+        "topics of the rig (may miss the first samples); none: no recording",
         OWN_RECORDER,
         RECORDERS,
         places=offered(launch="record"),
@@ -300,15 +300,15 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 def check_clock(pace: str) -> None:
     if pace != LOCKSTEP:
         raise ConfigError(
-            f"clock = true: needs pace = {LOCKSTEP}, because the stamps are from the system clock with pace = "
+            f"clock = true: needs pace = {LOCKSTEP}, because time stamps are from the system clock with pace = "
             f"{pace!r}"
         )
 
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest number of characters. The middleware allows 255 characters for a full name, which adds axis, node, topic
-or service, and suffixes."""
+"""Largest number of characters. The middleware allows 255, including axis, node, topic or service, and suffixes.
+"""
 
 
 def checked_namespace(name: str) -> str:

@@ -92,9 +92,9 @@ DIED = "died"
 class LastWords:
     """Report at the end of a process: its exit code, and its ``problem``, which may be empty.
 
-    ``test`` is the exit code of the test, if known, and ``ending`` the text of this code. ``indices`` are the
-    indices of the monitor by flat names, in SI units. ``late`` describes missed and bridged periods; it is empty
-    if there were none.
+    ``test`` is the exit code of the test, if known, and ``ending`` its text. ``indices`` are the indices of the
+    monitor by flat names, in SI units. ``late`` describes missed and bridged periods; it is empty if there were
+    none.
     """
 
     exit_code: int

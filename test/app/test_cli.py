@@ -288,7 +288,7 @@ WRONG: list[tuple[str, str]] = [
     # too large to be
     (
         "duration=86400 servo_rate=40000 substeps=1",
-        "3456000000 samples .3456000000 steps.: .* GiB of memory, but must be <= 4 GiB",
+        "3456000000 samples .3456000000 steps.: the memory for .* GiB, but must be <= 4 GiB",
     ),
     ("time_ratio=1.25", "time_ratio = 1.25: the product with substeps = 10 must be a whole number"),
     ("name=" + "a" * 300, "name = 'a+...: has 300 bytes, but must have <= 180"),

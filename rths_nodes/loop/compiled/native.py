@@ -18,7 +18,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Integer constants that are arguments of a library instead of constants in its text."""
+"""Integer constants that a library takes as arguments."""
 _ways: dict[object, Way] = {}
 _reported: set[str] = set()
 

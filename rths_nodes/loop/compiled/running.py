@@ -32,8 +32,8 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
 MANY = 12
-"""Largest number of rows of a table that remains in tuples, which C may copy at each access. Longer tables become
-arrays."""
+"""Largest number of rows of a table kept in tuples, which C may copy at each access. Longer tables become arrays.
+"""
 
 
 class Way(NamedTuple):

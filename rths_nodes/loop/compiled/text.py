@@ -184,9 +184,7 @@ def _begin_stop(kind: Kind) -> list[str]:
 
 
 def _braked(kind: Kind) -> list[str]:
-    """Return lines for a sample of the safe stop. The target of this sample is the command; inputs of the rig are
-    zero.
-    """
+    """Return lines for a sample of the safe stop. The target is the command; inputs of the rig are zero."""
     n, lines = kind.axes, ["stop_done += 1.0"]
     lines.append(f"{each('p_#', n)} = {each('stop_command(stop, #, stop_done)', n)}")
     lines.append(f"{each('c_#', n)} = {each('p_#', n)}")
@@ -198,7 +196,7 @@ def _indented(lines: Iterable[str], by: str) -> list[str]:
 
 
 def _stop(condition: str) -> list[str]:
-    """Return lines that end the chunk if ``condition`` holds. The caller of the loop decides how to continue."""
+    """Return lines that end the chunk if ``condition`` holds."""
     return [f"if {condition}:", f"{IN}stopped = sample", f"{IN}break"]
 
 
@@ -435,9 +433,7 @@ def _sensed(kind: Kind, axis: int) -> list[str]:
 
 
 def _doubted(kind: Kind, condition: str) -> list[str]:
-    """Return lines for a converter or sensor at the end of its range. After such a sample only a live loop
-    continues.
-    """
+    """Return lines for a converter or sensor at the end of its range. Only a live loop then continues."""
     return [f"if {condition}:", f"{IN}doubt = {FLAG_SATURATED}"] if kind.live else _stop(condition)
 
 

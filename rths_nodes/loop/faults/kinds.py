@@ -85,7 +85,7 @@ class Reorder(Repeated):
 
 @params
 class Corrupt(Repeated):
-    """A random bit of a message is flipped. The scenario's seed determines the bit."""
+    """A random bit of a message is flipped, determined by the scenario's seed."""
 
 
 @params

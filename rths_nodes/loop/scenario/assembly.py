@@ -57,7 +57,7 @@ def check_memory(scenario: Scenario, n_dof: int) -> None:
     remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
-    _refuse_beyond(scenario, NUMBER * numbers, "the excitation, time measurements and memory of components")
+    _refuse_beyond(scenario, NUMBER * numbers, "excitation, time measurements and components")
 
 
 def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
@@ -67,8 +67,8 @@ def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
 def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
     if needed > MOST:
         raise ConfigError(
-            f"duration * servo_rate = {scenario.samples} samples ({scenario.steps} steps): {noun} need "
-            f"{size_of(needed)} of memory, but must be <= {size_of(MOST)}"
+            f"duration * servo_rate = {scenario.samples} samples ({scenario.steps} steps): the memory for {noun} "
+            f"is {size_of(needed)}, but must be <= {size_of(MOST)}"
         )
 
 
@@ -87,7 +87,7 @@ class Names:
     """Degrees of freedom of the structure or, without a structure, axes and observed degrees of freedom."""
     axes: tuple[str, ...]
     state: tuple[str, ...]
-    """Internal quantities of the compensator. Their names contain the axis, such as ``axes.story_1.alpha``."""
+    """Internal quantities of the compensator. The names contain the axis, such as ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
     inputs: tuple[str, ...]
     updating: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class Assembly:
         self._loaded = True
 
     def twin(self, loaded: bool = True) -> Assembly:
-        """Return an assembly of independent instances. Its ground acceleration is zero unless ``loaded`` is true.
+        """Return an assembly of independent instances. Its ground acceleration is zero unless ``loaded``.
 
         Names, ground motion and a linear structure are immutable and shared. Raises ConfigError for a component
         with ``external = True`` (a socket, a process, a rig), which exists only once.
@@ -169,7 +169,7 @@ class Assembly:
             return full
         if full is None or not self.scenario.interface:
             raise ConfigError(
-                "reduction: needs a structure, and interface with the names of the degrees of freedom under test"
+                "reduction: needs a structure, and the names of the degrees of freedom under test in interface"
             )
         if self._first is not None:
             return self._first.structure
@@ -229,7 +229,7 @@ class Assembly:
 
     @property
     def late_velocity(self) -> bool:
-        """True if the velocity of the integrator is late. Reading this property does not build the integrator."""
+        """True if the velocity of the integrator is late. This property does not build the integrator."""
         late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
         return late
 
@@ -393,8 +393,9 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
     if not scenario.interface:
         if len(names) > most:
             raise ConfigError(
-                f"interface: missing, but the structure has {len(names)} degrees of freedom and a Target at most "
-                f"{most}. Name the degrees of freedom that the setup transforms to axes, e.g. {names[-1]}"
+                f"interface: missing, but the structure has {len(names)} degrees of freedom and a Target can "
+                f"contain only {most}. Name the degrees of freedom that the setup transforms to axes, e.g. "
+                f"{names[-1]}"
             )
         return Observation(len(names))
     if full is None:

@@ -56,10 +56,7 @@ def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key`` and its declaration, or None instead of the declaration for a key of a mapping.
-
-    Raises ConfigError.
-    """
+    """Return the value of ``key`` and its declaration (None for a key of a mapping). Raises ConfigError."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):

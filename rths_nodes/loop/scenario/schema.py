@@ -129,7 +129,7 @@ LAST_SAMPLE = 2**32 - 1
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Largest length of a name, bytes. A file name adds time, process and suffixes, and has at most 255 bytes."""
+"""Largest length of a name, bytes. File names add time, process and suffixes, and have at most 255 bytes."""
 
 
 @params
@@ -220,7 +220,7 @@ class Scenario(AxesByMode):
     seed: int = integer("seed of all random generators", default=1, at_least=0)
     ground_motion: OfGroundMotionParams = component("ground_motion", "excitation", {"type": "none"})
     structure: OfStructureParams | None = component(
-        "structure", "numerical substructure; none for the integrator prescribed", None
+        "structure", "numerical substructure; not needed for the integrators prescribed and predefined", None
     )
     reduction: Any = component("reduction", "shapes that replace the structure's degrees of freedom", None)
     integrator: OfIntegratorParams = component("integrator", "method that solves the equation of motion")
@@ -412,7 +412,7 @@ class Scenario(AxesByMode):
             return displacement / lengths, velocity / lengths
         try:
             setup: Setup = registry.build("setup", self.setup, n, n)
-        except ConfigError:  # the setup reports its faults
+        except ConfigError:  # the setup reports this error itself
             return np.zeros_like(displacement), np.zeros_like(velocity)
         still = [0.0] * n
         rows = zip(displacement.tolist(), velocity.tolist(), strict=True)

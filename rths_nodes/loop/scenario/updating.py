@@ -153,7 +153,7 @@ class Copies:
         parameters = KINDS[self.learns.model].parameters
         for name in self.learns.names:
             if name not in parameters:
-                raise ConfigError(f"{path}: copies cannot follow {name}, only {', '.join(parameters)}")
+                raise ConfigError(f"{path}: copies can follow only {', '.join(parameters)}, not {name}")
         integrator = scenario.integrator
         if not integrator.cannot_be_built and not registry.class_of("integrator", integrator).follows:
             raise ConfigError(
@@ -171,7 +171,7 @@ class Copies:
 
     @property
     def corners(self) -> Array:
-        """Corners of the bounds, ``(2^m, m)``, for m parameters, divided by the initial values."""
+        """Corners of the bounds, ``(2^m, m)``, divided by the initial values."""
         pairs = zip(self.learns.lower.tolist(), self.learns.upper.tolist(), strict=True)
         return np.array(list(itertools.product(*pairs)))
 
@@ -189,9 +189,7 @@ def _laws(section: Updating, defaults: Mapping[str, OfParams]) -> dict[str, OfPa
             raise unknown(f"{PLACE}.of", "restoring force of the structure", name, defaults)
         law = defaults[name]
         if type_of(law) not in KINDS:
-            raise ConfigError(
-                f"{PLACE}.of: {name} is {type_of(law)}, which cannot be updated; known: {', '.join(KINDS)}"
-            )
+            raise ConfigError(f"{PLACE}.of: {name} is {type_of(law)}, but only {', '.join(KINDS)} can be updated")
         laws[name] = law
     return laws
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Section ``watch`` of a rig file: sensors, expectations and pulse of a watcher on another computer.
 
-The criteria have no defaults. The times in this section are bounded, so that the pulse ends within 50 ms.
+Criteria have no defaults. All times are bounded, so that the pulse ends within 50 ms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST_S = 0.04
 TOLD_HZ = 200.0
 """Default rate at which the test publishes state messages, Hz."""
 LEAST_TOLD = 6.0
-"""Smallest number of messages within the time ``late``. All these messages except one may be lost."""
+"""Smallest number of messages within the time ``late``. All messages except one may be lost."""
 
 
 @params
@@ -83,7 +83,7 @@ class WatchedAxis:
 
 @params
 class WatchSensors:
-    """Sensors of the watcher. The watcher receives only the datagrams *state* (doc/udp.md) of these sensors."""
+    """Sensors of the watcher. The watcher receives only their datagrams *state* (doc/udp.md)."""
 
     address: str = text("address of the data acquisition system that sends the samples")
     port: int = integer("UDP port of the watcher", at_least=1, at_most=65535)

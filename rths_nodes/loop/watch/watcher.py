@@ -160,7 +160,7 @@ class Watch:
         last = self._heard
         if last is not None and statement.counter == last.counter:
             if statement[2:4] != last[2:4]:
-                self.end(f"the test published different values for its sample {statement.counter}")
+                self.end(f"the test published different values for sample {statement.counter}")
             return  # repeated message
         if last is not None and statement.counter < last.counter:
             self.end(f"the counter of the test decreased from {last.counter} to {statement.counter}")
@@ -205,8 +205,8 @@ class Watch:
         for axis, (now, then) in enumerate(zip(statement.command, self._commanded, strict=True)):
             if abs(now - then) > self._tolerances[axis][2]:
                 self.end(
-                    f"in the state {self._stated} the test commands {self.names[axis]} from {then:g} m to "
-                    f"{now:g} m"
+                    f"the test moved the command of {self.names[axis]} from {then:g} m to {now:g} m in the state "
+                    f"{self._stated}, in which the rig must rest"
                 )
 
     @property

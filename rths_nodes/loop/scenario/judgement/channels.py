@@ -18,7 +18,7 @@ STEPS = 2.0
 """Largest usual jump of the first command, in samples at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of rms noise to range: the noise is impossible above the first ratio, and doubtful above the second."""
+"""Ratios of rms noise to range: impossible above the first, doubtful above the second."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
@@ -27,8 +27,7 @@ BITS = range(15, 25)
 """Numbers of bits of converters. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the monitored limit: the range is doubtful above the first, impossible from the
-second."""
+"""Ratios of a sensor's range to the monitored limit: doubtful above the first, impossible from the second on."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Longest time since the calibration of a sensor, even of an emulated sensor."""
@@ -177,7 +176,7 @@ def calibrated_in_future(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`calibrated` should be at most a year ago, or ten years for a simulated or emulated rig",
+    "`calibrated` should be at most one year ago, or ten years ago for a simulated or emulated rig",
     "Sensors are usually calibrated once a year",
 )
 def calibrated_long_ago(seen: Seen) -> Iterator[Found]:

@@ -336,8 +336,8 @@ def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.force_control.largest_correction",
                 f"{far:g} m",
-                f"with the stiffness of its law the force is {far * stiffness:g} N; must be <= "
-                f"{bound / stiffness:g} m, because limits.force_error = {bound:g} N",
+                f"must be <= {bound / stiffness:g} m, because this correction changes the force by "
+                f"{far * stiffness:g} N and limits.force_error = {bound:g} N",
             )
 
 

@@ -16,8 +16,8 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated`` is true if no actuator is real; ``today`` is the date for checks of
-    calibrations.
+    """Input of a rule. ``simulated`` is true if no actuator is real. Calibrations are judged on the date
+    ``today``.
     """
 
     scenario: Scenario
