@@ -21,7 +21,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
-"""Samples per chunk, twice the chunk of the monitor's delay, because a run is then 5 % shorter."""
+"""Samples per chunk: twice the monitor's chunk, because a run is then 5 % shorter."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
@@ -44,7 +44,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
     """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
     Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement. For a law that reports its values only on changes, they also contain the row of these
+    Command and Measurement. If a law reports its values only on changes, the marks also contain the row of these
     values.
     """
     kind = parts.kind

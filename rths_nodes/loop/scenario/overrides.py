@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes to a scenario before it is built: overrides (``--set``) and named cases.
 
-They modify the data of the scenario, which may contain built parts. Only changed parts are checked again.
+Changes modify the data of the scenario, which may contain built parts. Only changed parts are checked again.
 """
 
 from __future__ import annotations
