@@ -127,8 +127,7 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
         if not name:
             raise ConfigError(
                 f"level = {level:g}: {'.'.join(path)}.type = {kind!r} cannot be scaled, because its Params "
-                "does not name "
-                "a parameter in proportional_to"
+                "does not name a parameter in proportional_to"
             )
         changes.append(([*path, name], level * getattr(motion, name)))
     if not changes:
