@@ -191,7 +191,7 @@ class Watch:
             counted.popleft()
         if (behind := counted[0][1] - ahead) > self._late:
             self.end(
-                f"the counter of the test fell behind the watcher's clock by {behind:.3f} s in "
+                f"the counter of the test lagged the watcher's clock by {behind:.3f} s in "
                 f"{statement.at - counted[0][0]:.3f} s"
             )
 
