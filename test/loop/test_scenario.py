@@ -233,7 +233,7 @@ def test_any_text_is_data_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("source", ["", "- 1", "text", "3"])
 def test_a_scenario_is_a_mapping(source: str) -> None:
-    with pytest.raises(ConfigError, match=naming("x.yaml", "mapping", "at least one section")):
+    with pytest.raises(ConfigError, match=naming("x.yaml", "mapping", "section")):
         from_text(source, "x.yaml")
 
 
