@@ -308,7 +308,7 @@ REFUSED: list[tuple[Callable[..., Any], int, str]] = [
     (with_a_break, 3, "break"),
     (with_an_else, 1, "else"),
     (of_one_array_twice, 1, "two of its arguments"),
-    (decorated_by_a_star, 1, "decorated_by_a_star: twice takes arguments by *"),
+    (decorated_by_a_star, 1, "decorated_by_a_star: twice must not take arguments by *"),
 ]
 
 

@@ -50,14 +50,15 @@ CALLS = "#include <math.h>\n" + "".join(
     f"double of_{name}(double x) {{ return {name}(x{f', {EXPONENT}' if name == 'pow' else ''}); }}\n"
     for name in RESULTS
 )
+# gcc or clang refuses -march=native on other processors. The remaining options keep the bits: a fused multiply-add
+# rounds differently, gcc 12 rounds some statements differently when it merges them into vectors, and constant
+# folding may give other bits.
 FLAGS = (
     *("-std=c99", "-fPIC", "-O3", "-fno-math-errno"),
-    *(
-        ("-march=native",) if platform.machine() == "x86_64" else ()
-    ),  # gcc or clang refuses this option on other processors
-    "-ffp-contract=off",  # a fused multiply-add rounds differently
-    "-fno-tree-slp-vectorize",  # gcc 12 rounds some statements differently when it merges them into vectors
-    *(f"-fno-builtin-{name}" for name in RESULTS),  # constant folding may give other bits
+    *(("-march=native",) if platform.machine() == "x86_64" else ()),
+    "-ffp-contract=off",
+    "-fno-tree-slp-vectorize",
+    *(f"-fno-builtin-{name}" for name in RESULTS),
 )
 LIBRARY, PROGRAM = ".so", ".bin"
 KINDS = {LIBRARY: ("-shared",), PROGRAM: ("-pthread",)}
@@ -71,7 +72,7 @@ class Unbuilt(ConfigError):
 
 
 Toolchain = tuple[str, str]
-"""Path of a C compiler, and the conditions of its output: version, processor, C library and flags."""
+"""Path of a C compiler, and the properties that determine its output: version, processor, C library and flags."""
 
 
 class Library(NamedTuple):
@@ -102,7 +103,7 @@ def first_of(names: tuple[str, ...]) -> Toolchain:
         if done.returncode == 0:
             machine = platform.machine(), instructions(), *platform.libc_ver()
             return command, " ".join([done.stdout.partition("\n")[0], *machine, *FLAGS])
-    raise Unbuilt(f"no C compiler ({', '.join(names)}): install gcc (sudo apt install gcc)")
+    raise Unbuilt(f"no C compiler was found ({', '.join(names)}). Install gcc (sudo apt install gcc)")
 
 
 def instructions() -> str:
@@ -150,18 +151,18 @@ def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
             damaged = [*directory.glob(f"{key}-*{kind}")]
             for path in damaged:
                 path.unlink()
-            notes = (f"{directory}: a damaged library was built again",) if damaged else ()
+            notes = (f"{directory}: a damaged library was rebuilt",) if damaged else ()
             return _made(directory, key, text, tools, kind)._replace(notes=notes)
     except (OSError, Unbuilt) as error:
         if isinstance(error, Refused):
             raise
         reason = str(error.strerror or error) if isinstance(error, OSError) else str(error)
-        note = f"{directory}: {reason}; the compiled loop is not kept for the next process"
+        note = f"{directory}: {reason}. The compiled loop is not kept for later processes"
     with tempfile.TemporaryDirectory(prefix="rths_nodes_") as private:
         try:
             return _made(Path(private), key, text, tools, kind)._replace(notes=(note,))
         except OSError as error:
-            raise Unbuilt(f"{private}: {error.strerror or error}: no compiled loop can be loaded") from error
+            raise Unbuilt(f"{private}: no compiled loop can be loaded ({error.strerror or error})") from error
 
 
 class Refused(Unbuilt):
@@ -181,8 +182,8 @@ def _made(directory: Path, key: str, text: str, tools: Toolchain, kind: str) -> 
             if system.f_bavail * system.f_frsize <= SMALLEST_ROOM:
                 raise OSError(errno.ENOSPC, "no space left on the device")
             first = (done.stderr or f"exit code {done.returncode}").strip().partition("\n")[0]
-            first = f"ended by signal {-done.returncode}" if done.returncode < 0 else first
-            raise Refused(f"{tools[0]} does not compile {source.name}: {first}")
+            first = f"the compiler was ended by signal {-done.returncode}" if done.returncode < 0 else first
+            raise Refused(f"{tools[0]} cannot compile {source.name}: {first}")
         digest = hashlib.sha256(new.read_bytes()).hexdigest()
         if system.f_flag & os.ST_NOEXEC:
             raise OSError(errno.EACCES, "mounted noexec")
@@ -197,8 +198,8 @@ def check_private(directory: Path) -> None:
     state = directory.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
         raise Unbuilt(
-            f"not a folder of mode 0700 that belongs to this user (user {state.st_uid}, mode "
-            f"{stat.S_IMODE(state.st_mode):04o})"
+            f"must be a folder of this user with the mode 0700, but belongs to the user {state.st_uid} and has "
+            f"the mode {stat.S_IMODE(state.st_mode):04o}"
         )
 
 

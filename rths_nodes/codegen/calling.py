@@ -129,13 +129,13 @@ class Program:
             return FORMS[function](caller, *arguments)
         if not isinstance(function, FunctionType):
             name = repr(function).partition(" at 0x")[0].strip("<>")
-            raise Untranslatable(f"{name} is not among the functions of a kernel")
+            raise Untranslatable(f"{name} is not a function that a kernel can call")
         made = self.translated(unguarded(function), arguments)
         parts = [part for argument in arguments for part in leaves(argument)]
         arrays = dict(zip(made.arrays, (part for part in parts if isinstance(part, Arr)), strict=True))
         memory = {name: caller.memory_of(array) for name, array in arrays.items()}
         if any(one in made.written and memory[one] & memory[other] for one, other in permutations(memory, 2)):
-            raise Untranslatable(f"{made.name} writes to an array that is two of its arguments")
+            raise Untranslatable(f"{made.name} writes to an array that is passed as two of its arguments")
         caller.written |= {name for written in made.written for name in memory[written]}
         passed = [part.c for part in parts if is_handed(part)]
         result, stems = leaves(made.result), names_of(target, made.result)
@@ -200,7 +200,7 @@ class Program:
 
     def text(self, entry: str) -> str:
         functions = [entry]
-        for name, text in reversed(self._texts.items()):  # a caller comes after the functions that it calls
+        for name, text in reversed(self._texts.items()):  # C requires that a function precedes its callers
             if any(f"{name}(" in caller for caller in functions):
                 functions.insert(0, text)
         helpers = PRODUCT if any("matrix_product(" in text for text in functions) else ""
@@ -241,7 +241,7 @@ def returned_by_value(parts: list[Value]) -> Scalar | None:
 
 
 def parameter(name: str, argument: Value) -> Value:
-    """Return the parameter for ``argument``. The name of an item of a tuple ends with its field or position."""
+    """Return the parameter for ``argument``, named after its field or position in a tuple."""
     if isinstance(argument, Tup):
         pairs = zip(argument.names or range(len(argument.items)), argument.items, strict=True)
         items = [parameter(f"{name.rstrip('_')}_{label}", item) for label, item in pairs]
@@ -313,7 +313,9 @@ class Slots:
     def _array(self, array: npt.NDArray[np.generic], lengths: bool) -> Arr:
         kind = array.dtype.kind
         if kind not in C_TYPES or array.dtype.itemsize not in (1, 8):
-            raise Untranslatable(f"an array of {array.dtype}: kernels compute with float64, int64 and bool")
+            raise Untranslatable(
+                f"the type of an array is {array.dtype}, but kernels compute only with float64, int64 and bool"
+            )
         strides = tuple(step // array.itemsize for step in array.strides)
         shape: tuple[int | None, ...] = array.shape
         if array.flags.c_contiguous:

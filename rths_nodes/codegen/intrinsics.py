@@ -48,14 +48,14 @@ def _mathematical(name: str, t: Translator, *arguments: Value) -> Value:
 
 
 def in_kind(kind: str, value: Value) -> Scalar:
-    number = scalar(value, "this function takes numbers")
+    number = scalar(value, "the arguments of this function must be numbers")
     if number.const is not None:
         return constant(float(number.const) if kind == FLOAT else int(number.const))
     return number if number.kind == kind else Scalar(kind, f"({C_TYPES[kind]}){wrapped(number.c)}")
 
 
 def _absolute(t: Translator, value: Value) -> Value:
-    number = scalar(value, "abs() takes a number in a kernel")
+    number = scalar(value, "the argument of abs() must be a number in a kernel")
     return Scalar(number.kind, f"{'fabs' if number.kind == FLOAT else 'llabs'}({number.c})")
 
 
@@ -92,7 +92,7 @@ def _tuple_of(t: Translator, *arguments: Value) -> Value:
 def _zipped(t: Translator, *arguments: Value) -> Value:
     columns = [t.items_of(argument) for argument in arguments]
     if len(set(map(len, columns))) > 1:
-        raise Untranslatable("zip() takes items of one length in a kernel")
+        raise Untranslatable("the arguments of zip() must have the same length in a kernel")
     return Tup(tuple(Tup(items) for items in zip(*columns, strict=True)))
 
 
@@ -116,11 +116,11 @@ def _dot(t: Translator, one: Value, other: Value) -> Value:
 
 
 def _matvec_into(t: Translator, target: Value, factor: Value, values: Value) -> Value:
-    result, matrix = array(target), array(factor, "a product takes a matrix")
+    result, matrix = array(target), array(factor, "the first factor of a product must be a matrix")
     vector = values if isinstance(values, Arr) and values.contiguous else t.array_of(values)
     rows, columns = matrix.shape
     if columns == 0:
-        raise Untranslatable("a product takes a matrix with columns")
+        raise Untranslatable("the matrix of a product must have columns")
     t.written |= t.memory_of(result)
     shared = t.memory_of(result) & (t.memory_of(matrix) | t.memory_of(vector))
     product = result if result.contiguous and not shared else t.fresh(FLOAT, result.shape, "product")
@@ -131,7 +131,7 @@ def _matvec_into(t: Translator, target: Value, factor: Value, values: Value) -> 
 
 
 def _matvec(t: Translator, factor: Value, values: Value) -> Arr:
-    result = t.fresh(FLOAT, array(factor, "matvec() takes a matrix").shape[:1], "product")
+    result = t.fresh(FLOAT, array(factor, "the first argument of matvec() must be a matrix").shape[:1], "product")
     _matvec_into(t, result, factor, values)
     return result
 
@@ -142,7 +142,7 @@ def _groups(t: Translator, like: Value, factor: Value, values: Value) -> Value:
 
 
 def _put(t: Translator, table: Value, begin: Value, values: Value) -> Value:
-    target = array(table, "put() takes an array and a position")
+    target = array(table, "put() needs an array and a position")
     part = target.moved(t.stable(scalar(begin)).c, target.strides[0])
     t.store(replace(part, shape=(len(t.items_of(values)),)), values)
     return Plain(None)
@@ -201,4 +201,3 @@ FORMS: dict[object, Callable[..., Value]] = {
     arithmetic.times: _times,
     **{vars(math)[name]: partial(_mathematical, name) for name in MATHEMATICAL},
 }
-"""C forms, keyed by function."""

@@ -2,8 +2,8 @@
 """Translate the syntax tree of a kernel: expressions, assignments, branches, loops and returns.
 
 Every assignment makes a new C variable, so that a bound value never changes. After an if statement, a new variable
-holds the value from the executed branch. For each name that a loop changes, every pass assigns to a variable at
-its end. Trial translations of a pass find these names and the kinds of their values.
+holds the value from the executed branch. For each name that a loop changes, a variable is assigned at the end of
+every pass. Trial translations of a pass find these names and the kinds of their values.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ class Expressions(Scope):
         if name in self.env:
             if self.env[name] is MISMATCH:
                 raise Untranslatable(
-                    f"{name} has two forms: a name must keep its type and shape within a function"
+                    f"{name} has two forms, but a name must keep its type and shape within a function"
                 )
             return self.env[name]
         if name in self.names:
             return from_python(self.names[name], name)
         if name in vars(builtins):
             return Plain(vars(builtins)[name])
-        raise Untranslatable(f"NameError: {name} is not defined, or not before the branch or loop that binds it")
+        raise Untranslatable(f"NameError: {name} is not defined, or is defined only within a branch or loop")
 
     def value(self, node: ast.expr) -> Value:
         match node:
@@ -130,7 +130,7 @@ class Expressions(Scope):
             case ast.ListComp() | ast.GeneratorExp():
                 return Tup(tuple(self._comprehended(node.elt, node.generators)))
             case _:
-                raise Untranslatable(f"{type(node).__name__} is not among the expressions of a kernel")
+                raise Untranslatable(f"a kernel cannot contain the expression {type(node).__name__}")
 
     def several(self, nodes: Sequence[ast.expr]) -> list[Value]:
         """Return the values of expressions. Array elements are read before a later expression may change them."""
@@ -159,7 +159,7 @@ class Expressions(Scope):
                 array = self.fresh(number.kind, (integer_of(right, "the length of a list"),))
                 self.store(array, number)
                 return array  # [0.0] * n becomes a writable array
-        raise Untranslatable(f"the operator {type(op).__name__} has no such operands in a kernel")
+        raise Untranslatable(f"the operator {type(op).__name__} cannot have these operands in a kernel")
 
     @staticmethod
     def _arithmetic(op: ast.operator, left: Scalar, right: Scalar) -> Scalar:
@@ -182,7 +182,7 @@ class Expressions(Scope):
             raise Untranslatable(f"the operator {type(op).__name__} is not among the operators of kernels")
         if isinstance(value, Arr):
             return self.elementwise(lambda number: Scalar(number.kind, f"-{wrapped(number.c)}"), value)
-        number = scalar(value, "the operand of a sign is not a number")
+        number = scalar(value, "the operand of a sign must be a number")
         if number.const is not None:
             return constant(-number.const)
         return Scalar(FLOAT if number.kind == FLOAT else INT, f"-{wrapped(number.c)}")
@@ -194,7 +194,7 @@ class Expressions(Scope):
             return value if value.kind == BOOL else Scalar(BOOL, f"{wrapped(value.c)} != 0")
         if isinstance(value, (Tup, Plain)):
             return constant(bool(value.items if isinstance(value, Tup) else value.value))
-        raise Untranslatable("the truth of an array is not defined")
+        raise Untranslatable("the truth value of an array is not defined")
 
     def _logical(self, both: bool, nodes: Sequence[ast.expr]) -> Scalar:
         first, *rest = nodes
@@ -214,7 +214,7 @@ class Expressions(Scope):
         if isinstance(op, (ast.Is, ast.IsNot)):
             return constant((left == right) is isinstance(op, ast.Is))
         if not isinstance(left, Scalar) or not isinstance(right, Scalar) or type(op) not in COMPARISONS:
-            raise Untranslatable(f"{ast.unparse(node)}: only numbers are compared in a kernel")
+            raise Untranslatable(f"{ast.unparse(node)}: a kernel can compare only numbers")
         sign, compare = COMPARISONS[type(op)]
         if left.const is not None and right.const is not None:
             return constant(compare(left.const, right.const))
@@ -241,7 +241,7 @@ class Expressions(Scope):
         if isinstance(value, Tup):
             return self._item(value, index)
         if not isinstance(value, Arr):
-            raise Untranslatable("only tuples and arrays have subscripts in a kernel")
+            raise Untranslatable("a kernel can use subscripts only for tuples and arrays")
         indices = index.elts if isinstance(index, ast.Tuple) else [index]
         shape: list[int | None] = []
         strides: list[int] = []
@@ -265,18 +265,20 @@ class Expressions(Scope):
         if position.const is None:
             return self.item(value, position if position.simple else self.variable(position, "at"))
         if not -len(value.items) <= position.const < len(value.items):
-            raise Untranslatable(f"index {position.const} of a tuple of {len(value.items)}")
+            raise Untranslatable(
+                f"the index {position.const} is out of range for a tuple of length {len(value.items)}"
+            )
         return value.items[int(position.const)]
 
     def _index(self, node: ast.expr) -> Scalar:
         position = scalar(self.value(node), f"{ast.unparse(node)} is not a number")
         if position.kind == FLOAT:
-            raise Untranslatable("an index is a float")
+            raise Untranslatable("an index must not be a float")
         return position
 
     def _bounds(self, node: ast.Slice, length: int | None) -> tuple[int, int]:
         if node.step is not None:
-            raise Untranslatable("a slice of a kernel has no step")
+            raise Untranslatable("a slice in a kernel cannot have a step")
         if length is None:
             raise Untranslatable("a slice needs an array of known length")
         bounds = [
@@ -292,7 +294,7 @@ class Expressions(Scope):
             return from_python(getattr(value.value, name), name)
         if isinstance(value, Arr) and name == "T":
             return replace(value, shape=value.shape[::-1], strides=value.strides[::-1])
-        raise Untranslatable(f".{name} is not among the attributes that a kernel uses")
+        raise Untranslatable(f"a kernel cannot use the attribute .{name}")
 
     def _method(self, array: Arr, name: str, arguments: list[Value]) -> Value:
         if name in ("copy", "tolist"):
@@ -302,11 +304,11 @@ class Expressions(Scope):
             stored = array if array.contiguous else self.copy(array)
             if -1 not in shape:
                 return replace(stored, shape=shape, strides=())
-        raise Untranslatable(f".{name}() is not among the methods of arrays in a kernel")
+        raise Untranslatable(f"a kernel cannot call the array method .{name}()")
 
     def _call(self, node: ast.Call) -> Value:
         if any(keyword.arg != "strict" for keyword in node.keywords):
-            raise Untranslatable("a kernel may call functions with positional arguments only")
+            raise Untranslatable("a kernel can call functions only with positional arguments")
         if isinstance(node.func, ast.Attribute):
             owner = self.value(node.func.value)
             if isinstance(owner, Arr):
@@ -327,7 +329,7 @@ class Expressions(Scope):
             return
         first, *rest = generators
         if first.ifs:
-            raise Untranslatable("a comprehension of a kernel has no condition")
+            raise Untranslatable("a comprehension in a kernel cannot have a condition")
         for item in self.items_of(self.value(first.iter)):
             outer = dict(self.env)
             self.assign(first.target, item)
@@ -340,7 +342,7 @@ class Expressions(Scope):
         elif isinstance(target, (ast.Tuple, ast.List)):
             items = self.items_of(value)
             if len(items) != len(target.elts):
-                raise Untranslatable(f"{len(items)} values for {len(target.elts)} names")
+                raise Untranslatable(f"{len(items)} values cannot be assigned to {len(target.elts)} names")
             names = [inner.id if isinstance(inner, ast.Name) else "t" for inner in target.elts]
             for inner, item in zip(target.elts, map(self.stable, items, names), strict=True):
                 self.assign(inner, item)
@@ -371,7 +373,9 @@ class FunctionTranslator(Expressions):
         names = [argument.arg for argument in self.tree.args.args]
         if self.tree.args.vararg or self.tree.args.kwarg:
             with self._located(self.tree):
-                raise Untranslatable(f"{function.__qualname__}: {self.tree.name} takes arguments by * or **")
+                raise Untranslatable(
+                    f"{function.__qualname__}: {self.tree.name} must not take arguments by * or **"
+                )
         if len(names) != len(arguments):
             raise Untranslatable(f"{function.__qualname__}: takes {len(names)} arguments, not {len(arguments)}")
         self.env = dict(zip(names, arguments, strict=True))
@@ -384,7 +388,7 @@ class FunctionTranslator(Expressions):
         for line in returns:
             with self._located(line.statement):
                 if result is MISMATCH:
-                    raise Untranslatable("two returns give values of different form")
+                    raise Untranslatable("two return statements give values of different form")
                 self._refuse_moved(line.value)
         return result
 
@@ -427,7 +431,7 @@ class FunctionTranslator(Expressions):
             case ast.If():
                 return self._if(node)
             case ast.While(orelse=[_, *_]) | ast.For(orelse=[_, *_]):
-                raise Untranslatable("a loop of a kernel has no else")
+                raise Untranslatable("a loop in a kernel cannot have an else branch")
             case ast.While():
                 self._while_loop(node)
             case ast.For():
@@ -440,7 +444,7 @@ class FunctionTranslator(Expressions):
                 self._leave_pass("break;" if isinstance(node, ast.Break) else "continue;")
                 return True
             case _:
-                raise Untranslatable(f"{type(node).__name__} is not among the statements of a kernel")
+                raise Untranslatable(f"a kernel cannot contain the statement {type(node).__name__}")
         return False
 
     def _if(self, node: ast.If) -> bool:
@@ -485,7 +489,7 @@ class FunctionTranslator(Expressions):
             moved = memory & held if now != old else set()
             moved = moved.union(*(memory & self.memory_of(part) for _, part in arrays[:position]))
             if moved and self.written & (moved | {old.base}):
-                raise Untranslatable("an array of the new state is in another place as well: copy it")
+                raise Untranslatable("an array of the new state is also in another place. Copy the array")
 
     def _while_loop(self, node: ast.While) -> None:
         def begin() -> None:
@@ -548,7 +552,7 @@ class FunctionTranslator(Expressions):
 
     def _leave_pass(self, statement: str) -> None:
         if not (end := self.loops[-1]):
-            raise Untranslatable("break and continue are only for loops over a range and while loops")
+            raise Untranslatable("break and continue are allowed only in while loops and loops over a range")
         end()
         self.emit(statement)
 
@@ -608,7 +612,7 @@ def tree_of(function: FunctionType) -> ast.FunctionDef:
     except (OSError, TypeError, SyntaxError) as error:
         raise Untranslatable(f"{function.__qualname__}: its source is not available ({error})") from error
     if not isinstance(tree, ast.FunctionDef):
-        unnamed = Untranslatable(f"{function.__qualname__}: is a lambda: write it as a function with a name")
+        unnamed = Untranslatable(f"{function.__qualname__}must be a function with a name, not a lambda")
         unnamed.location = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}: "
         raise unnamed
     return tree

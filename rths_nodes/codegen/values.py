@@ -34,7 +34,7 @@ class Untranslatable(Exception):
 
 
 class WrittenOut(Untranslatable):
-    """Raised for a computed index of a tuple of arrays, which is possible only in an unrolled loop."""
+    """Raised for a computed index of a tuple of arrays. Such an index is possible only in an unrolled loop."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ def from_python(value: object, name: str) -> Value:
     if isinstance(value, (tuple, list, bytes)):
         return Tup(tuple(from_python(item, name) for item in value), field_names(value))
     raise Untranslatable(
-        f"{name} is {type(value).__name__}: kernels use only numbers, tuples and functions from outside"
+        f"{name} is {type(value).__name__}, but kernels can use only numbers, tuples and functions from outside"
     )
 
 
@@ -325,7 +325,7 @@ class Scope:
         return array
 
     def stable(self, value: V, name: str = "t") -> V:
-        """Return ``value`` with each number as a literal or a variable, whose name is derived from ``name``."""
+        """Return ``value`` with each number as a literal, or as a variable whose name is derived from ``name``."""
         parts = [self.variable(p, name) if isinstance(p, Scalar) and not p.simple else p for p in leaves(value)]
         return cast(V, rebuilt(value, parts))
 
@@ -377,7 +377,7 @@ class Scope:
             return [self.row(value, constant(position)) for position in range(count)]
         if isinstance(value, Range) and value.begin.const is not None and value.end.const is not None:
             return [constant(number) for number in range(int(value.begin.const), int(value.end.const))]
-        raise Untranslatable("only tuples, arrays and ranges have items in a kernel")
+        raise Untranslatable("a kernel can use only the items of tuples, arrays and ranges")
 
     def row(self, array: Arr, position: Scalar) -> Value:
         c = position_of(position, array.shape[0])
@@ -401,12 +401,12 @@ class Scope:
         return Scalar(table.kind, table.at(position.c))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign to one or all elements, as numpy does. If ``shifted``, first copy a value in the same memory."""
+        """Assign to one or all elements, as numpy does. If ``shifted``, first copy a value that shares memory."""
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")
             return
         if not isinstance(target, Arr):
-            raise Untranslatable("only elements and parts of arrays are assigned")
+            raise Untranslatable("a kernel can assign only to elements and parts of arrays")
         self.written |= self.memory_of(target)
         if isinstance(value, Tup):
             for position, item in enumerate(value.items):
@@ -417,7 +417,7 @@ class Scope:
         if shifted and isinstance(value, Arr) and self.memory_of(value) & self.memory_of(target):
             value = self.copy(value)
         if not isinstance(value, (Scalar, Arr)):
-            raise Untranslatable("only numbers are stored in an array")
+            raise Untranslatable("an array can store only numbers")
         value = self.stable(value)
         with self.over(target.shape) as positions:
             number = value.element(positions) if isinstance(value, Arr) else value
@@ -435,7 +435,7 @@ class Scope:
         try:
             shape = np.broadcast_shapes(*cast(list[tuple[int, ...]], shapes))
         except (ValueError, TypeError) as error:
-            raise Untranslatable(f"arrays of shapes {shapes} do not fit together") from error
+            raise Untranslatable(f"arrays with the shapes {shapes} cannot be combined") from error
 
         def result_at(positions: Sequence[str]) -> Scalar:
             parts = (part.element(positions) if isinstance(part, Arr) else scalar(part) for part in stable)
@@ -452,7 +452,7 @@ class Scope:
         if isinstance(value, Arr):
             return self.copy(value)
         if not isinstance(value, Tup):
-            raise Untranslatable("np.array takes tuples and arrays in a kernel")
+            raise Untranslatable("the argument of np.array must be a tuple or an array in a kernel")
         array = self.fresh(FLOAT, [len(value.items)])
         self.store(array, value)
         return array

@@ -64,7 +64,7 @@ class CommissioningRow:
     """One trial: cause, expected behaviour and measured behaviour, as texts with units.
 
     ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest visible
-    difference. Both are empty in files of version 0.9.0.
+    difference. Both texts are empty in files of version 0.9.0.
     """
 
     cause: str
@@ -117,7 +117,7 @@ class Commissioning:
     @property
     def reference(self) -> str:
         persons = f"{self.date}, by {self.operator} and {self.second_person}"
-        return f"{persons}: {self.counts}; valid until {self.valid_until}; rig hash {self.rig_hash}"
+        return f"{persons} ({self.counts}), valid until {self.valid_until}, rig hash {self.rig_hash}"
 
     @property
     def valid_until(self) -> str:
@@ -172,7 +172,10 @@ def barred(result: Commissioning | None, scenario: Scenario, build: str | None, 
         return ""
     rig = scenario.rig_file.name if scenario.rig_file is not None else scenario.name
     moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
-    return f"rungs {moving} need a commissioned rig, but for {rig} {'; '.join(reasons)}. Run rths commission RIG"
+    return (
+        f"rungs {moving} need a commissioned rig, but the rig {rig} has no valid commissioning: "
+        f"{'; '.join(reasons)}. Run rths commission RIG"
+    )
 
 
 def not_commissioned(
@@ -197,7 +200,10 @@ def _reasons(result: Commissioning | None, scenario: Scenario, build: str | None
         reasons.append(f"these causes were not tried: {', '.join(lacking)}")
     if any(row.cause == EMERGENCY and row.verdict == NOT_TRIED for row in result.rows):
         reasons.append(f"this cause was not witnessed: {EMERGENCY}")
-    reasons += [f"{row.cause}, {row.what}: measured {row.measured}, stated {row.stated}" for row in result.failed]
+    reasons += [
+        f"the trial of {row.cause} ({row.what}) has failed (measured: {row.measured}; stated: {row.stated})"
+        for row in result.failed
+    ]
     return reasons + ["the commissioning is not signed by two persons"] * result.unsigned
 
 

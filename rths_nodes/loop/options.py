@@ -86,31 +86,31 @@ class RunOptions:
         places=offered("overrides", command="--set", metavar="SECTION.KEY=VALUE"),
     )
     host: str = text(
-        "where the test runs: embedded, in one process without ROS; composed, all nodes in one process; "
-        "processes, each node in a process of its own",
+        "host of the test. embedded: one process without ROS; composed: all nodes in one process; processes: "
+        "each node in its own process",
         EMBEDDED,
         HOSTS,
         places=offered(command="--host", node="host", python="host", roles="recorder"),
     )
     engine: str = text(
-        "computation in the host embedded, with the same bits for each engine: python, stage by stage; "
-        "kernels, with a loop over kernels, up to seven times as fast; compiled, with this "
-        "loop in C (needs a C compiler); executive, with this loop in its own process, also by the clock. auto: "
-        "the engine of the scenario or the rig file; else kernels if the scenario has this loop and the test is "
-        "not recorded, else python",
+        "engine that computes the test in the host embedded; all engines give the same bits. python: stage by "
+        "stage; kernels: a loop over kernels, up to seven times as fast; compiled: this loop in C (needs a C "
+        "compiler); executive: this loop in its own process, also in real time; auto: the engine of the "
+        "scenario or the rig file, otherwise kernels if the scenario has this loop and the test is not "
+        "recorded, otherwise python",
         AUTO,
         ENGINES,
         places=offered(command="--engine", python="engine"),
     )
     pace: str = text(
-        "lockstep: as fast as the machine allows; realtime: by the clock",
+        "lockstep: as fast as the machine allows; realtime: in real time, by the clock",
         LOCKSTEP,
         PACES,
         places=offered("pace", command="--pace"),
     )
     actuator_nodes: str = text(
-        "one actuator node for the rig, or an additional node for each axis, in its own namespace (not for a "
-        "rig that couples its axes)",
+        "one: one actuator node for the rig; per_axis: an additional node for each axis, in its own namespace "
+        "(not for a rig that couples its axes)",
         ONE_NODE,
         ACTUATOR_NODES,
         places=offered(command="--actuator-nodes", launch="actuator_nodes", python="actuator_nodes"),
@@ -126,15 +126,15 @@ class RunOptions:
         places=offered(command="--namespace", launch="namespace", python="namespace", metavar="NAME"),
     )
     record: str = text(
-        "directory of the recording; it must not exist",
+        "directory of the recording; the directory must not exist",
         "",
         places=offered(
             command="--record", launch="directory", node="record", python="record", metavar="DIR", roles="recorder"
         ),
     )
     recorder: str = text(
-        "own: our recorder, complete from the first sample; rosbag2: 'ros2 bag record -s mcap' on all topics of "
-        "the rig, which may miss the first samples; none: no recording",
+        "own: recorder of rths_nodes, complete from the first sample; rosbag2: 'ros2 bag record -s mcap' on all "
+        "topics of the rig (may miss the first samples); none: no recording",
         OWN_RECORDER,
         RECORDERS,
         places=offered(launch="record"),
@@ -144,7 +144,7 @@ class RunOptions:
         places=offered(launch="record_topics", node="record_topics", roles="recorder"),
     )
     run_id: str = text(
-        "identifier of the run, the same for all nodes; default: made from scenario and time",
+        "identifier of the run, the same for all nodes; default: built from the name of the scenario and the time",
         "",
         places=offered(launch="run_id", node="run_id", python="run_id"),
     )
@@ -160,8 +160,9 @@ class RunOptions:
         places=offered(launch="reliability", node="reliability", python="reliability"),
     )
     transport: str = text(
-        "transport of the messages of the loop between processes of a machine: sockets; or topics, through the "
-        "middleware, for comparison and troubleshooting. Other programs always receive the messages on the topics",
+        "transport of the loop's messages between processes of one machine. sockets: without the middleware; "
+        "topics: through the middleware, for comparison and troubleshooting. Other programs always receive the "
+        "messages on the topics",
         SOCKETS,
         TRANSPORTS,
         places=offered("transport", command="--transport"),
@@ -171,8 +172,8 @@ class RunOptions:
         places=offered("faults", command="--fault", metavar="KIND@TIME[:ARGUMENTS]"),
     )
     autostart: bool = flag(
-        "configure and activate the nodes at once; false: they wait for 'ros2 lifecycle set ... configure' and "
-        "'activate'",
+        "true: configure and activate the nodes at once; false: the nodes wait for 'ros2 lifecycle set ... "
+        "configure' and 'activate'",
         True,
         places=offered(launch="autostart", node="autostart"),
     )
@@ -197,14 +198,14 @@ class RunOptions:
         if self.host == EMBEDDED:
             if self.pace == REALTIME and self.engine != EXECUTIVE:
                 raise ConfigError(
-                    "pace = 'realtime': the host embedded has no clock; use composed, processes, or engine = "
-                    "executive"
+                    "pace = 'realtime': the host embedded has no clock. Use the host composed or processes, or "
+                    "engine = executive"
                 )
             for name in ("actuator_nodes", "reliability", "transport", "clock"):
                 value = getattr(self, name)
                 if value != default_of(name):
                     raise ConfigError(
-                        f"{name} = {value!r}: the host embedded has no nodes; use composed or processes"
+                        f"{name} = {value!r}: the host embedded has no nodes. Use the host composed or processes"
                     )
         elif self.engine in OVER_KERNELS:
             raise ConfigError(f"engine = {self.engine!r}: needs the host embedded, not {self.host}")
@@ -217,8 +218,8 @@ class RunOptions:
             raise ConfigError(f"separate = {', '.join(self.separate)}: needs the host composed, not {self.host}")
         if self.nodes and not self.run_id:
             raise ConfigError(
-                f"nodes = {' '.join(self.nodes)}: run_id is missing; give every machine the same run_id, "
-                "which identifies the test"
+                f"nodes = {' '.join(self.nodes)}: run_id is missing. Give every machine the same run_id, because "
+                "the run_id identifies the test"
             )
         if "recorder" in self.separate and not self.recorded:
             raise ConfigError("separate = recorder: the test is not recorded, so that it has no recorder")
@@ -299,22 +300,25 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 def check_clock(pace: str) -> None:
     if pace != LOCKSTEP:
         raise ConfigError(
-            f"clock = true: needs {LOCKSTEP}; with pace = {pace!r} stamps are from the system's clock"
+            f"clock = true: needs pace = {LOCKSTEP}, because time stamps are from the system clock with pace = "
+            f"{pace!r}"
         )
 
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest number of characters. The middleware allows 255, which include axis, node, topic or service, and
-suffixes."""
+"""Largest number of characters. The middleware allows 255, including axis, node, topic or service, and suffixes.
+"""
 
 
 def checked_namespace(name: str) -> str:
     if not _NAMESPACE.fullmatch(name) or "__" in name:
         raise ConfigError(
-            f"namespace = {show(name)}: must be ASCII letters, digits and single _, and not begin with a "
-            "digit; separate parts by /"
+            f"namespace = {show(name)}: must be ASCII letters, digits and single _, and must not begin with a "
+            "digit. Separate parts by /"
         )
     if len(name) > _LONGEST_NAMESPACE:
-        raise ConfigError(f"namespace = {show(name)}: {len(name)} characters: must be <= {_LONGEST_NAMESPACE}")
+        raise ConfigError(
+            f"namespace = {show(name)}: has {len(name)} characters, but must have <= {_LONGEST_NAMESPACE}"
+        )
     return name.strip("/")

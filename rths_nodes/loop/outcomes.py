@@ -28,14 +28,15 @@ class ExitCode(IntEnum):
     meaning: str
 
     FINISHED = 0, "the test has finished", "the test ran to its end and is valid"
-    FAILED = 1, "the test has failed", "a node died, a file could not be written, or something unforeseen happened"
-    REFUSED = 2, "the test was refused", "the input is wrong, or a node cannot take part; nothing has moved"
+    FAILED = 1, "the test has failed", "a node died, a file could not be written, or an unexpected error occurred"
+    REFUSED = 2, "the test was refused", "the input is not valid, or a node cannot take part; nothing has moved"
     TRIPPED = 3, "the test was tripped", "a limit, the monitor or a trip request brought the rig to rest"
-    NOT_VALID = 4, "the test is not valid", "the test ran to its end, but too much of it was missed or bridged"
+    NOT_VALID = 4, "the test is not valid", "the test ran to its end, but too many samples were missed or bridged"
     HELD = (
         130,
         "the test was held",
-        "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
+        "the operator stopped the test with a signal, the stop service or a lifecycle transition, or a level "
+        "held the test",
     )
     """Shells also use this exit code after SIGINT."""
 
@@ -50,7 +51,7 @@ class ExitCode(IntEnum):
 
     @property
     def recorded(self) -> str:
-        """Outcome in recordings, records and results. A test that is not valid is listed as finished."""
+        """Outcome in recordings, records and results. A test that is not valid is recorded as finished."""
         return (ExitCode.FINISHED if self is ExitCode.NOT_VALID else self).outcome
 
 

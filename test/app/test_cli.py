@@ -291,10 +291,10 @@ WRONG: list[tuple[str, str]] = [
     # too large to be
     (
         "duration=86400 servo_rate=40000 substeps=1",
-        "3456000000 samples, 3456000000 steps: .* GiB of memory, which must be <= 4 GiB",
+        "3456000000 samples .3456000000 steps.: the memory for .* GiB, but must be <= 4 GiB",
     ),
-    ("time_ratio=1.25", "time_ratio = 1.25: times substeps = 10 must be whole"),
-    ("name=" + "a" * 300, "name = 'a+...: 300 bytes: must be <= 180"),
+    ("time_ratio=1.25", "time_ratio = 1.25: the product with substeps = 10 must be a whole number"),
+    ("name=" + "a" * 300, "name = 'a+...: has 300 bytes, but must have <= 180"),
     ("axes={" + "a" * 300 + ": {}}", "axes: the name 'a+... has 300 characters: must be <= 64"),
     # not an assignment, not YAML
     ("substeps", "--set substeps: must be section.key=value"),
@@ -358,8 +358,8 @@ def change(data: dict[str, Any], **changes: Any) -> str:
 
 
 FILES: list[tuple[str, Callable[[dict[str, Any]], str], str]] = [
-    ("empty", lambda data: "", "must be a mapping of sections, and not empty"),
-    ("text", lambda data: "hello", "must be a mapping of sections"),
+    ("empty", lambda data: "", "must be a mapping with at least one section"),
+    ("text", lambda data: "hello", "must be a mapping with at least one section"),
     ("not yaml", lambda data: "a: [1", "line 1: not YAML: "),
     ("binary", lambda data: "a\0b", "not YAML: "),
     ("duplicate", lambda data: yaml_text.dump(data) + "seed: 3\n", r"line \d+: the key 'seed' appears twice"),

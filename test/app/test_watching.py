@@ -271,7 +271,7 @@ def test_a_watched_test_goes_by_the_clock() -> None:
         arguments.in_realtime(scenario, "lockstep", watched=True)
 
 
-BUSY = ("silent", "suspended", "runs late")
+BUSY = ("silent", "suspended", "lagged")
 """What a watcher says, and must say, of a machine that keeps one of its processes for longer than it may."""
 
 

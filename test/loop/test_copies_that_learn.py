@@ -241,4 +241,4 @@ def test_the_report_draws_it() -> None:
     )
     assert words[0] == "Copies of story_1: learnt"
     assert copies(Sheet(), View.one(Evaluation(rths_nodes.run(frame("duration=0.2"))))) is None
-    assert any("Copies of story_1, in shadow" in words for words in remarks(Evaluation(shadowed())))
+    assert any("Copies of story_1 (in shadow)" in words for words in remarks(Evaluation(shadowed())))

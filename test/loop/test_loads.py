@@ -82,9 +82,9 @@ def test_a_table_is_joined_at_the_force_rate_and_kept_beyond_its_end() -> None:
     [
         ({}, ("ramp_time", "table")),
         ({"value": 1.0, "ramp_time": 1.0, "table": [[0.0, 1.0]]}, ("either", "value")),
-        ({"value": 1.0}, ("ramp_time", "need", "value")),
+        ({"value": 1.0}, ("ramp_time", "must be set", "value")),
         ({"table": [[0.0, 1.0, 2.0]]}, ("rows", "3", "numbers", "2")),
-        ({"table": [[0.0, 1.0], [0.0, 2.0]]}, ("load.table", "rising")),
+        ({"table": [[0.0, 1.0], [0.0, 2.0]]}, ("load.table", "increase")),
         ({"table": [[0.0, 1.0]], "held_for": 2.0, "held_from": 1.0}, ("held_from", "1 s", "> held_for", "2 s")),
     ],
 )

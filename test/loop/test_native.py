@@ -281,7 +281,7 @@ def broken_compiler(place: Path, text: str) -> str:
 
 @pytest.mark.parametrize(
     ("compiler", "parts_of_note"),
-    [("missing", ("no C compiler", "gcc")), ("failing", ("does not compile", "no such instruction"))],
+    [("missing", ("no C compiler", "gcc")), ("failing", ("cannot compile", "no such instruction"))],
 )
 def test_without_a_compiler_the_loop_runs_in_plain_python(
     compiler: str,

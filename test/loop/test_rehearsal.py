@@ -90,7 +90,7 @@ def test_what_cannot_be_scaled_is_refused(change: str, level: float, words: tupl
 def test_an_excitation_that_stands_outside_is_refused_with_where_it_is(tmp_path: Path) -> None:
     remote = "integrator={type: remote, experimental_stiffness: [[1.0e+6]]}"
     scenario = files.load(NAME, [remote, "structure=null", "ground_motion={type: none}"])
-    with pytest.raises(ConfigError, match=naming("excitation", "reduce")):
+    with pytest.raises(ConfigError, match=naming("client", "excitation", "Reduce")):
         rehearsal.at_level(scenario, 0.5)
 
 
@@ -206,7 +206,7 @@ def test_parts_that_depend_on_the_rate_are_told() -> None:
 
 def test_a_specimen_without_a_model_may_depend_on_the_rate() -> None:
     test = files.load(NAME, ["axes.story_1.specimen=null"], rig="bench_udp")
-    assert mentions(rehearsal.rate_remarks(test, 10)[0], "depends", "rate")
+    assert mentions(rehearsal.rate_remarks(test, 10)[0], "axes.story_1.specimen", "rate dependence")
 
 
 def test_a_rehearsal_leaves_out_levels_on_channels_that_only_the_rig_has(tmp_path: Path) -> None:

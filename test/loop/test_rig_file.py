@@ -165,7 +165,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"auxiliary": None},
         r"auxiliary = None: must be a mapping of names to sections; omit",
     ),
-    "served twice": ({"serves": ["axis_1", "axis_1"]}, {}, r"axes.bench.serves: 'axis_1' is there more than once"),
+    "served twice": (
+        {"serves": ["axis_1", "axis_1"]},
+        {},
+        r"axes.bench.serves: 'axis_1' is listed more than once",
+    ),
     "address": (
         {},
         {"port": {"type": "udp", "address": "0.0.0.0", "emulator": True}},
@@ -200,9 +204,13 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "name": (
         {"serves": ["story_1"]},
         {},
-        r"axes.axis_1: no axis of the rig bench .*it has: bench \(serves story_1\)",
+        r"axes.axis_1: no axis of the rig bench .*The axes of the rig are bench \(serves story_1\)",
     ),
-    "rate": ({}, {"servo_rate": 2048.0}, r"servo_rate = 1024 Hz: the controller of the rig bench has 2048 Hz"),
+    "rate": (
+        {},
+        {"servo_rate": 2048.0},
+        r"servo_rate = 1024 Hz: must be 2048 Hz, the rate of the controller of the rig bench",
+    ),
     "port": ({}, {"port": {"type": "udb"}}, r"port.type: unknown port 'udb' \(did you mean 'udp'\?\)"),
     "channel": (
         {},
@@ -227,7 +235,7 @@ def test_axes_fit_by_name_each_to_one(rig: Rig, tmp_path: Path) -> None:
         ({"a": ["story_1"], "b": ["story_2"]}, r"axes.story_3: no axis of the rig bench"),
         (
             {"a": ["story_1", "story_2"], "b": ["story_3"]},
-            r"axes.story_2: is the axis a of .*, but story_1 already",
+            r"axes.story_2: this name means the axis a of .*, but story_1 already",
         ),
         (
             {"a": ["story_1"], "b": ["story_2"], "story_3": [], "d": []},

@@ -21,17 +21,17 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
-"""Samples per chunk. Longer chunks than for the monitor's delay shorten a run by 5 %."""
+"""Samples per chunk: twice the monitor's chunk, because a run is then 5 % shorter."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
 
 
 def given(parts: Parts, samples: int, forces: tuple[object, ...], in_lists: bool) -> tuple[object, ...]:
-    """Return the known inputs of the next ``samples``, in the order in which the generated text takes them.
+    """Return the known inputs of the next ``samples``, in the order of the arguments of the generated text.
 
-    ``forces`` are the excitation and, unless the loop is live, the external forces. With ``in_lists``, noise is a
-    list, which plain Python reads twice as fast as an array.
+    ``forces`` are the excitation and, unless the loop is live, the external forces. If ``in_lists`` is true, noise
+    is a list, which plain Python reads twice as fast as an array.
     """
     noise = [np.zeros((samples, 2)) if stream is None else stream.ahead(samples) for stream in parts.noise]
     control = (parts.ground, parts.chance) if parts.kind.control else ()
@@ -44,7 +44,7 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
     """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
     Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement. For a law that reports its values only on changes, they also contain the row of these
+    Command and Measurement. If a law reports its values only on changes, the marks also contain the row of these
     values.
     """
     kind = parts.kind

@@ -16,9 +16,9 @@ from rths_nodes.loop.compiled.running import KernelLoop, Way, forces_of, functio
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario.schema import Scenario
 
-SLOWER = "20 to 100 times as long"
+SLOWER = "which takes 20 to 100 times as long"
 HANDED = ("samples", "before")
-"""Integer constants that a library takes as arguments instead of containing them."""
+"""Integer constants that a library takes as arguments."""
 _ways: dict[object, Way] = {}
 _reported: set[str] = set()
 
@@ -47,7 +47,7 @@ def way_of(parts: Parts) -> Way:
         try:
             _ways[key] = _compiled(parts, values)
         except (Unbuilt, Untranslatable) as error:
-            note = f"{error}; the loop runs in plain Python, {SLOWER}"
+            note = f"{error}. The loop runs in plain Python, {SLOWER}"
             line = labelled(str(error), parts.kernels.values()) if isinstance(error, Untranslatable) else ""
             _ways[key] = plain(parts)._replace(notes=(note,), untranslatable=line)
     way = _ways[key]

@@ -96,10 +96,12 @@ class _Gathered:
         ground, chance = self._control()
         for name, kernel in self._kernels.items():
             if held := foreign(kernel):
-                raise Resists(f"{name}: {kernel.__qualname__} holds {held}, which is not arithmetic")
+                raise Resists(
+                    f"{name}: {kernel.__qualname__} contains the object {held}, which a kernel cannot use"
+                )
         for name, value in (self._constants | self._states).items():
             if not is_plain(value):
-                raise Resists(f"{self._owner(name)}: an object computes it, not a kernel")
+                raise Resists(f"{self._owner(name)}: this part is computed by an object, not by a kernel")
         streams = self._port.sensors
         noise = [pair.noise if pair.noise.any else None for pair in streams]
         integrator: Any = self._a.integrator
@@ -122,7 +124,7 @@ class _Gathered:
 
     def _no_kernel(self, family: str) -> Resists:
         types = {path: type_of(part) for path, part, _ in self._scenario.parts()}
-        return Resists(f"{family}.type = {types[family]!r}: has no kernel")
+        return Resists(f"{family}.type = {types[family]!r}: this type has no kernel")
 
     def _owner(self, name: str) -> str:
         group, _, number = name.rpartition("_")
@@ -140,7 +142,7 @@ class _Gathered:
             raise Resists("port: the simulated rig has a fault or further channels")
         self._port = port.parts
         if s.force_axes:
-            raise Resists(f"axes: {', '.join(s.force_axes)}: these axes are controlled by force")
+            raise Resists(f"axes: the mode of {', '.join(s.force_axes)} is force")
         if s.updating is not None:
             raise Resists("updating: copies of the specimen learn outside the loop")
         if s.monitor.corridor is not None:
@@ -150,7 +152,7 @@ class _Gathered:
             raise Resists("monitor.tracking_indicator_rate: this rate is checked sample by sample")
         if s.monitor.stuck_displacement is not None or s.monitor.stuck_force is not None:
             raise Resists(
-                "monitor.stuck_displacement, monitor.stuck_force: these travels are checked sample by sample"
+                "monitor.stuck_displacement, monitor.stuck_force: these limits are checked sample by sample"
             )
         names = a.port.auxiliary_names
         levels = s.levels.in_effect(True, s.servo_rate)
@@ -260,7 +262,7 @@ class _Gathered:
         if bound.renewed is not None:
             self._kernels["law_renewed"] = bound.renewed
         if sum(counts) * len(states) != len(self._a.names.state):
-            raise Resists("compensator: it does not declare the numbers that it reports")
+            raise Resists("compensator: the number of reported values differs from the number of declared values")
         self._facts |= {"coupled_law": bound.coupled, "shown": tuple(counts), "renewed": bound.renewed is not None}
 
     def _rig(self) -> tuple[Measurement, Measurement]:

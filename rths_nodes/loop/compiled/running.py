@@ -32,11 +32,12 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
 MANY = 12
-"""Largest number of rows of a table in tuples, which C may copy at each access. Longer tables become arrays."""
+"""Largest number of rows of a table kept in tuples, which C may copy at each access. Longer tables become arrays.
+"""
 
 
 class Way(NamedTuple):
-    """Function ``run`` of a module by ``text.py``. A compiled function takes arrays instead of lists."""
+    """Function ``run`` of a module from ``text.py``. A compiled function takes arrays instead of lists."""
 
     run: Function
     compiled: bool
@@ -100,8 +101,8 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped (if it completed, its first sample), and states after the chunk.
-        """
+        """Sample at which the last chunk stopped (the first sample of a completed chunk), and states after the
+        chunk."""
 
     @property
     def engine(self) -> str:
@@ -117,13 +118,15 @@ class KernelLoop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """Run once, like :meth:`Loop.run`. A sink with a method ``whole`` gets all histories in one call."""
+        """Run once, like :meth:`Loop.run`. A sink with a method ``whole`` receives all histories in one call."""
         if interrupted and interrupted():  # stop requested during compilation: hold the test
             return self._loop.run(sinks, progress, interrupted)
         takers = [getattr(sink, "whole", None) for sink in sinks]
         result = self._by_kernels(bool(sinks), progress, interrupted)
         if result is None:
-            again = "the test was repeated stage by stage, to report what the loop over kernels does not"
+            again = (
+                "the test was repeated stage by stage, because the loop over kernels cannot report why it stopped"
+            )
             self.notes = (*self.notes, *([again] if self._way.compiled else []))
             begin = self._repeated([*filter(None, takers)] if all(takers) else [])
             return self._loop.run(sinks, progress, interrupted, begin)

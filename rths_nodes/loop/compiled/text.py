@@ -70,7 +70,7 @@ def laws(kind: Kind) -> int:
 
 
 def told(kind: Kind) -> list[tuple[int, int, int]]:
-    """Return (reporting function, law, number of values) in the order of the compensator's state."""
+    """Return tuples (reporting function, law, number of values) in the order of the compensator's state."""
     return [(which, law, count) for which, count in enumerate(kind.shown) for law in range(laws(kind))]
 
 
@@ -184,7 +184,7 @@ def _begin_stop(kind: Kind) -> list[str]:
 
 
 def _braked(kind: Kind) -> list[str]:
-    """Return lines for a sample of the safe stop. Its target is the command; inputs of the rig are zero."""
+    """Return lines for a sample of the safe stop. The target is the command; inputs of the rig are zero."""
     n, lines = kind.axes, ["stop_done += 1.0"]
     lines.append(f"{each('p_#', n)} = {each('stop_command(stop, #, stop_done)', n)}")
     lines.append(f"{each('c_#', n)} = {each('p_#', n)}")
@@ -196,7 +196,7 @@ def _indented(lines: Iterable[str], by: str) -> list[str]:
 
 
 def _stop(condition: str) -> list[str]:
-    """Return lines that end the chunk if ``condition`` holds. The caller of the loop decides how to continue."""
+    """Return lines that end the chunk if ``condition`` holds."""
     return [f"if {condition}:", f"{IN}stopped = sample", f"{IN}break"]
 
 
@@ -370,7 +370,7 @@ def _shown(kind: Kind) -> list[str]:
 def _checked(kind: Kind) -> list[str]:
     n, lines = kind.axes, ["# limits of the Command"]
     targets, commands, sent = row("c_#", n), row("p_#", n), row("sent_#", n)
-    if kind.live:  # the reason of a refusal contains the command
+    if kind.live:  # the reason for a refusal contains the command
         lines.append(_record_command(kind))
     lines += _stop(f"broken_alone(moves, {targets}, {commands}, {sent}) >= 0")
     if kind.together:

@@ -49,7 +49,7 @@ class FaultyLoop(Loop):
         for target in self._targets.take(self.rig.ticks):
             try:
                 self.commands.target(target)
-            except ValueError as lost:  # in a node this error ends the node, and thus the test
+            except ValueError as lost:  # in a node this error ends the node, and therefore the test
                 self.rig.trip(f"compensator: {lost}")
         if measured.sample == 0:
             self._guard.start(measured)
@@ -62,12 +62,12 @@ class FaultyLoop(Loop):
 
     @property
     def _publishes(self) -> bool:
-        """True: Commands beyond a limit are refused earlier, and sinks see no stream faults."""
+        """True, because Commands beyond a limit are refused earlier and sinks do not see stream faults."""
         return True
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         made, measured = command, self._tick(command)
-        while measured is None:  # a late Command can arrive during a pause, or an operator holds the test
+        while measured is None:  # during a pause a late Command can arrive, or an operator can hold the test
             self._await_operator()
             command = None if made is not None else self._command(before)
             made, measured = command or made, self._tick(command)

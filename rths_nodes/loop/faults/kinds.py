@@ -34,12 +34,12 @@ def _count() -> Field:
 
 
 def _every() -> Field:
-    return integer("length of the repeated pattern, messages; left out: no repetition", default=None, at_least=1)
+    return integer("length of the repeated pattern, in messages; default: no repetition", default=None, at_least=1)
 
 
 @params
 class Fault:
-    time: float = number("start, after Measurement 0", "s", at_least=0.0)
+    time: float = number("time from Measurement 0 until the fault begins", "s", at_least=0.0)
 
 
 @params
@@ -85,13 +85,13 @@ class Reorder(Repeated):
 
 @params
 class Corrupt(Repeated):
-    """A random bit of a message is flipped, with the scenario's seed."""
+    """A random bit of a message is flipped, determined by the scenario's seed."""
 
 
 @params
 class NotANumber(OfMessages):
     value: str = text("replacement value", "nan", choices=("nan", "inf", "-inf"))
-    field: str = text("affected field; by default the displacement or the command", "")
+    field: str = text("affected field; default: the displacement or the command", "")
 
 
 @params
@@ -105,7 +105,9 @@ class Slow(Fault):
 class SensorStuck(Fault):
     axis: str = text("axis of the sensor")
     channel: str = text("affected quantity", choices=CHANNELS)
-    seconds: float | None = number("duration; left out: to the end of the test", "s", None, more_than=0.0)
+    seconds: float | None = number(
+        "duration of the fault; default: to the end of the test", "s", None, more_than=0.0
+    )
 
 
 @params
@@ -192,9 +194,12 @@ def check(faults: Iterable[Fault], scenario: Scenario, host: str, pace: str, rec
             _check_embedded(kind, fault, scenario)
             continue
         if pace == "lockstep" and isinstance(fault, NEED_REAL_TIME):
-            raise ConfigError(f"{kind}: in lockstep the nodes wait for late messages; use the pace realtime")
+            raise ConfigError(
+                f"{kind}: this fault has no effect in lockstep, because the nodes wait for late messages. Use "
+                "the pace realtime"
+            )
         if node_of(fault) == "recorder" and not recorded:
-            raise ConfigError(f"{kind}: the test has no recorder; record the test")
+            raise ConfigError(f"{kind}: the test has no recorder. Record the test")
 
 
 def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
@@ -206,8 +211,7 @@ def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
     if isinstance(fault, (Hydraulics, Interlock)) and not scenario.port.can_be_switched:
         kind_of_port = type(scenario.port).type_name
         raise ConfigError(
-            f"{kind}: port.type = {kind_of_port!r}: this port cannot switch pressure and interlock; "
-            "use the port simulator"
+            f"{kind}: the port {kind_of_port!r} cannot switch pressure and interlock. Use the port simulator"
         )
     if isinstance(fault, OF_AXIS) and fault.axis not in scenario.axes:
         raise unknown(kind, "axis", fault.axis, list(scenario.axes))
@@ -215,14 +219,15 @@ def _check_words(kind: str, fault: Fault, scenario: Scenario) -> None:
 
 def _check_embedded(kind: str, fault: Fault, scenario: Scenario) -> None:
     if isinstance(fault, NEED_NODES):
-        raise ConfigError(f"{kind}: the host embedded has no nodes; use composed or processes")
+        raise ConfigError(f"{kind}: the host embedded has no nodes. Use the host composed or processes")
     if stream_of(fault) == "measurement" and not isinstance(fault, NotANumber):
-        raise ConfigError(f"{kind}: the host embedded sends no measurements; use target, command or a sensor")
+        raise ConfigError(
+            f"{kind}: the host embedded sends no measurements. Use a fault of target, command or a sensor"
+        )
     if stream_of(fault) == "target" and scenario.hops.depth and scenario.bridge.pauses:
         raise ConfigError(
-            f"{kind}: with hops.depth > 0 and a rig that pauses, no Measurement of the host embedded waits "
-            "for its "
-            "Target; use composed or processes"
+            f"{kind}: in the host embedded no Measurement waits for a Target if hops.depth > 0 and the rig can "
+            "pause. Use the host composed or processes"
         )
 
 

@@ -106,7 +106,7 @@ class FaultyStream(Generic[T]):
             if sample >= first:
                 messages = [(changed, late + more) for sent, late in messages for changed, more in passage(sent)]
         for changed, late in messages:
-            # a stream is reliable and in order: late messages delay later ones
+            # a stream keeps the order of messages, so that a late message delays later messages
             due = max(sample + late, self._queue[-1][0] if self._queue else 0)
             self._queue.append((due, changed))
 

@@ -46,17 +46,18 @@ PER_STEP = 8
 PER_DEGREE = 2
 """Number of values stored per step and degree of freedom: external force and a copy."""
 PER_REMEMBERED = 8
-"""Memory of a sample that a component remembers, in numbers. Python objects are large."""
+"""Memory that a component needs to remember one sample, in numbers. Python objects are large."""
 NUMBER = 8
 FEW = 8
-"""Largest number of degrees of freedom for computing the external force by columns, seven times as fast."""
+"""Largest number of degrees of freedom for which the external force is computed by columns (seven times as fast).
+"""
 
 
 def check_memory(scenario: Scenario, n_dof: int) -> None:
     remembered = scenario.servo_rate * sum(span for _, part in walk(scenario) for span in part.spans().values())
     per_step = PER_STEP + PER_DEGREE * n_dof
     numbers = PER_SAMPLE * scenario.samples + per_step * scenario.steps + PER_REMEMBERED * round(remembered)
-    _refuse_beyond(scenario, NUMBER * numbers, "excitation, timing and the memory of components")
+    _refuse_beyond(scenario, NUMBER * numbers, "excitation, time measurements and components")
 
 
 def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
@@ -66,8 +67,8 @@ def check_histories(scenario: Scenario, per_sample: int, per_step: int) -> None:
 def _refuse_beyond(scenario: Scenario, needed: int, noun: str) -> None:
     if needed > MOST:
         raise ConfigError(
-            f"duration * servo_rate = {scenario.samples} samples, {scenario.steps} steps: {noun} need "
-            f"{size_of(needed)} of memory, which must be <= {size_of(MOST)}"
+            f"duration * servo_rate = {scenario.samples} samples ({scenario.steps} steps): the memory for {noun} "
+            f"is {size_of(needed)}, but must be <= {size_of(MOST)}"
         )
 
 
@@ -86,7 +87,7 @@ class Names:
     """Degrees of freedom of the structure or, without a structure, axes and observed degrees of freedom."""
     axes: tuple[str, ...]
     state: tuple[str, ...]
-    """Internal quantities of the compensator. Their names contain the axis, such as ``axes.story_1.alpha``."""
+    """Internal quantities of the compensator. The names contain the axis, such as ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
     inputs: tuple[str, ...]
     updating: tuple[str, ...] = ()
@@ -142,7 +143,8 @@ class Assembly:
         cls = registry.class_of(family, params)
         if self._first is not None and cls.external:
             raise ConfigError(
-                f"{family}.type = {type_of(params)!r}: this component is outside this process and exists only once"
+                f"{family}.type = {type_of(params)!r}: this component is outside the process and exists only "
+                "once, so that no second instance can be built"
             )
         if self._first is None:
             self.scenario.check_fit(family, self._parts)
@@ -166,7 +168,9 @@ class Assembly:
         if params is None:
             return full
         if full is None or not self.scenario.interface:
-            raise ConfigError("reduction: needs a structure and interface, the degrees of freedom under test")
+            raise ConfigError(
+                "reduction: needs a structure, and the names of the degrees of freedom under test in interface"
+            )
         if self._first is not None:
             return self._first.structure
         return reduced_structure(self.scenario, self._build("reduction", params), full)
@@ -276,7 +280,8 @@ class Assembly:
         if inputs != self.names.inputs:
             has = ", ".join(self.names.inputs) or "none"
             raise ConfigError(
-                f"semi_active: controls {', '.join(inputs)}, but the auxiliary inputs of the rig are {has}"
+                f"semi_active: the controller sets {', '.join(inputs)}, but the auxiliary inputs of the rig are "
+                f"{has}"
             )
         built: SemiActive = self._build(
             "semi_active", params, self.structure, self.scenario.step, self.names.auxiliary
@@ -344,7 +349,9 @@ class Assembly:
 
 
 def transformation(assembly: Assembly) -> tuple[Array, Array]:
-    """Return T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup, for small motion from zero."""
+    """Return the matrices T ``(n_axes, n_dof)`` and T' ``(n_dof, n_axes)`` of a setup, for small motion about
+    zero.
+    """
     setup, seen = assembly.setup, assembly.observation
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(len(assembly._model)))
@@ -386,12 +393,13 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
     if not scenario.interface:
         if len(names) > most:
             raise ConfigError(
-                f"interface: missing: the structure has {len(names)} degrees of freedom, a Target at most {most}; "
-                f"name the degrees of freedom that the setup transforms to axes, e.g. {names[-1]}"
+                f"interface: missing, but the structure has {len(names)} degrees of freedom and a Target can "
+                f"contain only {most}. Name the degrees of freedom that the setup transforms to axes, e.g. "
+                f"{names[-1]}"
             )
         return Observation(len(names))
     if full is None:
-        raise ConfigError("interface: must be left out without a structure, because the axes themselves move")
+        raise ConfigError("interface: must be left out if there is no structure, because the axes themselves move")
     interface = places("interface", scenario.interface, full)
     observed = interface + places("observed", scenario.observed, full)
     _refuse_too_many(len(observed), most)
@@ -404,6 +412,6 @@ def observation_of(scenario: Scenario, full: Structure | None, model: object) ->
 def _refuse_too_many(observed: int, most: int) -> None:
     if observed > most:
         raise ConfigError(
-            f"interface, observed: {observed} degrees of freedom: must be <= {most}, the largest number in a "
-            "Target"
+            f"interface, observed: the number of degrees of freedom is {observed}, but must be <= {most}, the "
+            "largest number in a Target"
         )

@@ -65,7 +65,7 @@ def load(
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
     If a ``rig`` file is given, the scenario runs on that rig. Overrides are applied last and cannot widen the
-    limits of the rig. Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
+    limits of the rig. Raises ConfigError with file, path, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -100,12 +100,12 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
     """Read compensator settings by row name. The name is also the default type. Raises ConfigError.
 
-    Relative paths start at the folder of the file.
+    Relative paths are relative to the folder of the file.
     """
     path = locate(file, SETTINGS)
     data = parse(_text(path, SETTINGS), str(path))
     if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
-        raise ConfigError(f"{path}: must be a mapping of compensators to their settings")
+        raise ConfigError(f"{path}: must be a mapping from names of compensators to their settings")
     settings = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
     for entry in settings.values():
         with suppress(ConfigError):  # the build refuses an unknown type and names its path
@@ -180,6 +180,6 @@ def _of_scenario(source: str, origin: str, folder: Path | None) -> dict[str, obj
 def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, object]:
     data = parse(source, origin)
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
+        raise ConfigError(f"{origin}: must be a mapping with at least one section")
     inputs.make_absolute(cls, data, folder or Path())
     return dict(data)

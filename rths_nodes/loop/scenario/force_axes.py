@@ -23,7 +23,7 @@ OF_FORCE = ("force_rate", "force_error")
 
 
 class AxesByMode:
-    """Axes of a scenario by mode, and their scales. ``axes`` maps names to parameters of axes."""
+    """Axes of a scenario by mode, and their scales. ``axes`` maps the name of an axis to its parameters."""
 
     axes: Any
     rig: object
@@ -55,7 +55,7 @@ class AxesByMode:
     def stop_groups(self) -> tuple[int, ...]:
         """Group number of each axis, in order. Axes of one group move one specimen and stop together.
 
-        Axes of a coupled rig form one group. For other rigs the setup declares groups; its default is one group.
+        Axes of a coupled rig form one group. For other rigs the setup declares groups; the default is one group.
         """
         n_axes, n_moved = len(self.axes), len(self.moved_axes)
         groups = (0,) * n_axes if self.rig is not None else self.setup.stop_groups(n_moved, n_axes)
@@ -67,33 +67,36 @@ def check_mode(axis: Any, path: str) -> None:
     if axis.mode != FORCE:
         for key in ("load", "force_control"):
             if getattr(axis, key) is not None:
-                raise ConfigError(f"{join(path, key)}: only an axis whose mode is force has this key")
+                raise ConfigError(f"{join(path, key)}: must be left out unless the mode of the axis is force")
         for key in OF_FORCE:
             if getattr(axis.limits, key) is not None:
-                raise ConfigError(f"{join(path, 'limits')}.{key}: only an axis whose mode is force has this key")
+                raise ConfigError(
+                    f"{join(path, 'limits')}.{key}: must be left out unless the mode of the axis is force"
+                )
         return
     for key, meaning in (
         ("load", "a force target"),
-        ("force_control", "a controller of its force"),
+        ("force_control", "a force controller"),
     ):
         if getattr(axis, key) is None:
-            raise ConfigError(f"{join(path, key)}: missing: an axis whose mode is force needs {meaning}")
+            raise ConfigError(f"{join(path, key)}: missing, but an axis whose mode is force needs {meaning}")
     limits = axis.limits
     for key, unit in (("force_rate", "N/s"), ("force_error", "N")):
         if getattr(limits, key) is None:
             raise ConfigError(
-                f"{join(path, 'limits')}.{key}: missing: an axis whose mode is force needs this limit in {unit}"
+                f"{join(path, 'limits')}.{key}: missing, but an axis whose mode is force needs this limit, in "
+                f"{unit}"
             )
     if limits.tracking_error is not None:
         raise ConfigError(
-            f"{join(path, 'limits')}.tracking_error: must be left out: an axis whose mode is force follows no "
-            "displacement; use force_error"
+            f"{join(path, 'limits')}.tracking_error: must be left out, because an axis whose mode is force does "
+            "not follow a displacement. Use force_error"
         )
     for key in limits.levels.in_effect() if limits.levels is not None else ():
         if QUANTITIES[key].in_metres:
             raise ConfigError(
-                f"{join(path, 'limits')}.levels.{key}: must be left out: commands of an axis whose mode is force "
-                "are in N"
+                f"{join(path, 'limits')}.levels.{key}: must be left out, because commands of an axis whose mode "
+                "is force are in N"
             )
     axis.own_load.check(limits, join(path, "load"))
 
@@ -104,10 +107,12 @@ def check_force_axes(scenario: Any) -> None:
         return
     names = tuple(scenario.axes)
     if len(forced) == len(names):
-        raise ConfigError(f"axes: {', '.join(names)}: at least one axis must have the mode displacement")
+        raise ConfigError(f"axes: at least one of the axes {', '.join(names)} must have the mode displacement")
     if names[-len(forced) :] != forced:
         moved = ", ".join(name for name in names if name not in forced)
-        raise ConfigError(f"axes: {', '.join(forced)}: axes whose mode is force must be listed after {moved}")
+        raise ConfigError(
+            f"axes: list {', '.join(forced)} after {moved}, because axes whose mode is force must be last"
+        )
     for name in forced:
         _check_scales(scenario, name)
         if scenario.axes[name].load.vertical:
@@ -123,9 +128,9 @@ def _check_scales(scenario: Any, name: str) -> None:
         coupled = law.column is not None and law.coupled_to == other + 1
         if (coupled or groups[other] == groups[index]) and scale != scales[index]:
             raise ConfigError(
-                f"axes.{name}: its scale (similitude) in length and force is {scales[index].length:g} and "
-                f"{scales[index].force:g}, but must be {scale.length:g} and {scale.force:g}, the scale of "
-                f"{names[other]}, which moves the same specimen"
+                f"axes.{name}: the scales (similitude) of length and force are {scales[index].length:g} and "
+                f"{scales[index].force:g}, but must be {scale.length:g} and {scale.force:g} as for "
+                f"{names[other]}, because both axes move the same specimen"
             )
 
 
@@ -135,19 +140,18 @@ def _check_vertical(scenario: Any, name: str) -> None:
     length = None if law.column is None else law.column.actuator_length
     if length is None or law.coupled_to > len(scenario.moved_axes):
         raise ConfigError(
-            f"{path}: needs column.actuator_length and coupled_to in the law of the axis; leave vertical out "
-            "if the "
-            "actuator stays upright"
+            f"{path}: needs column.actuator_length and coupled_to in the law of the axis. Leave vertical out if "
+            "the actuator stays upright"
         )
     moved, load = scenario.axes[scenario.moved_axes[law.coupled_to - 1]].limits, abs(axis.own_load.largest)
     most = load / vertical_share(moved.stroke, length)
     if most >= limits.force:
-        raise ConfigError(f"{path}: the force reaches {most:g} N: must be < limits.force = {limits.force:g} N")
+        raise ConfigError(f"{path}: the force reaches {most:g} N, but must be < limits.force = {limits.force:g} N")
     fastest, rest = load * moved.stroke * moved.velocity / length**2, (1.0 - SHARE) * limits.force_rate
     if fastest > rest:
         raise ConfigError(
-            f"{path}: the inclination changes the force by {fastest:g} N/s: must be <= {rest:g} N/s, the part of "
-            "limits.force_rate that the load does not need"
+            f"{path}: the inclination changes the force at a rate of {fastest:g} N/s, but the rate must be <= "
+            f"{rest:g} N/s, the part of limits.force_rate that the load does not use"
         )
 
 
@@ -159,13 +163,12 @@ def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
         kind = type(port).type_name
         if not port.carries_force:
             raise ConfigError(
-                f"axes.{name}.force_control.closed_by = 'controller': the port {kind} transmits displacements "
-                "only; "
-                "use 'nodes'"
+                f"axes.{name}.force_control.closed_by = 'controller': the port {kind} transmits only "
+                "displacements. Use 'nodes'"
             )
         on_rig = scenario.axes[name].rig_axis
         if scenario.rig_file is not None and not port.builds_axes and on_rig.force_command is None:
             raise ConfigError(
                 f"axes.{name}.force_control.closed_by = 'controller': the rig file has no force_command (a "
-                f"channel for commands in N) for axis {on_rig.name}; use 'nodes'"
+                f"channel for commands in N) for the axis {on_rig.name}. Use 'nodes'"
             )

@@ -9,7 +9,7 @@ tau is the time since the change of mode, F_0 the force measured at the change:
 For a vertical load V, an actuator inclined by an angle b needs the axial force V / cos b. The drift u of its head
 determines b: cos b = L / sqrt(L^2 + u^2), where L is the length of the actuator.
 
-The rate of both targets is limited to a fraction of the force rate limit, e.g. between F_0 and the first row of a
+The rate of both targets is limited to a fraction of the force rate limit, also between F_0 and the first row of a
 table.
 """
 
@@ -34,15 +34,18 @@ class Load:
     """Force target of an axis, with the sign of the measured forces of this axis."""
 
     value: float | None = number(
-        "target force, in the scale of the structure; left out: see table",
+        "target force, in the scale of the structure; must be left out if table is set",
         "N",
         None,
         at_least=-1e9,
         at_most=1e9,
     )
-    ramp_time: float | None = number("time of the rise to value", "s", None, more_than=0.0, at_most=3600.0)
+    ramp_time: float | None = number(
+        "time in which the force rises to value", "s", None, more_than=0.0, at_most=3600.0
+    )
     table: tuple[tuple[float, ...], ...] | None = matrix(
-        "rows of time from the change of mode on (s) and force (N); a CSV file has them in this order",
+        "rows of two numbers: time since the change of mode (s), and force (N); a CSV file has columns in the "
+        "same order",
         "s, N",
         None,
     )
@@ -54,7 +57,7 @@ class Load:
         at_most=3600.0,
     )
     held_from: float | None = number(
-        "time from the start of the test after which the axis is held again at its position; left out: never",
+        "time since the start of the test after which the axis holds its position again; default: never",
         "s",
         None,
         more_than=0.0,
@@ -62,9 +65,9 @@ class Load:
     )
 
     vertical: bool = flag(
-        "true: the force is the vertical component for an actuator that inclines with the loaded head; the "
-        "axial force is this force divided by the cosine of the inclination, which follows "
-        "from column and coupled_to of the law; false: the force is the axial force",
+        "true: value and table are the vertical component of the force of an inclined actuator. The axial force "
+        "is then this component divided by the cosine of the inclination, computed from column and coupled_to "
+        "of the law. false: value and table are the axial force",
         False,
     )
 
@@ -77,17 +80,17 @@ class Load:
 
     def validate(self, path: str) -> None:
         if (self.value is None) == (self.table is None):
-            raise ConfigError(f"{path}: must have either value, with ramp_time, or table")
+            raise ConfigError(f"{path}: must have either value and ramp_time, or table")
         if (self.value is None) != (self.ramp_time is None):
-            raise ConfigError(f"{path}.ramp_time: value and ramp_time need each other; a table has its own times")
+            raise ConfigError(f"{path}.ramp_time: must be set if value is set, and left out if table is set")
         if self.table is not None:
             if len(self.table[0]) != 2:
                 raise ConfigError(
-                    f"{path}.table: its rows have {len(self.table[0])} numbers: must be 2, time and force"
+                    f"{path}.table: the rows have {len(self.table[0])} numbers, but must have 2 (time and force)"
                 )
             times = [row[0] for row in self.table]
             if times[0] < 0.0 or any(b <= a for a, b in pairwise(times)):
-                raise ConfigError(f"{path}.table: its times must be >= 0 s and rising")
+                raise ConfigError(f"{path}.table: the times must be >= 0 s and must increase from row to row")
         if self.held_from is not None and self.held_from <= self.held_for:
             raise ConfigError(f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s")
 
@@ -105,7 +108,7 @@ class Load:
         largest = abs(self.largest)
         if largest >= limits.force:
             raise ConfigError(
-                f"{path}: the force reaches {largest:g} N: must be < limits.force = {limits.force:g} N"
+                f"{path}: the force reaches {largest:g} N, but must be < limits.force = {limits.force:g} N"
             )
         rate = SHARE * (limits.force_rate or 0.0)
         if self.value is not None and self.ramp_time is not None:
@@ -119,13 +122,14 @@ class Load:
         for (t0, f0), (t1, f1) in pairwise(self.table or ()):
             if abs(f1 - f0) > rate * (t1 - t0):
                 raise ConfigError(
-                    f"{path}.table: {f0:g} N at {t0:g} s to {f1:g} N at {t1:g} s is {abs(f1 - f0) / (t1 - t0):g} "
-                    f"N/s: must be <= {rate:g} N/s, {SHARE:g} of limits.force_rate"
+                    f"{path}.table: the rate from {f0:g} N at {t0:g} s to {f1:g} N at {t1:g} s is "
+                    f"{abs(f1 - f0) / (t1 - t0):g} N/s, but must be <= {rate:g} N/s, {SHARE:g} of "
+                    "limits.force_rate"
                 )
 
 
 class LoadHistory:
-    """Force target of one axis, sample by sample, in plain floats; ``dt`` in s."""
+    """Force target of one axis, computed sample by sample with plain floats; ``dt`` is in s."""
 
     def __init__(self, params: Load, force_rate: float, dt: float) -> None:
         self._p, self._step = params, SHARE * force_rate * dt

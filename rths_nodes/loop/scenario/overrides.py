@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a scenario before it is built: overrides (``--set``) and named cases.
+"""Changes to a scenario before it is built: overrides (``--set``) and named cases.
 
-They modify the data of the scenario, which may contain built parts. Only changed parts are checked again.
+Changes modify the data of the scenario, which may contain built parts. Only changed parts are checked again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from rths_nodes.loop.scenario.schema import Case, Scenario
 Pairs: TypeAlias = Iterable[tuple[list[str], object]]
 """Pairs of keys and value, such as ``(["structure", "mass"], 5e5)``."""
 Stage: TypeAlias = tuple[str, Callable[[Data], Data]]
-"""A path, and a function that changes the data. Errors of this change begin with the path."""
+"""A path, and a function that changes the data. An error in the function is reported with the path."""
 
 Override: TypeAlias = str | Mapping[str, object]
-"""A text ``section.key=value``, or a mapping ``{"section.key": value}``."""
+"""A string ``section.key=value``, or a mapping ``{"section.key": value}``."""
 Overrides: TypeAlias = Override | Iterable[Override]
 
 FILE = ["ground_motion", "file"]
@@ -56,7 +56,7 @@ def changed(scenario: Scenario, stages: Sequence[Stage]) -> Scenario:
 
 
 def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | None]:
-    """Return the value of ``key``, and its declaration or, for a key of a mapping, None. Raises ConfigError."""
+    """Return the value of ``key`` and its declaration (None for a key of a mapping). Raises ConfigError."""
     value: Any = scenario
     spec: Spec | None = None
     for name in key.split("."):
@@ -69,7 +69,7 @@ def declaration(scenario: Scenario, key: str, path: str) -> tuple[Any, Spec | No
 
 
 def parts_of(scenario: Scenario) -> Data:
-    """Return the scenario's data with built parts, or as plain data if a recorded part cannot be built here."""
+    """Return the scenario's data with built parts, or plain data if a recorded part cannot be built here."""
     parts = opened(scenario)
     axes = (part for axis in scenario.axes.values() for part in (axis.actuator, axis.specimen))
     recorded = any(type_of(part) and part.cannot_be_built for part in (*parts.values(), *axes))
@@ -132,7 +132,7 @@ def _absolute(data: Data, changes: Data, folder: Path) -> Data:
     try:
         there = _with(data, pairs_of(copy.deepcopy(changes)), folder)
         return {key: functools.reduce(operator.getitem, key.split("."), there) for key in changes}
-    except (ConfigError, KeyError):  # the case is refused, with its path, once it is used
+    except (ConfigError, KeyError):  # the case is refused, with its path, when the case is used
         return changes
 
 

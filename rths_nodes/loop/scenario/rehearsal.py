@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-Each rehearsal is a scenario with its own hash, which an operator arms.
+An operator arms each rehearsal, a scenario with its own hash.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_FULL_TEST: dict[str, object] = {"corridor": None, "corridor_action": "indicat
 """Monitor settings that switch the corridor off, because its bands are valid only at full level in real time."""
 
 SHARE_OF_STROKE = 0.05
-"""Amplitude of the cycle that shows rate dependence, as a fraction of the stroke, if no elastic limit is set."""
+"""Amplitude of the cycle for the rate dependence, as a fraction of the stroke, if no elastic limit is set."""
 CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
 FINEST = 16
 SAME_FORCE = 0.01
@@ -60,7 +60,7 @@ def simulated(scenario: Scenario) -> Scenario:
     try:
         return from_data(Scenario, data)
     except ConfigError as error:
-        hint = "add simulated actuators and specimens to the scenario, or leave its rungs out"
+        hint = "add simulated actuators and specimens to the scenario, or leave out the rungs on a simulator"
         raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), hint) from None
 
 
@@ -87,7 +87,7 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test on a rig slower by the factor ``ratio``; the structure's time stays. Raises ConfigError."""
+    """Return the test on a rig slower by the factor ``ratio``, at the same structure time. Raises ConfigError."""
     if ratio == 1:
         return scenario
     changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]
@@ -127,16 +127,17 @@ def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], object]]:
         if not name:
             raise ConfigError(
                 f"level = {level:g}: {'.'.join(path)}.type = {kind!r} cannot be scaled, because its Params "
-                "does not name "
-                "a parameter in proportional_to"
+                "does not name a parameter in proportional_to"
             )
         changes.append(([*path, name], level * getattr(motion, name)))
     if not changes:
         who = scenario.integrator.who
         reason = (
-            f"{who} of the integrator has the excitation: reduce it there" if who else "the test has no excitation"
+            f"{who} of the integrator applies the excitation. Reduce the excitation there"
+            if who
+            else "the test has no excitation"
         )
-        raise ConfigError(f"level = {level:g}: cannot be applied: {reason}")
+        raise ConfigError(f"level = {level:g}: cannot be applied, because {reason}")
     return changes
 
 
@@ -160,19 +161,21 @@ def _specimens(scenario: Scenario, ratio: float) -> Iterator[str]:
         yield f"rig ({type_of(scenario.rig)}): the rate dependence of its forces is unknown before the test"
     for name, axis in scenario.axes.items() if scenario.rig is None else ():
         if axis.specimen is None:
-            yield f"axes.{name}.specimen: it has no model that shows whether it depends on the rate"
+            yield (
+                f"axes.{name}.specimen: there is no model of the specimen, so that the rate dependence of its "
+                "force is unknown"
+            )
             continue
         amplitude = elastic_limits(scenario).get(name, SHARE_OF_STROKE * axis.limits.stroke)
         differs = rate_dependence(axis.specimen, amplitude, ratio)
-        over = f"over {1e3 * amplitude:.3g} mm at {CYCLE_HZ:g} Hz"
+        over = f"in cycles of {1e3 * amplitude:.3g} mm at {CYCLE_HZ:g} Hz"
         path = f"axes.{name}.specimen ({type_of(axis.specimen)})"
         if not math.isfinite(differs):
-            yield f"{path}: its rate dependence cannot be computed"
+            yield f"{path}: the rate dependence of the force cannot be computed"
         elif differs > SAME_FORCE:
             yield (
-                f"{path}: the force depends on the rate: it differs by {differs:.0%} (rms, {over}) if "
-                f"{ratio:g} times "
-                "slower"
+                f"{path}: the force depends on the rate and differs by {differs:.0%} (rms, {over}) in a test "
+                f"that is {ratio:g} times slower"
             )
 
 
@@ -204,18 +207,16 @@ def _parts_with_time(scenario: Scenario, ratio: float) -> Iterator[str]:
     damping = np.asarray(scenario.integrator.equivalent_damping or 0.0, dtype=float)
     if damping.any():
         yield (
-            f"integrator ({type_of(scenario.integrator)}): equivalent_damping includes damping of the specimen, "
-            f"which is 1/{ratio} in this rung"
+            f"integrator ({type_of(scenario.integrator)}): equivalent_damping includes the damping force of the "
+            f"specimen, but this force is only 1/{ratio} in this rung"
         )
     if (kind := type_of(scenario.compensator)) != "none":
         yield (
-            f"compensator ({kind}): the delay is {ratio} times smaller relative to the motion, so that this "
-            "rung does "
-            "not show the tracking in real time"
+            f"compensator ({kind}): the delay is {ratio} times smaller relative to the motion, so that this rung "
+            "does not show the tracking of a test in real time"
         )
     if scenario.force_lead:
         yield (
-            f"force_lead: {1e3 * scenario.force_lead:g} ms are {ratio} times less relative to the motion than "
-            "in real "
-            "time"
+            f"force_lead: relative to the motion, {1e3 * scenario.force_lead:g} ms are {ratio} times shorter "
+            "than in real time"
         )

@@ -38,11 +38,13 @@ from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.loop.watch.section import WatchSection
 
 REMOVED = {
-    "roles": "has been removed, with its passphrases and consents; use two_persons: true",
-    "unattended": "has been removed: on a real rig a person clears each motion, at the terminal or at the page; "
-    "delete the key",
+    "roles": "this key was removed, together with passphrases and consents. Use two_persons: true",
+    "unattended": (
+        "this key was removed, because a person clears each motion on a real rig, at the terminal or on the "
+        "page. Delete the key"
+    ),
 }
-ENGINE = "engine: executive, a native process, for simulated and emulated rigs only; auto, the choice of"
+ENGINE = "executive: a native process, only for simulated and emulated rigs; auto: the engine that is chosen by"
 
 
 @params
@@ -51,11 +53,13 @@ class RigFileAxis(OnRig):
 
     serves: tuple[str, ...] = texts("further names of this axis in scenarios")
     actuator: OfParams | None = component(
-        "actuator", "model of this actuator, for simulators; left out: the model of the scenario", None
+        "actuator", "model of this actuator, for simulators; default: the model in the scenario", None
     )
     limits: Limits = section(Limits, "limits of this axis, in SI units")
     force_control: ForceControl | None = section(
-        ForceControl, "controller of its force; left out: scenarios cannot control its force", None
+        ForceControl,
+        "force controller of this axis; without this section, scenarios cannot control the force",
+        None,
     )
 
     def axis(self, name: str, index: int) -> RigAxis:
@@ -72,7 +76,7 @@ class WarningOutput:
 
     output: str = text("name of the output on the terminal and the page")
     seconds: float = number(
-        "time for which the output is on, and the rig is held, before each motion",
+        "time before each motion during which the output is on and the rig is held",
         "s",
         3.0,
         at_least=3.0,
@@ -86,15 +90,15 @@ class WarningOutput:
 
 @params
 class RigHead:
-    """Head of a rig file, as stored in a scenario; its other contents are in the sections of the scenario."""
+    """Head of a rig file, as stored in a scenario. Sections of the scenario contain the rest of the file."""
 
     name: str = text("name of the rig")
     description: str = text("location and description", "")
-    laboratory: str = text("laboratory, with its address, for the report", "")
+    laboratory: str = text("name and address of the laboratory, for the report", "")
     controller: str = text("servo-controller of the rig: maker, type, serial number, firmware", "")
     two_persons: bool = flag(
-        "rung g requires the names of the operator and of a second person, as an entry of a checklist, not as "
-        "access control",
+        "true: rung g requires the names of the operator and of a second person. The names are an entry of a "
+        "checklist, not access control",
         False,
     )
     checklist: tuple[str, ...] = texts(
@@ -103,11 +107,11 @@ class RigHead:
     )
     warning: WarningOutput | None = section(
         WarningOutput,
-        "digital output for a horn or a lamp, which is on before each motion; left out: no output",
+        "digital output for a horn or a lamp, switched on before each motion; default: none",
         None,
     )
     servo_rate: float | None = number(
-        "sampling rate of the controller; a scenario with another rate is refused; left out: any rate",
+        "sampling rate of the controller; a scenario with a different rate is refused; default: any rate",
         "Hz",
         None,
         more_than=0.0,
@@ -124,15 +128,17 @@ class RigFile(RigHead):
     engine: str = text(f"{ENGINE} the scenario", AUTO, (AUTO, EXECUTIVE))
     port: OfPortParams = component("port", "connection to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
-    bridge: BridgeParams | None = section(BridgeParams, "bounds of bridging; left out: as in the scenario", None)
+    bridge: BridgeParams | None = section(
+        BridgeParams, "bounds of bridging; default: the bounds in the scenario", None
+    )
     levels: WholeLevels | None = section(
-        WholeLevels, "levels of the complete rig; left out: the levels of the scenario", None
+        WholeLevels, "levels of the complete rig; default: the levels in the scenario", None
     )
     monitor: MonitorParams | None = section(
         MonitorParams, "limits on the indices; missing limits come from the scenario", None
     )
     watch: WatchSection | None = section(
-        WatchSection, "watcher on another computer, for rths watch; left out: no watcher", None
+        WatchSection, "watcher on another computer, for rths watch; default: none", None
     )
 
     def validate(self, path: str) -> None:
@@ -143,10 +149,13 @@ class RigFile(RigHead):
         for axis, entry in self.axes.items():
             for name in (axis, *entry.serves):
                 if entry.serves.count(name) > 1:
-                    raise ConfigError(f"axes.{axis}.serves: {show(name)} is there more than once; list it once")
+                    raise ConfigError(
+                        f"axes.{axis}.serves: {show(name)} is listed more than once. List each name once"
+                    )
                 if owner.setdefault(name, axis) != axis:
                     raise ConfigError(
-                        f"axes: {show(name)} is a name of both {owner[name]} and {axis}; use it for one axis"
+                        f"axes: {show(name)} is a name of both {owner[name]} and {axis}. Use each name for only "
+                        "one axis"
                     )
         if self.watch is not None:
             self._check_watch(self.watch)
@@ -154,12 +163,13 @@ class RigFile(RigHead):
     def _check_watch(self, watch: WatchSection) -> None:
         if list(watch.axes) != list(self.axes):
             raise ConfigError(
-                f"watch.axes: {', '.join(watch.axes)}: must be all axes of the rig, in this order: "
+                f"watch.axes: the axes are {', '.join(watch.axes)}, but must be all axes of the rig in the order "
                 f"{', '.join(self.axes)}"
             )
         if self.servo_rate is None:
             raise ConfigError(
-                "servo_rate: missing: the watcher needs it to compare the rig's counter with a clock"
+                "servo_rate: missing, but the watcher needs this rate to compare the counter of the rig with a "
+                "clock"
             )
         for name, axis in watch.axes.items():
             if axis.limits.displacement < self.axes[name].limits.stroke:
@@ -174,7 +184,7 @@ class RigFile(RigHead):
                 )
 
     def axis_of(self, names: Iterable[str]) -> dict[str, str]:
-        """Map ``names`` of a scenario's axes to the rig's axes. Raises ConfigError if an axis has no partner."""
+        """Map axis ``names`` of a scenario to the rig's axes. Raises ConfigError if an axis has no counterpart."""
         wanted, problems = list(names), Problems()
         served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
         choices = "; ".join(
@@ -185,19 +195,21 @@ class RigFile(RigHead):
         for name in wanted:
             if name not in served:
                 problems.append(
-                    f"axes.{name}: no axis of the rig {self.name} has or serves this name; it has: {choices}"
+                    f"axes.{name}: no axis of the rig {self.name} has or serves this name. The axes of the rig "
+                    f"are {choices}"
                 )
             elif (axis := served[name]) in matches.values():
                 other = next(other_name for other_name, taken in matches.items() if taken == axis)
                 problems.append(
-                    f"axes.{name}: is the axis {axis} of the rig {self.name}, but {other} already uses this axis"
+                    f"axes.{name}: this name means the axis {axis} of the rig {self.name}, but {other} already "
+                    "uses this axis"
                 )
             else:
                 matches[name] = axis
         if idle := [axis for axis in self.axes if axis not in matches.values()]:
             problems.append(
-                f"axes: no axis of the scenario uses {', '.join(idle)} of the rig {self.name}; "
-                f"axes of the scenario: {', '.join(wanted)}"
+                f"axes: no axis of the scenario uses {', '.join(idle)} of the rig {self.name}. The axes of the "
+                f"scenario are {', '.join(wanted)}"
             )
         problems.refuse()
         return matches
@@ -206,20 +218,21 @@ class RigFile(RigHead):
 def check_engine(engine: str, port: OfPortParams) -> None:
     if engine == EXECUTIVE and not (port.builds_axes or port.emulator or port.stand_in):
         raise ConfigError(
-            f"engine = {engine!r}: port.type = {type(port).type_name!r} drives a real rig, which is refused until "
-            "the evidence listed in doc/real_time.md exists; use auto"
+            f"engine = {engine!r}: port.type = {type(port).type_name!r} drives a real rig, but this engine is "
+            "refused for real rigs until the evidence listed in doc/real_time.md exists. Use auto"
         )
 
 
 def on_rig(data: Mapping[str, object], rig: RigFile) -> dict[str, object]:
-    """Return the scenario ``data`` on ``rig``. Raises ConfigError if axes or servo rate do not fit."""
+    """Return the scenario ``data`` on ``rig``. Raises ConfigError if axes or servo rate do not match."""
     axes, rate = data.get("axes"), data.get("servo_rate")
     if not isinstance(axes, Mapping):
         return dict(data)
     same = rig.servo_rate is None or not isinstance(rate, (int, float)) or rate == rig.servo_rate
     if not same:
         raise ConfigError(
-            f"servo_rate = {show(rate)} Hz: the controller of the rig {rig.name} has {rig.servo_rate:g} Hz"
+            f"servo_rate = {show(rate)} Hz: must be {rig.servo_rate:g} Hz, the rate of the controller of the rig "
+            f"{rig.name}"
         )
     chosen, places = rig.axis_of(axes), list(rig.axes)
     merged = dict(data) | {
@@ -278,7 +291,7 @@ def refuse_wider(data: Data, changed: Mapping[str, Limits]) -> None:
                 asked = "left out" if now is None else show(now, unit)
                 problems.append(
                     f"axes.{name}.limits.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig "
-                    f"{rig}; a test can only narrow the limits of its rig"
+                    f"{rig}. A test can only narrow the limits of its rig"
                 )
     problems.refuse()
 

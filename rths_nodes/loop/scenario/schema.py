@@ -51,14 +51,16 @@ from rths_nodes.numerical.observation import check_names
 
 @params
 class SoftStart:
-    """A sine with the same amplitude on all axes, which rises, stays constant and falls, in the rig's time."""
+    """Sine of the same amplitude on all axes. The amplitude rises, is constant and falls, in the rig's time."""
 
     amplitude: float = number("largest displacement of every axis", "m", more_than=0.0)
     frequency: float = number("frequency of the sine", "Hz", 3.0, more_than=0.0)
-    rise_time: float = number("time of the rise of the amplitude", "s", 2.0, at_least=0.0)
-    duration: float = number("time from the beginning until the amplitude falls", "s", 5.0, more_than=0.0)
-    fall_time: float = number("time of the fall of the amplitude; adaptation is suspended", "s", 1.0, at_least=0.0)
-    rest_time: float = number("time at rest before the test; adaptation is suspended", "s", 0.5, at_least=0.0)
+    rise_time: float = number("time in which the amplitude rises", "s", 2.0, at_least=0.0)
+    duration: float = number("time from the beginning until the amplitude begins to fall", "s", 5.0, more_than=0.0)
+    fall_time: float = number(
+        "time in which the amplitude falls, with adaptation suspended", "s", 1.0, at_least=0.0
+    )
+    rest_time: float = number("time at rest before the test, with adaptation suspended", "s", 0.5, at_least=0.0)
 
     def validate(self, path: str) -> None:
         if self.rise_time > self.duration:
@@ -66,7 +68,7 @@ class SoftStart:
                 f"{path}.rise_time = {self.rise_time:g} s: must be <= {path}.duration = {self.duration:g} s"
             )
         if self.total > 3600.0:
-            raise ConfigError(f"{path}: the soft start takes {self.total:g} s, must be <= 3600 s")
+            raise ConfigError(f"{path}: the soft start takes {self.total:g} s, but must take <= 3600 s")
 
     @property
     def total(self) -> float:
@@ -80,7 +82,7 @@ class SoftStart:
         """Return displacement (m), velocity (m/s), acceleration (m/s^2) and flags of all Targets, ``(steps + 1,)``
         each.
 
-        The last Target is the start of the test: at zero, at rest.
+        The last Target is at rest at zero, the start of the test.
         """
         times = step * np.arange(self.steps(step) + 1)
         fallen = self.duration + self.fall_time
@@ -111,7 +113,8 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields that several nodes share. The shared hash contains them, and names, limits and port of the axes."""
+"""Fields that several nodes share. The shared hash contains these fields, and names, limits and port of the axes.
+"""
 
 LONGEST_FORCE_LEAD = 0.1
 """Longest time over which a force is extrapolated, s."""
@@ -122,11 +125,11 @@ ALL_AXES = ("axes", "rig", "port", "setup")
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
 LAST_SAMPLE = 2**32 - 1
-"""Largest sample number in messages, which store it in 32 bits."""
+"""Largest sample number in a message, where it has 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
-"""Largest number of bytes. A file name adds time, process and suffixes to this name and has at most 255 bytes."""
+"""Largest length of a name, bytes. File names add time, process and suffixes, and have at most 255 bytes."""
 
 
 @params
@@ -136,7 +139,7 @@ class Recording:
     note: str = text("remark of the operator about this run", "")
     client: str = text("client of the test, for the report", "")
     drawn: dict[str, object] = mapping(
-        "values that a study has drawn for this run: number of the plant, seed, values by key"
+        "values that a study has drawn for this run: the number of the plant, the seed, and the values by key"
     )
 
 
@@ -144,8 +147,8 @@ class Recording:
 class Case:
     """A named variant of a scenario, with its published numbers."""
 
-    set: dict[str, object] = mapping("changes to the scenario: section.key: value")
-    published: Data = mapping("published indices by the names of rths compare")
+    set: dict[str, object] = mapping("changes to the scenario, as section.key: value")
+    published: Data = mapping("published indices, by the names that rths compare uses")
     note: str = text("purpose of the case", "")
 
     def validate(self, path: str) -> None:
@@ -160,26 +163,26 @@ class Axis:
 
     actuator: OfParams | None = component(
         "actuator",
-        "simulated actuator, for the port simulator and for rths stability; left out if rig has all actuators",
+        "simulated actuator, for the port simulator and for rths stability; must be left out if rig is set",
         None,
     )
     specimen: OfParams | None = component(
         "specimen",
-        "simulated specimen of this axis, for the port simulator and for rths stability; left out if rig has "
-        "a common specimen",
+        "simulated specimen of this axis, for the port simulator and for rths stability; must be left out if "
+        "rig is set",
         None,
     )
     sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
     output: Output = section(Output, "resolution and range of the command")
     limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) replaces them")
     mode: str = text(
-        "quantity that the axis follows: the displacement of the interface, or its own force (load)",
+        "displacement: the axis follows the interface; force: the axis follows its own force target (load)",
         "displacement",
         AXIS_MODES,
     )
     load: Load | None = section(Load, "force target of an axis whose mode is force", None)
     force_control: ForceControl | None = section(
-        ForceControl, "controller of the force; a rig file (--rig) replaces it", None
+        ForceControl, "force controller; a rig file (--rig) replaces this section", None
     )
     rig_axis: RigAxis | None = section(RigAxis, "the same axis in the rig file", None)
 
@@ -206,49 +209,51 @@ class Scenario(AxesByMode):
         "duration of the test, rounded up to complete steps", "s", more_than=0.0, at_most=86_400.0
     )
     time_ratio: float = number(
-        "ratio of the rig's time to the structure's, a multiple of 1 / substeps; 1 is real time",
+        "time of the rig divided by time of the structure, a multiple of 1 / substeps; 1 is real time",
         default=1.0,
         at_least=1.0,
         at_most=1000.0,
     )
     soft_start: SoftStart | None = section(
-        SoftStart, "prescribed motion before the test, for adaptive compensators; left out: no motion", None
+        SoftStart, "prescribed motion before the test, for adaptive compensators; default: none", None
     )
     seed: int = integer("seed of all random generators", default=1, at_least=0)
     ground_motion: OfGroundMotionParams = component("ground_motion", "excitation", {"type": "none"})
     structure: OfStructureParams | None = component(
-        "structure", "numerical substructure; none for the integrator prescribed", None
+        "structure", "numerical substructure; not needed for the integrators prescribed and predefined", None
     )
     reduction: Any = component("reduction", "shapes that replace the structure's degrees of freedom", None)
-    integrator: OfIntegratorParams = component("integrator", "solves the equation of motion")
-    ramp: OfParams = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
+    integrator: OfIntegratorParams = component("integrator", "method that solves the equation of motion")
+    ramp: OfParams = component("ramp", "interpolation of the targets at the servo rate", {"type": "linear"})
     interface: tuple[str, ...] = texts(
-        "names of the degrees of freedom that the setup transforms to axes; left out: all, at most 64"
+        "names of the degrees of freedom that the setup transforms to axes; default: all, if there are at most 64"
     )
     observed: tuple[str, ...] = texts(
-        "names of further degrees of freedom in a Target, for the report; a Target always has the interface"
+        "names of further degrees of freedom in a Target, for the report; a Target always contains the interface"
     )
     setup: OfParams = component(
         "setup", "transformation between degrees of freedom and axes", {"type": "identity"}
     )
-    compensator: OfCompensatorParams = component("compensator", "compensates for the delay of the actuators")
+    compensator: OfCompensatorParams = component("compensator", "compensator for the delay of the actuators")
     rig_file: RigHead | None = section(RigHead, "rig file of the test (--rig)", None)
     port: OfPortParams = component("port", "the rig's port", {"type": "simulator"})
-    hops: HopsParams = section(HopsParams, "hops between the rig and the computation of its Commands")
+    hops: HopsParams = section(HopsParams, "hops between the rig and the computation of the Commands")
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     rig: Any = component(
-        "rig", "coupled actuators with a common specimen; left out if each axis has its own specimen", None
+        "rig", "coupled actuators with a common specimen; must be left out if each axis has its own specimen", None
     )
     semi_active: OfSemiActiveParams | None = component(
         "semi_active", "controller of the auxiliary inputs of the rig", None
     )
-    updating: Updating | None = section(Updating, "learning copies of the specimen; left out: no copies", None)
+    updating: Updating | None = section(Updating, "learning copies of the specimen; default: none", None)
     bridge: BridgeParams = section(BridgeParams, "bounds of bridging, for a rig that cannot wait")
     levels: WholeLevels = section(WholeLevels, "levels of the complete rig; each level can warn, hold or stop")
-    heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life of nodes; without them the rig stops")
+    heartbeat: HeartbeatParams = section(
+        HeartbeatParams, "signs of life that the nodes exchange; the rig stops if a sign of life is missing"
+    )
     force_lead: float | None = number(
-        "delay of the measured forces, to be compensated for the integrator; half a step is added for an "
-        "integrator that holds the forces, a step for newmark; left out: no compensation",
+        "delay of the measured forces that is compensated before the integrator uses the forces; default: none. "
+        "Half a step is added for an integrator that holds the forces, and one step for newmark",
         "s",
         None,
         at_least=0.0,
@@ -260,16 +265,19 @@ class Scenario(AxesByMode):
     recording: Recording = section(Recording, "content of the recording in addition to the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
     scatter: dict[str, object] = mapping(
-        "variation of the plants of an ensemble, for studies: section.key: {distribution: numbers}"
+        "variation of the plants of an ensemble, for studies, as section.key: {distribution: numbers}"
     )
 
     def validate(self, path: str) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"name = {show(self.name)}: must consist of letters, digits and ' _ . -'")
         if (length := len(self.name.encode())) > _LONGEST_NAME:
-            raise ConfigError(f"name = {show(self.name)}: {length} bytes: must be <= {_LONGEST_NAME}")
+            raise ConfigError(f"name = {show(self.name)}: has {length} bytes, but must have <= {_LONGEST_NAME}")
         if abs(self.substeps * self.time_ratio - self.samples_per_step) > ROUNDING * self.samples_per_step:
-            raise ConfigError(f"time_ratio = {self.time_ratio:g}: times substeps = {self.substeps} must be whole")
+            raise ConfigError(
+                f"time_ratio = {self.time_ratio:g}: the product with substeps = {self.substeps} must be a whole "
+                "number"
+            )
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         check_engine(self.engine, self.port)
@@ -303,7 +311,7 @@ class Scenario(AxesByMode):
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not self.port.cannot_be_built:
                 raise ConfigError(
-                    f"port.type = {type(self.port).type_name!r}: its Params lacks {key}, which a port needs"
+                    f"port.type = {type(self.port).type_name!r}: the Params of a port must have {key}"
                 )
 
     def _validate_similitude(self) -> None:
@@ -312,19 +320,18 @@ class Scenario(AxesByMode):
             if getattr(self, noun) is not None and self.scaled and not passes:
                 raise ConfigError(
                     f"{noun}: cannot be used with a scale model (similitude), because its numbers do not pass "
-                    "through the "
-                    "setup; use axes with their own specimens"
+                    "through the setup. Use axes with their own specimens"
                 )
         if (self.rig_file is None) != all(axis.rig_axis is None for axis in self.axes.values()):
             raise ConfigError(
-                "rig_file: must be set together with the rig_axis of each axis, by a rig file (--rig)"
+                "rig_file: must be set by a rig file (--rig), together with the rig_axis of each axis"
             )
         with_axis = [name for name, axis in self.axes.items() if axis.rig_axis]
         if with_axis and len(with_axis) < len(self.axes):
             without = ", ".join(name for name in self.axes if name not in with_axis)
             raise ConfigError(
-                f"axes: {without}: rig_axis is missing, but {', '.join(with_axis)} has it; set it for all "
-                "axes or none"
+                f"axes: rig_axis is missing for {without}, but is set for {', '.join(with_axis)}. Set rig_axis "
+                "for all axes or for none"
             )
         for name, axis in self.axes.items():
             if self.rig_file is not None and axis.rig_axis is not None:
@@ -346,7 +353,7 @@ class Scenario(AxesByMode):
     def model_of(self, axis: str, noun: str) -> OfParams:
         section: OfParams | None = getattr(self.axes[axis], noun)
         if section is None:
-            raise self._missing(axis, noun, "the simulation needs it")
+            raise self._missing(axis, noun, "required by the simulation")
         return section
 
     def check_fit(self, section: str, parts: Iterable[tuple[str, ChecksScenario, TestContext]] = ()) -> None:
@@ -405,7 +412,7 @@ class Scenario(AxesByMode):
             return displacement / lengths, velocity / lengths
         try:
             setup: Setup = registry.build("setup", self.setup, n, n)
-        except ConfigError:  # the setup reports its faults
+        except ConfigError:  # the setup reports this error itself
             return np.zeros_like(displacement), np.zeros_like(velocity)
         still = [0.0] * n
         rows = zip(displacement.tolist(), velocity.tolist(), strict=True)
@@ -473,7 +480,7 @@ class Scenario(AxesByMode):
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def whole_hash(self, run_id: str) -> str:
-        """Return the hash of scenario and run id. Named files count by content, whatever their paths are."""
+        """Return the hash of scenario and run id. Named files are hashed by content, not by path."""
         data = self.data()
         inputs.replace_files(Scenario, data, inputs.Named.hash)
         everything = [inputs.contained(data), run_id]

@@ -35,10 +35,10 @@ TELL, FREEZE = THEN = ("tell", "freeze")
 class Updated:
     """One updated parameter."""
 
-    bounds: tuple[float, ...] = vector("bounds, lowest first, in its unit", more_than=0.0)
+    bounds: tuple[float, ...] = vector("lower and upper bound, in the unit of the parameter", more_than=0.0)
     initial: float | None = number(
-        "initial value for the specimen, in its unit; each copy keeps its ratio to this value; left out: the "
-        "value of the copies, which must then be the same",
+        "initial value for the specimen, in the unit of the parameter; default: the common value of the copies. "
+        "Each copy keeps its ratio to the initial value",
         default=None,
         more_than=0.0,
     )
@@ -60,7 +60,9 @@ class Leaves:
     deviations: float = number(
         "number of standard deviations from the initial value at which an estimate leaves the prior", more_than=0.0
     )
-    then: str = text("tell: only report it; freeze: from then on the copies keep their parameters", "tell", THEN)
+    then: str = text(
+        "tell: the event is only reported; freeze: the copies keep their parameters after the event", "tell", THEN
+    )
 
 
 @params
@@ -68,15 +70,17 @@ class Updating:
     """Model updating: estimation, during the test, of the parameters of copies of the specimen."""
 
     of: tuple[str, ...] = texts(
-        "restoring forces of the structure that are copies of the specimen, by name: stories of a shear_frame, x "
-        "of an sdof"
+        "names of the restoring forces of the structure that are copies of the specimen: names of stories for a "
+        "shear_frame, x for an sdof"
     )
     axis: str = text("axis of the copied specimen")
-    law: str = text("unscented filter, or recursive least squares", "ukf", LAWS)
+    law: str = text("ukf: unscented Kalman filter; rls: recursive least squares", "ukf", LAWS)
     parameters: dict[str, Updated] = sections(Updated, "updated parameters, by name")
     noise: float = number("rms error of the measured force, including unmodelled parts", "N", more_than=0.0)
-    mode: str = text("shadow: estimates are only recorded; used: the copies follow them", SHADOW, MODES)
-    leaves: Leaves | None = section(Leaves, "level for leaving the prior; left out: no level", None)
+    mode: str = text(
+        "shadow: the estimates are only recorded; used: the copies follow the estimates", SHADOW, MODES
+    )
+    leaves: Leaves | None = section(Leaves, "level for leaving the prior; default: none", None)
 
 
 class Copies:
@@ -105,9 +109,8 @@ class Copies:
         self.learns = Copy(model, values, opened, PARAMETERS)
         if section.law == "rls" and not self.learns.linear:
             raise ConfigError(
-                f"{PLACE}.law = 'rls': needs a force that is linear in {', '.join(self.learns.names)}; the "
-                f"force of {model} is not. "
-                "Use ukf"
+                f"{PLACE}.law = 'rls': needs a force that is linear in {', '.join(self.learns.names)}, but the "
+                f"force of {model} is not. Use ukf"
             )
         self.axis = list(scenario.axes).index(section.axis)
         step = scenario.samples_per_step
@@ -127,14 +130,15 @@ class Copies:
         for name, other in rest:
             if type_of(other) != type_of(first):
                 raise ConfigError(
-                    f"{PLACE}.of: {name} is {type_of(other)}, but {one} is {type_of(first)}: all copies need "
-                    "the same model"
+                    f"{PLACE}.of: {name} is {type_of(other)} and {one} is {type_of(first)}, but all copies must "
+                    "have the same model"
                 )
             for key in names:
                 if key not in free and getattr(first, key) != getattr(other, key):
                     raise ConfigError(
-                        f"{PLACE}.of: {key} of {one} is {show(getattr(first, key))}, but of {name} "
-                        f"{show(getattr(other, key))}: must be the same, unless {PARAMETERS}.{key}.initial is set"
+                        f"{PLACE}.of: {key} is {show(getattr(first, key))} in {one} and "
+                        f"{show(getattr(other, key))} in {name}, but must be the same unless "
+                        f"{PARAMETERS}.{key}.initial is set"
                     )
 
     def followers(self) -> dict[str, Follower]:
@@ -149,11 +153,11 @@ class Copies:
         parameters = KINDS[self.learns.model].parameters
         for name in self.learns.names:
             if name not in parameters:
-                raise ConfigError(f"{path}: copies cannot follow {name}, only {', '.join(parameters)}")
+                raise ConfigError(f"{path}: copies can follow only {', '.join(parameters)}, not {name}")
         integrator = scenario.integrator
         if not integrator.cannot_be_built and not registry.class_of("integrator", integrator).follows:
             raise ConfigError(
-                f"{path}: the integrator {type_of(integrator)} cannot change its restoring forces; use "
+                f"{path}: the integrator {type_of(integrator)} cannot change its restoring forces. Use "
                 "central_difference, cr, explicit_newmark or kr_alpha"
             )
 
@@ -185,9 +189,7 @@ def _laws(section: Updating, defaults: Mapping[str, OfParams]) -> dict[str, OfPa
             raise unknown(f"{PLACE}.of", "restoring force of the structure", name, defaults)
         law = defaults[name]
         if type_of(law) not in KINDS:
-            raise ConfigError(
-                f"{PLACE}.of: {name} is {type_of(law)}, which cannot be updated; known: {', '.join(KINDS)}"
-            )
+            raise ConfigError(f"{PLACE}.of: {name} is {type_of(law)}, but only {', '.join(KINDS)} can be updated")
         laws[name] = law
     return laws
 
@@ -198,11 +200,13 @@ def _check_axis(section: Updating, scenario: AnyParams) -> None:
         raise unknown(f"{PLACE}.axis", "axis", section.axis, scenario.axes)
     if section.axis in scenario.force_axes:
         raise ConfigError(
-            f"{path}: the mode of this axis is force; copies learn only from an axis that follows displacements"
+            f"{path}: the mode of this axis is force, but copies learn only from an axis that follows "
+            "displacements"
         )
     if scenario.rig is not None:
         raise ConfigError(
-            f"{path}: rig couples all axes by one specimen; copies learn only from an axis with its own specimen"
+            f"{path}: rig couples all axes with one specimen, but copies learn only from an axis with its own "
+            "specimen"
         )
     if scenario.scaled:
         raise ConfigError(f"{path}: copies need a specimen in the scale of the structure (similitude = 1)")
@@ -221,7 +225,7 @@ def check_updating(scenario: AnyParams) -> None:
 TROUBLE = {
     "flagged": "flagged",
     "not_finite": "not finite",
-    "too_fast": "faster than the limit of the axis",
+    "too_fast": "faster than the velocity limit of the axis",
     "dead": "with a force that did not change while the specimen moved",
     "spikes": "with an unexpected force",
 }
@@ -239,31 +243,31 @@ def learning_notes(numbers_of_copies: Data, scenario: AnyParams) -> list[str]:
             100.0 * strange / max(1.0, sum(numbers.get(name, 0) for name in ("learnt", "unexplained", *TROUBLE)))
         )
         notes.append(
-            f"the model of the copies does not explain the specimen: first at {first * scenario.dt:.4g} s, in "
-            f"{share:.3g} % of the samples; the copies then returned towards "
-            "their initial values, and the estimates are not valid"
+            f"the model of the copies does not explain the specimen in {share:.3g} % of the samples, first at "
+            f"{first * scenario.dt:.4g} s. The copies then returned towards their initial values, and the "
+            "estimates are not valid"
         )
     if (left := numbers.get("left_prior_sample")) and (level := scenario.updating.leaves):
-        kept = "; from then on the copies kept their parameters" if level.then == FREEZE else ""
+        kept = ". After this sample the copies kept their parameters" if level.then == FREEZE else ""
         notes.append(
-            f"an estimate left its prior, {level.deviations:g} standard deviations, at sample {left:.0f} "
+            f"an estimate left its prior ({level.deviations:g} standard deviations) at sample {left:.0f} "
             f"({left * scenario.dt:.4g} s){kept}"
         )
     names = zip(copies.learns.names, copies.learns.units, strict=True)
     rows = [_parameter(name, unit, numbers[name], not first) for name, unit in names if name in numbers]
     how = "used" if scenario.updating.mode == USED else "in shadow"
-    notes += [f"copies of {scenario.updating.axis}, {how}: {'; '.join(rows)}"] if rows else []
+    notes += [f"copies of {scenario.updating.axis} ({how}): {'; '.join(rows)}"] if rows else []
     trouble = [
         f"{numbers[name]:.0f} {trouble_text}" for name, trouble_text in TROUBLE.items() if numbers.get(name)
     ]
-    notes += [f"copies learnt nothing from these samples: {', '.join(trouble)}"] if trouble else []
+    notes += [f"the copies did not learn from these samples: {', '.join(trouble)}"] if trouble else []
     return notes
 
 
 def _parameter(name: str, unit: str, numbers: Data, explained: bool) -> str:
     verdict = "identified" if explained and numbers["left"] <= IDENTIFIED else "not identified"
     initial, estimate = numbers["initial"], numbers["estimate"]
-    bound = ", was at a bound" if numbers["at_bound"] else ""
+    bound = ", at a bound" if numbers["at_bound"] else ""
     return (
         f"{name} {initial:.4g} -> {estimate:.4g} +- {numbers['deviation']:.2g} {unit}".rstrip()
         + f" ({verdict}{bound}; released {numbers['released']:.4g})"

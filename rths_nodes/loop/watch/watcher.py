@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdict of a watcher: whether the watcher's own sensors agree with the values that the test publishes.
 
-The verdict is deterministic, without clock, ROS or socket. Its inputs are own samples, messages of the test and
-the time of the watcher's clock. At the first disagreement the watcher states a permanent reason. Time stamps are
-not compared, because clocks differ. With T = ``late`` and d = ``delay``, a message received at t was measured
-between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between t - T and
-t + d, the same for all axes and quantities, at which own samples agree with the message within the tolerances.
+The verdict is deterministic, without clock, ROS or socket. Its inputs are the watcher's own samples, messages of
+the test and the time of the watcher's clock. At the first disagreement the watcher states a permanent reason. Time
+stamps are not compared, because clocks differ. With T = ``late`` and d = ``delay``, a message received at t was
+measured between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between
+t - T and t + d, the same for all axes and quantities, at which own samples agree with the message within the
+tolerances.
 
 ``doc/watch.md`` describes the pulse to an interlock, a datagram that is repeated while all values agree.
 """
@@ -49,7 +50,9 @@ class Sample(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """Message of the test: arrival (s), counter; by axis, displacement (m), force (N) and command (m or NaN)."""
+    """Message of the test: arrival (s) and counter, and for each axis displacement (m), force (N), command (m or
+    NaN).
+    """
 
     at: float
     counter: int
@@ -59,10 +62,10 @@ class Statement(NamedTuple):
 
 
 class Watch:
-    """Watcher of a rig that ``section`` defines. ``servo_rate`` (Hz) is the rate of the rig's counter.
+    """Watcher of the rig in ``section``. ``servo_rate`` (Hz) is the rate of the rig's counter.
 
-    ``ended`` is empty until the pulse ends permanently, and then the reason. ``used`` is the largest fraction of a
-    tolerance that was used so far.
+    ``ended`` is empty until the pulse ends permanently; then it is the reason. ``used`` is the largest deviation
+    so far, as a fraction of its tolerance.
     """
 
     def __init__(self, section: WatchSection, servo_rate: float) -> None:
@@ -133,7 +136,7 @@ class Watch:
         try:
             state = State(number)
         except ValueError:
-            self.end(f"the test is in the state {number}, which does not exist")
+            self.end(f"the test published the state {number}, which does not exist")
             return
         if (state in MOVING) != (self._state in MOVING) or self._state is None:
             self._place = self._commanded = None
@@ -157,13 +160,13 @@ class Watch:
         last = self._received
         if last is not None and statement.counter == last.counter:
             if statement[2:4] != last[2:4]:
-                self.end(f"the test published different values for its sample {statement.counter}")
+                self.end(f"the test published different values for sample {statement.counter}")
             return  # repeated message
         if last is not None and statement.counter < last.counter:
             self.end(f"the counter of the test decreased from {last.counter} to {statement.counter}")
             return
         if last is not None and statement.at - last.at > self._late:
-            self._counted.clear()  # the test sent nothing at rest, or the pulse has ended
+            self._counted.clear()  # nothing was sent while the rig was at rest, or the pulse has ended
         self._received = statement
         self._count(statement)
         self._waiting.append(statement)
@@ -173,7 +176,7 @@ class Watch:
     def _count(self, statement: Statement) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer sends late. Its counter later catches up, at most to its largest earlier lead.
+        A busy test computer sends late. The counter later catches up, at most to its largest earlier lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -182,13 +185,14 @@ class Watch:
             counted.clear()
             return
         if ahead - lead > self._late:
-            self.end(f"the counter of the test runs ahead, by {ahead - lead:.3f} s")
+            self.end(f"the counter of the test runs ahead of the watcher's clock by {ahead - lead:.3f} s")
         counted.append((statement.at, ahead))
         while statement.at - counted[0][0] > COUNTED_S:
             counted.popleft()
         if (behind := counted[0][1] - ahead) > self._late:
             self.end(
-                f"the counter of the test runs late, by {behind:.3f} s in {statement.at - counted[0][0]:.3f} s"
+                f"the counter of the test lagged the watcher's clock by {behind:.3f} s in "
+                f"{statement.at - counted[0][0]:.3f} s"
             )
 
     def _moves(self, now: float) -> bool:
@@ -201,8 +205,8 @@ class Watch:
         for axis, (now, then) in enumerate(zip(statement.command, self._commanded, strict=True)):
             if abs(now - then) > self._tolerances[axis][2]:
                 self.end(
-                    f"in the state {self._stated} the test commands {self.names[axis]} from {then:g} m to "
-                    f"{now:g} m"
+                    f"the test moved the command of {self.names[axis]} from {then:g} m to {now:g} m in the state "
+                    f"{self._stated}, in which the rig must rest"
                 )
 
     @property
@@ -221,10 +225,10 @@ class Watch:
         if suspended > self._silence:
             self.end(f"the watcher itself was suspended for {1e3 * suspended:.0f} ms")
         elif (silent := now - self._own[-1].at) > self._silence:
-            self.end(f"its own sensors are silent for {1e3 * silent:.0f} ms")
+            self.end(f"the watcher's own sensors have been silent for {1e3 * silent:.0f} ms")
         while self._waiting and self._waiting[0].at + self._delay <= now and not self.ended:
             if self._waiting[0].at - self._late < self._begun_at:
-                self._waiting.popleft()  # measured before the first own sample
+                self._waiting.popleft()  # measured before the first sample of the watcher
                 continue
             self._compare(self._waiting.popleft())
         self._rests(now)
@@ -245,7 +249,10 @@ class Watch:
             return
         axis, quantity, off = worst
         unit = dict(QUANTITIES).get(quantity, "")
-        self.end(f"{axis}: the {quantity} published by the test is off by {off:.4g} {unit}, {best:.2g} tolerances")
+        self.end(
+            f"{axis}: the {quantity} published by the test differs by {off:.4g} {unit} from the watcher's "
+            f"sensor, {best:.2g} times the tolerance"
+        )
 
     def _share(self, statement: Statement, one: Sample, other: Sample) -> tuple[float, tuple[str, str, float]]:
         most, largest = 0.0, ("", "", 0.0)
@@ -274,13 +281,13 @@ class Watch:
             self._place = newest
         why = f"the state of the test is {self._stated}"
         if moving:
-            why = "the test is silent" + (f" for {1e3 * silent:.0f} ms" if math.isfinite(silent) else "")
+            why = "the test has been silent" + (f" for {1e3 * silent:.0f} ms" if math.isfinite(silent) else "")
         gone = [abs(x - position) for x, position in zip(newest, self._place, strict=True)]
         if moving:
             gone = [max(pair) for pair in zip(gone, self._seen.spans(now), strict=True)]
         for name, way, rest in zip(self.names, gone, self._rest, strict=True):
             if not way <= rest:
-                self.end(f"{why}, and {name} moves: {way:.4g} m")
+                self.end(f"{why}, but {name} moves by {way:.4g} m")
 
 
 class Seen:
@@ -331,10 +338,10 @@ MAGIC, VERSION = 0x57485452, 1
 """The letters RTHW, and the version of the layout below."""
 LAYOUT = {
     "magic": ("I", "0x57485452, the letters RTHW"),
-    "version": ("H", "of this layout: 1"),
+    "version": ("H", "version of this layout, 1"),
     "period": ("H", "time between two pulses, in units of 0.1 ms"),
     "session": ("I", "number of the watcher's session, not 0; random at each start"),
-    "counter": ("I", "of the pulses, from 1"),
+    "counter": ("I", "number of the pulse, from 1"),
 }
 """Fields before the checksum: type (as in ``struct``) and meaning, by name."""
 BODY = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
@@ -368,7 +375,7 @@ class PulseListener:
         self.opened = False
 
     def receive(self, data: bytes, now: float) -> bool:
-        """Receive ``data`` at the time ``now`` (s). Return whether it is a valid pulse of the session."""
+        """Receive ``data`` at the time ``now`` (s). Return whether ``data`` is a valid pulse of the session."""
         if len(data) != SIZE or CHECKSUM.unpack_from(data, BODY.size)[0] != zlib.crc32(data[: BODY.size]):
             return False
         magic, version, _, session, counter = BODY.unpack_from(data)

@@ -18,7 +18,7 @@ STEPS = 2.0
 """Largest usual jump of the first command, in samples at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of rms noise to range above which the noise is impossible, and doubtful."""
+"""Ratios of rms noise to range: impossible above the first, doubtful above the second."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
@@ -27,7 +27,7 @@ BITS = range(15, 25)
 """Numbers of bits of converters. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the monitored limit from which the range is doubtful, and impossible."""
+"""Ratios of a sensor's range to the monitored limit: doubtful above the first, impossible from the second on."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
 """Longest time since the calibration of a sensor, even of an emulated sensor."""
@@ -59,7 +59,9 @@ def _noises(seen: Seen) -> Iterator[tuple[str, float, float, str]]:
                 yield f"{path}.sensors.{noun}_noise_rms", getattr(axis.sensors, f"{noun}_noise_rms"), end, unit
 
 
-@rule(REFUSED, "`noise_rms` of a sensor < a third of its `range`", "the noise hides the signal")
+@rule(
+    REFUSED, "the `noise_rms` of a sensor must be less than a third of its `range`", "The noise hides the signal"
+)
 def noise_covers_range(seen: Seen) -> Iterator[Found]:
     for path, noise, end, unit in _noises(seen):
         if noise >= COVERED * end:
@@ -68,13 +70,15 @@ def noise_covers_range(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`noise_rms` of a sensor up to a thirtieth of its `range`",
-    "check that it is an rms value, and its unit",
+    "the `noise_rms` of a sensor should be at most a thirtieth of its `range`",
+    "Check the unit of the noise, and whether the value is an rms value",
 )
 def noise_is_large(seen: Seen) -> Iterator[Found]:
     for path, noise, end, unit in _noises(seen):
         if NOISY * end < noise < COVERED * end:
-            yield Found(path, f"{noise:g} {unit}", f"{noise / end:.0%} of the range of {end:g} {unit}")
+            yield Found(
+                path, f"{noise:g} {unit}", f"the noise is {noise / end:.0%} of the range of {end:g} {unit}"
+            )
 
 
 def _converts_units(scale: float) -> bool:
@@ -89,8 +93,9 @@ def _of_other_unit(number: float) -> bool:
 
 @rule(
     REFUSED,
-    "`range` / `scale` of a channel >= 0.1 and no power of two over 1000, where `scale` is no power of ten",
-    "`scale` is in a unit 1000 times smaller than `unit`; convert it to `unit`",
+    "`range` / `scale` of a channel must be at least 0.1 and not a power of two divided by 1000, unless `scale` "
+    "is a power of ten",
+    "The `scale` is in a unit 1000 times smaller than `unit`; convert `scale` to `unit`",
 )
 def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
@@ -99,8 +104,8 @@ def scale_of_another_unit(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.scale",
                 f"{channel.scale:g} {channel.unit}",
-                f"must be {channel.scale / THOUSAND:g} {channel.unit}: the range of {channel.range:g} "
-                f"{channel.unit} is reached at {number:.4g} of the port, which no converter has (V, mA or counts)",
+                f"must be {channel.scale / THOUSAND:g} {channel.unit}, because no converter reaches the range of "
+                f"{channel.range:g} {channel.unit} at {number:.4g} (V, mA or counts)",
             )
 
 
@@ -114,14 +119,14 @@ def _oversize(seen: Seen) -> Iterator[tuple[float, Found]]:
         ):
             channel = getattr(axis.rig_axis, noun)
             ratio = channel.range_si / limit
-            text = f"is {channel.range_si:g} {unit}, {ratio:.3g} times limits.{key} = {limit:g} {unit}"
+            text = f"the range is {channel.range_si:g} {unit}, {ratio:.3g} times limits.{key} = {limit:g} {unit}"
             yield ratio, Found(f"{path}.rig_axis.{noun}.range", f"{channel.range:g} {channel.unit}", text)
 
 
 @rule(
     REFUSED,
-    "`range` of displacement and force less than 500 times the limit of `stroke` and `force`",
-    "the limit is within the error of the sensor; check the units of range and limit",
+    "the `range` of displacement and force must be less than 500 times the limit `stroke` or `force`",
+    "The limit is within the error of the sensor; check the units of range and limit",
     real=True,
 )
 def range_of_another_unit(seen: Seen) -> Iterator[Found]:
@@ -130,8 +135,8 @@ def range_of_another_unit(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`range` of displacement and force up to 100 times the limit of `stroke` and `force`",
-    "the sensor hardly resolves the limit",
+    "the `range` of displacement and force should be at most 100 times the limit `stroke` or `force`",
+    "The sensor hardly resolves the limit",
 )
 def range_is_large(seen: Seen) -> Iterator[Found]:
     return (finding for ratio, finding in _oversize(seen) if ratio > OVERSIZED)
@@ -139,8 +144,8 @@ def range_is_large(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`range` / `scale` of a channel 0.1 to 2^24, where `scale` is not 1",
-    "no converter has this full scale; check the units of scale and range",
+    "`range` / `scale` of a channel should be between 0.1 and 2^24, unless `scale` is 1",
+    "No converter has this full scale; check the units of scale and range",
 )
 def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
@@ -151,8 +156,8 @@ def signal_of_no_converter(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.scale",
                 f"{channel.scale:g} {channel.unit}",
-                f"the range of {channel.range:g} {channel.unit} is reached at {number:.3g} of the port (V, mA or "
-                "counts)",
+                f"the range of {channel.range:g} {channel.unit} corresponds to {number:.3g} at the port (V, mA "
+                "or counts)",
             )
 
 
@@ -162,7 +167,7 @@ def _dated(seen: Seen) -> Iterator[tuple[str, date, str]]:
             yield f"{path}.calibrated", date.fromisoformat(channel.calibrated), channel.calibrated
 
 
-@rule(CAUTION, "`calibrated` is not after today", "the date or the clock of this computer is wrong")
+@rule(CAUTION, "`calibrated` should not be later than today", "The date or the clock of this computer is wrong")
 def calibrated_in_future(seen: Seen) -> Iterator[Found]:
     for path, day, shown in _dated(seen):
         if day > seen.today + A_DAY:
@@ -171,17 +176,21 @@ def calibrated_in_future(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`calibrated` within a year; within ten years for a simulated or emulated rig",
-    "sensors are calibrated once a year",
+    "`calibrated` should be at most one year ago, or ten years ago for a simulated or emulated rig",
+    "Sensors are usually calibrated once a year",
 )
 def calibrated_long_ago(seen: Seen) -> Iterator[Found]:
     longest = TEN_YEARS if seen.simulated else A_YEAR
     for path, day, shown in _dated(seen):
         if seen.today - day > longest:
-            yield Found(path, shown, f"{(seen.today - day).days / 365.25:.3g} years ago")
+            yield Found(path, shown, f"this date is {(seen.today - day).days / 365.25:.3g} years ago")
 
 
-@rule(CAUTION, "`expires` of a channel is not before today", "its certificate is no longer valid")
+@rule(
+    CAUTION,
+    "`expires` of a channel should not be earlier than today",
+    "The certificate of the channel is no longer valid",
+)
 def calibration_expired(seen: Seen) -> Iterator[Found]:
     for path, _, channel in _channels(seen):
         if channel.expires and date.fromisoformat(channel.expires) < seen.today:
@@ -190,8 +199,8 @@ def calibration_expired(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`calibrated` of displacement and force is set",
-    "scale and sign of this sensor are not certified",
+    "`calibrated` of displacement and force should be set",
+    "The scale and the sign of this sensor are not certified",
     real=True,
 )
 def never_calibrated(seen: Seen) -> Iterator[Found]:
@@ -218,8 +227,8 @@ def _friction(seen: Seen) -> Iterator[tuple[Found, float]]:
 
 @rule(
     REFUSED,
-    "`corrections.friction` < `limits.force`",
-    "the correction exceeds the largest force that may be measured",
+    "`corrections.friction` must be less than `limits.force`",
+    "The correction exceeds the largest force that may be measured",
 )
 def friction_beyond_force(seen: Seen) -> Iterator[Found]:
     return (finding for finding, share in _friction(seen) if share >= 1.0)
@@ -227,8 +236,8 @@ def friction_beyond_force(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`corrections.friction` up to 20 % of `limits.force`",
-    "the correction is a large part of the measured force",
+    "`corrections.friction` should be at most 20 % of `limits.force`",
+    "The correction is a large part of the measured force",
 )
 def friction_is_large(seen: Seen) -> Iterator[Found]:
     return (finding for finding, share in _friction(seen) if LARGE_FRICTION < share < 1.0)
@@ -236,8 +245,8 @@ def friction_is_large(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`corrections.fixture_mass` x `limits.deceleration` < `limits.force`",
-    "in a safe stop the inertia of the fixture alone exceeds the force limit",
+    "`corrections.fixture_mass` x `limits.deceleration` should be less than `limits.force`",
+    "In a safe stop the inertia of the fixture alone exceeds the force limit",
 )
 def fixture_beyond_force(seen: Seen) -> Iterator[Found]:
     for path, corrections, limits in _corrections(seen):
@@ -246,8 +255,8 @@ def fixture_beyond_force(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.fixture_mass",
                 f"{corrections.fixture_mass:g} kg",
-                f"times limits.deceleration = {limits.deceleration:g} m/s^2 is {inertia:.4g} N, limits.force is "
-                f"{limits.force:g} N",
+                f"the inertia at limits.deceleration = {limits.deceleration:g} m/s^2 is {inertia:.4g} N, but "
+                f"limits.force is {limits.force:g} N",
             )
 
 
@@ -257,43 +266,53 @@ def _similitudes(seen: Seen) -> Iterator[tuple[str, Similitude]]:
             yield f"{path}.rig_axis.similitude", axis.rig_axis.similitude
 
 
-@rule(CAUTION, "`similitude.length` 1/200 to 200", "specimens of this scale are unusual")
+@rule(CAUTION, "`similitude.length` should be between 1/200 and 200", "Specimens of this scale are unusual")
 def scale_of_length(seen: Seen) -> Iterator[Found]:
     for path, scale in _similitudes(seen):
         if not 1.0 / LARGEST_LENGTH <= scale.length <= LARGEST_LENGTH:
             yield Found(
-                f"{path}.length", f"{scale.length:g}", f"1/{LARGEST_LENGTH:g} to {LARGEST_LENGTH:g} is usual"
+                f"{path}.length",
+                f"{scale.length:g}",
+                f"the usual range is 1/{LARGEST_LENGTH:g} to {LARGEST_LENGTH:g}",
             )
 
 
 @rule(
     CAUTION,
-    "`similitude.force` within 1/100 and 100 times `length`^2",
-    "with the same material, forces scale with the square of the length",
+    "`similitude.force` should be between 1/100 and 100 times `length`^2",
+    "With the same material, forces scale with the square of the length",
 )
 def scale_of_force(seen: Seen) -> Iterator[Found]:
     for path, scale in _similitudes(seen):
         square = scale.length**2
         if not square / OFF_FORCE <= scale.force <= square * OFF_FORCE:
             yield Found(
-                f"{path}.force", f"{scale.force:g}", f"{square / OFF_FORCE:g} to {square * OFF_FORCE:g} is usual"
+                f"{path}.force",
+                f"{scale.force:g}",
+                f"the usual range is {square / OFF_FORCE:g} to {square * OFF_FORCE:g}",
             )
 
 
 @rule(
-    CAUTION, "`stiffness_known_to` up to 0.3", "the small move accepts nearly every specimen and scale of a sensor"
+    CAUTION,
+    "`stiffness_known_to` should be at most 0.3",
+    "The small move then accepts nearly every specimen and nearly every scale of a sensor",
 )
 def stiffness_hardly_known(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
         accuracy = None if axis.rig_axis is None else axis.rig_axis.stiffness_known_to
         if accuracy is not None and accuracy > HARDLY_KNOWN:
-            yield Found(f"{path}.rig_axis.stiffness_known_to", f"{accuracy:g}", f"up to {HARDLY_KNOWN:g} is usual")
+            yield Found(
+                f"{path}.rig_axis.stiffness_known_to",
+                f"{accuracy:g}",
+                f"a usual value is at most {HARDLY_KNOWN:g}",
+            )
 
 
 @rule(
     CAUTION,
-    "`servo_rate` of the rig file is set",
-    "a scenario with a wrong rate is then not refused",
+    "`servo_rate` of the rig file should be set",
+    "Without this rate, a scenario with a wrong rate is not refused",
     real=True,
 )
 def no_servo_rate(seen: Seen) -> Iterator[Found]:
@@ -304,8 +323,8 @@ def no_servo_rate(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`bridge.max_bridge` up to `silence` of the port",
-    "the rig counts as dead before the bridge has ended",
+    "`bridge.max_bridge` should be at most the `silence` of the port",
+    "The rig counts as dead before the bridge has ended",
 )
 def bridge_beyond_silence(seen: Seen) -> Iterator[Found]:
     silence, longest = parameter(seen.scenario.port, "silence"), seen.scenario.bridge.max_bridge
@@ -315,8 +334,8 @@ def bridge_beyond_silence(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`silence` of the port < `longest_wait`, and < 10 `bridge.max_pause`",
-    "commands are sent to a dead rig for longer than a rig waits for commands",
+    "the `silence` of the port should be less than `longest_wait`, and less than 10 times `bridge.max_pause`",
+    "Commands are sent to a dead rig for longer than a rig waits for commands",
 )
 def silence_is_long(seen: Seen) -> Iterator[Found]:
     silence, wait = parameter(seen.scenario.port, "silence"), parameter(seen.scenario.port, "longest_wait")
@@ -324,26 +343,29 @@ def silence_is_long(seen: Seen) -> Iterator[Found]:
         return
     most = min(wait, PAUSES * seen.scenario.bridge.max_pause)
     if silence >= most:
-        text = f"{silence * seen.scenario.servo_rate:.4g} servo periods; less than {most:g} s is usual"
+        text = (
+            f"this time is {silence * seen.scenario.servo_rate:.4g} servo periods; a usual value is less than "
+            f"{most:g} s"
+        )
         yield Found("port.silence", f"{silence:g} s", text)
 
 
 @rule(
     CAUTION,
-    "`longest_wait` of the port up to 10 `bridge.max_pause`",
-    "the rig waits too long for a test computer that has failed",
+    "the `longest_wait` of the port should be at most 10 times `bridge.max_pause`",
+    "The rig waits too long for a test computer that has failed",
 )
 def wait_is_long(seen: Seen) -> Iterator[Found]:
     wait, pause = parameter(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause
     if wait is not None and wait > PAUSES * pause:
-        text = f"up to {PAUSES * pause:g} s is usual, {PAUSES:g} bridge.max_pause"
+        text = f"a usual value is at most {PAUSES * pause:g} s, {PAUSES:g} times bridge.max_pause"
         yield Found("port.longest_wait", f"{wait:g} s", text)
 
 
 @rule(
     CAUTION,
-    "`start_tolerance` of the port up to two samples at `limits.velocity`",
-    "the first command may be this far from the actuator's position",
+    "the `start_tolerance` of the port should be at most the travel of two samples at `limits.velocity`",
+    "The first command may be this far from the actuator's position",
 )
 def start_is_a_jump(seen: Seen) -> Iterator[Found]:
     tolerance = parameter(seen.scenario.port, "start_tolerance")
@@ -354,7 +376,8 @@ def start_is_a_jump(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"port.start_tolerance for {path}",
                 f"{tolerance:g}",
-                f"is a jump of {1e3 * jump:.3g} mm, {1e3 * most:.3g} mm is {STEPS:g} samples at limits.velocity",
+                f"this is a jump of {1e3 * jump:.3g} mm, but in {STEPS:g} samples at limits.velocity the axis "
+                f"moves {1e3 * most:.3g} mm",
             )
 
 

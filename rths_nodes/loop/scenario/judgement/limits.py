@@ -43,8 +43,8 @@ def _bounds(level: Level) -> Iterator[tuple[str, float]]:
 
 @rule(
     CAUTION,
-    "`limits.velocity` up to 4 sqrt(`deceleration` x `stroke`)",
-    "the limit of stroke always acts first",
+    "`limits.velocity` should be at most 4 sqrt(`deceleration` x `stroke`)",
+    "The limit of the stroke always acts first",
 )
 def velocity_beyond_stroke(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -55,15 +55,15 @@ def velocity_beyond_stroke(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.limits.velocity",
                 f"{limits.velocity:g} m/s",
-                f"its braking way at {limits.deceleration:g} m/s^2 is {way:.4g} m, the stroke "
-                f"+- {limits.stroke:g} m; up to {most:.3g} m/s is usual",
+                f"the braking distance at {limits.deceleration:g} m/s^2 is {way:.4g} m, but the stroke is +- "
+                f"{limits.stroke:g} m; a usual value is at most {most:.3g} m/s",
             )
 
 
 @rule(
     REFUSED,
-    "`limits.deceleration` up to 10 000 m/s^2",
-    "no actuator brakes this fast, so that the distance reserved for braking is too short",
+    "`limits.deceleration` must be at most 10 000 m/s^2",
+    "No actuator brakes this fast, so that the distance reserved for braking is too short",
 )
 def stop_of_no_actuator(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -74,8 +74,8 @@ def stop_of_no_actuator(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`limits.deceleration` up to `velocity` x `servo_rate`, or 100 m/s^2",
-    "no actuator follows this jump of the velocity in a safe stop",
+    "`limits.deceleration` should be at most `velocity` x `servo_rate` or 100 m/s^2, whichever is larger",
+    "No actuator follows this change of velocity in a safe stop",
 )
 def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -84,7 +84,7 @@ def stop_in_one_sample(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.limits.deceleration",
                 f"{limits.deceleration:g} m/s^2",
-                f"stops {limits.velocity:g} m/s within one sample of {1e3 / rate:.3g} ms",
+                f"a motion at {limits.velocity:g} m/s stops within one sample of {1e3 / rate:.3g} ms",
             )
 
 
@@ -92,19 +92,23 @@ def _errors(seen: Seen, key: str, limit: str, unit: str) -> Iterator[Found]:
     for path, axis in seen.axes:
         value, most = getattr(axis.limits, key), getattr(axis.limits, limit)
         if value is not None and value > most:
-            text = f"must be <= {most:g} {unit}, limits.{limit}"
+            text = f"must be <= {most:g} {unit}, the value of limits.{limit}"
             yield Found(f"{path}.limits.{key}", f"{value:g} {unit}", text)
 
 
-@rule(REFUSED, "`limits.tracking_error` up to `stroke`", "an axis with such an error does not follow")
+@rule(
+    REFUSED,
+    "`limits.tracking_error` must be at most `stroke`",
+    "An axis with such an error does not follow its target",
+)
 def tracking_error_beyond_stroke(seen: Seen) -> Iterator[Found]:
     return _errors(seen, "tracking_error", "stroke", "m")
 
 
 @rule(
     REFUSED,
-    "`limits.force_error` up to `force`",
-    "a load with such an error is not controlled",
+    "`limits.force_error` must be at most `force`",
+    "A load with such an error is not controlled",
 )
 def force_error_beyond_force(seen: Seen) -> Iterator[Found]:
     return _errors(seen, "force_error", "force", "N")
@@ -120,8 +124,8 @@ def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
 
 @rule(
     CAUTION,
-    "`limits.stroke` and `force` up to 98 % of the `range` that shows them",
-    "a saturated sensor shows no larger value, so that the limit may never act",
+    "`limits.stroke` and `limits.force` should be at most 98 % of the `range` of their sensors",
+    "A saturated sensor shows no larger value, so that the limit may never act",
 )
 def limit_at_end_of_sensor(seen: Seen) -> Iterator[Found]:
     for path, channel, limit, end, unit in _ranges(seen):
@@ -129,7 +133,8 @@ def limit_at_end_of_sensor(seen: Seen) -> Iterator[Found]:
             yield Found(
                 path,
                 f"{limit:g} {unit}",
-                f"the sensor of {channel} ends at {end:g} {unit}; {NEAR * end:.4g} {unit} is usual",
+                f"the range of the {channel} sensor ends at {end:g} {unit}; a usual limit is at most "
+                f"{NEAR * end:.4g} {unit}",
             )
 
 
@@ -143,8 +148,8 @@ def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
 
 @rule(
     REFUSED,
-    "levels of rates, steps and errors: `minimum` <= 0 <= `maximum`",
-    "the quantity is zero at rest, where the level would act",
+    "a level of a rate, step or error must have `minimum` <= 0 and `maximum` >= 0",
+    "The quantity is zero at rest, so that the level would act at rest",
 )
 def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
     return (finding for name, finding in _broken(seen) if not QUANTITIES[name].at_rest)
@@ -152,8 +157,8 @@ def level_broken_at_rest(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "levels of force and displacement: `minimum` <= 0 <= `maximum`",
-    "the level acts at once at an untared reading of zero",
+    "a level of force or displacement should have `minimum` <= 0 and `maximum` >= 0",
+    "The level acts at once if an untared sensor reads zero",
 )
 def level_broken_without_load(seen: Seen) -> Iterator[Found]:
     return (finding for name, finding in _broken(seen) if QUANTITIES[name].at_rest)
@@ -161,19 +166,19 @@ def level_broken_without_load(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "levels of force, displacement and tracking error that act",
-    "no action is set: use warn_minimum and warn_maximum for reports",
+    "a level of force, displacement or tracking error should have an action",
+    "The level only reports; use warn_minimum and warn_maximum for reports",
 )
 def level_only_told(seen: Seen) -> Iterator[Found]:
     for path, _, name, level in _levels(seen):
         if QUANTITIES[name].limit and level.action == INDICATE and list(_bounds(level)):
-            yield Found(f"{path}.action", "'indicate'", "hold or stop is usual")
+            yield Found(f"{path}.action", "'indicate'", "the usual action is hold or stop")
 
 
 @rule(
     CAUTION,
-    "`persistence` at the limit of velocity within the stroke",
-    "the axis can pass its stroke before the level acts",
+    "the travel in `persistence` samples at `limits.velocity` should be at most the total stroke",
+    "The axis can exceed its stroke before the level acts",
 )
 def level_acts_late(seen: Seen) -> Iterator[Found]:
     for path, axis, _, level in _levels(seen):
@@ -183,7 +188,8 @@ def level_acts_late(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.persistence",
                 f"{level.persistence} samples",
-                f"is {time:.3g} s, in which the axis goes {gone:.3g} m, its whole stroke is {stroke:g} m",
+                f"in this time, {time:.3g} s, the axis can move {gone:.3g} m, but its total stroke is {stroke:g} "
+                "m",
             )
 
 
@@ -197,7 +203,11 @@ def _noise(axis: Axis, quantity: AxisQuantity, rate: float) -> float:
     return max(SIGMAS * rms, step)
 
 
-@rule(CAUTION, "levels above noise (6 rms) and resolution of their quantity", "the level acts on noise")
+@rule(
+    CAUTION,
+    "a level should exceed the noise (6 times its rms value) and the resolution of the quantity",
+    "The level acts on noise",
+)
 def level_within_noise(seen: Seen) -> Iterator[Found]:
     for path, axis, name, level in _levels(seen):
         quantity = QUANTITIES[name]
@@ -205,14 +215,14 @@ def level_within_noise(seen: Seen) -> Iterator[Found]:
         for key, value in _bounds(level) if quantity.noise else ():
             if abs(value) < noise and value:
                 yield Found(
-                    f"{path}.{key}", f"{value:g} {unit}", f"noise and resolution alone make {noise:.3g} {unit}"
+                    f"{path}.{key}", f"{value:g} {unit}", f"noise and resolution alone reach {noise:.3g} {unit}"
                 )
 
 
 @rule(
     CAUTION,
-    "`levels.piston_velocity` between 1 % and 150 % of `limits.velocity`",
-    "a lower level acts in every motion, a higher level never",
+    "`levels.piston_velocity` should be between 1 % and 150 % of `limits.velocity`",
+    "A lower level acts in every motion, and a higher level never acts",
 )
 def piston_velocity_beside_limit(seen: Seen) -> Iterator[Found]:
     for path, axis, name, level in _levels(seen):
@@ -222,14 +232,15 @@ def piston_velocity_beside_limit(seen: Seen) -> Iterator[Found]:
                 yield Found(
                     f"{path}.{key}",
                     f"{value:g} m/s",
-                    f"limits.velocity is {limit:g} m/s; {SLIGHT * limit:g} to {OVERSHOOT * limit:g} m/s is usual",
+                    f"limits.velocity is {limit:g} m/s; the usual range is {SLIGHT * limit:g} to "
+                    f"{OVERSHOOT * limit:g} m/s",
                 )
 
 
 @rule(
     REFUSED,
-    "`levels.command_step` up to `limits.velocity` / `servo_rate`",
-    "the limit of velocity stops the test before a larger level acts",
+    "`levels.command_step` must be at most `limits.velocity` / `servo_rate`",
+    "The limit of the velocity stops the test before a larger level acts",
 )
 def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
     for path, axis, name, level in _levels(seen):
@@ -241,18 +252,18 @@ def command_step_beyond_velocity(seen: Seen) -> Iterator[Found]:
 
 @rule(
     REFUSED,
-    "`levels.bridge_length.maximum` up to `bridge.max_bridge`",
-    "the test trips before a larger level acts",
+    "`levels.bridge_length.maximum` must be at most `bridge.max_bridge`",
+    "The test trips before a larger level acts",
 )
 def bridge_length_beyond_bridge(seen: Seen) -> Iterator[Found]:
     scenario = seen.scenario
     level, most = parameter(scenario.levels, "bridge_length"), scenario.bridge.longest(1.0 / scenario.servo_rate)
     if level is not None and level.maximum is not None and level.maximum > most:
-        text = f"must be <= {most} samples, bridge.max_bridge = {scenario.bridge.max_bridge:g} s"
+        text = f"must be <= {most} samples, because bridge.max_bridge = {scenario.bridge.max_bridge:g} s"
         yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", text)
 
 
-@rule(REFUSED, "`levels.bridged_share.maximum` < 1", "a share is never larger")
+@rule(REFUSED, "`levels.bridged_share.maximum` must be less than 1", "A share never exceeds 1")
 def share_of_all(seen: Seen) -> Iterator[Found]:
     level = parameter(seen.scenario.levels, "bridged_share")
     if level is not None and level.maximum is not None and level.maximum >= 1.0:
@@ -261,8 +272,8 @@ def share_of_all(seen: Seen) -> Iterator[Found]:
 
 @rule(
     REFUSED,
-    "levels of disagreement up to the `range` of the second sensor",
-    "the second sensor cannot show larger values",
+    "a level of disagreement must be at most the `range` of the second sensor",
+    "The second sensor cannot show larger values",
 )
 def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
     accuracy = seen.scenario.rig_file.auxiliary if seen.scenario.rig_file is not None else {}
@@ -278,8 +289,8 @@ def disagreement_beyond_sensor(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "`action: interlock` on a port with a heartbeat",
-    "without a heartbeat, 'interlock' has the effect of 'stop'",
+    "`action: interlock` should be used only if the port has a heartbeat",
+    "Without a heartbeat, 'interlock' has the effect of 'stop'",
 )
 def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
     port = seen.scenario.port
@@ -295,8 +306,8 @@ def interlock_without_heartbeat(seen: Seen) -> Iterator[Found]:
 
 @rule(
     REFUSED,
-    "`limits.tracking_error`, or `force_error`, is set",
-    "a real rig needs a limit for the difference between measurement and target",
+    "`limits.tracking_error` must be set, or `limits.force_error` if the mode of the axis is force",
+    "A real rig needs a limit for the difference between measurement and target",
     real=True,
 )
 def error_not_bounded(seen: Seen) -> Iterator[Found]:
@@ -311,8 +322,8 @@ def error_not_bounded(seen: Seen) -> Iterator[Found]:
 
 @rule(
     REFUSED,
-    "`force_control.largest_correction` x stiffness of its law up to `limits.force_error`",
-    "a drifting load cell could move the axis further",
+    "`force_control.largest_correction` x the stiffness of its law must be at most `limits.force_error`",
+    "A drifting load cell could move the axis further",
     real=True,
 )
 def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
@@ -325,15 +336,15 @@ def led_beyond_force_error(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.force_control.largest_correction",
                 f"{far:g} m",
-                f"is {far * stiffness:g} N by the stiffness of its law: must be <= {bound / stiffness:g} m, for "
-                f"limits.force_error = {bound:g} N",
+                f"must be <= {bound / stiffness:g} m, because this correction changes the force by "
+                f"{far * stiffness:g} N and limits.force_error = {bound:g} N",
             )
 
 
 @rule(
     CAUTION,
-    "the switch of a controller from its force loop to displacement was tested",
-    "rths commission does not test force loops",
+    "a test should show that the controller can switch from its force loop to displacement",
+    "The command rths commission does not test force loops",
     real=True,
 )
 def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
@@ -342,7 +353,8 @@ def force_loop_not_commissioned(seen: Seen) -> Iterator[Found]:
             yield Found(
                 f"{path}.force_control.closed_by",
                 "controller",
-                "it is untested whether the rig by itself holds this axis without commands and beyond its limits",
+                "no test has shown that the rig holds this axis by itself if commands are missing or a limit is "
+                "exceeded",
             )
 
 

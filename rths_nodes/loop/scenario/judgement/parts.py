@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Ratios between two values of one stiffness above which the values are doubtful, and impossible."""
+"""Ratios of two values of one stiffness: doubtful above the first, impossible above the second."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
 """Parameters of structures and integrators that state the stiffness under test."""
 STEPS = 10.0
 LONGEST_PERIOD = 20.0
 """Longest usual period, twice the period of the tallest towers, s."""
 UNLIKE = 10.0
-"""Ratio between two stiffnesses above which they cannot belong to the same specimen."""
+"""Ratio of two stiffnesses above which the stiffnesses cannot belong to the same specimen."""
 NO_FORCE = 1e-4
 """Fraction of the force limit below which the force of the specimen counts as zero."""
 STRONGEST = 15.0
@@ -47,15 +47,16 @@ def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
     component = parameter(parameter(structure, "restoring_force"), "stiffness")
     if isinstance(mass, float) and isinstance(frequency, float) and isinstance(component, float):
         other = mass * (2.0 * math.pi * frequency) ** 2
-        text = f"mass = {mass:g} kg and frequency = {frequency:g} Hz make {other:.4g} N/m"
+        text = f"mass = {mass:g} kg and frequency = {frequency:g} Hz give {other:.4g} N/m"
         finding = Found("structure.restoring_force.stiffness", f"{component:g} N/m", text)
         yield max(component / other, other / component) if component > 0.0 else math.inf, finding
 
 
 @rule(
     REFUSED,
-    "stiffness of a restoring force within a factor of a hundred of `mass` and `frequency`",
-    "one of the three is wrong, or in another unit",
+    "the stiffness of a restoring force must be within a factor of 100 of the stiffness from `mass` and "
+    "`frequency`",
+    "One of the three values is wrong or in another unit",
 )
 def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
     return (finding for ratio, finding in _stiffnesses(seen) if ratio > CONTRARY)
@@ -63,8 +64,9 @@ def stiffness_of_another_structure(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "stiffness of a restoring force within a factor of two of `mass` and `frequency`",
-    "damping and motion use different values",
+    "the stiffness of a restoring force should be within a factor of 2 of the stiffness from `mass` and "
+    "`frequency`",
+    "Damping and motion use different stiffnesses",
 )
 def stiffness_beside_frequency(seen: Seen) -> Iterator[Found]:
     return (finding for ratio, finding in _stiffnesses(seen) if OTHER < ratio <= CONTRARY)
@@ -113,15 +115,16 @@ def _tested(section: str, axis: Axis) -> Iterator[tuple[str, float]]:
 
 @rule(
     CAUTION,
-    "initial stiffness of the specimen within twice the experimental stiffness of structure or integrator",
-    "the numerical part omits a stiffness other than the specimen's",
+    "the initial stiffness of the specimen should be within a factor of 2 of the experimental stiffness in "
+    "structure or integrator",
+    "The stiffness omitted from the numerical part differs from the specimen's stiffness",
 )
 def specimen_beside_partition(seen: Seen) -> Iterator[Found]:
     for section, path, axis, stated in _stated(seen):
         for where, tested in _tested(section, axis):
             ratio = max(tested / stated, stated / tested) if tested > 0.0 else math.inf
             if ratio > OTHER:
-                partition = f"{path} is {stated:g} N/m in its direction, a ratio of {ratio:.3g}"
+                partition = f"{path} is {stated:g} N/m in the direction of this axis, a ratio of {ratio:.3g}"
                 yield Found(where, f"{tested:g} N/m", partition)
 
 
@@ -131,7 +134,7 @@ def first_period(scenario: Scenario) -> float | None:
         return None
     from rths_nodes.numerical.structures.damping import (
         modes,
-    )  # imports scipy, which is slow and not needed for a run
+    )  # imported late, because the import of scipy is slow and a run does not need scipy
 
     try:
         built = registry.build("structure", scenario.structure)
@@ -145,18 +148,19 @@ def first_period(scenario: Scenario) -> float | None:
 
 @rule(
     CAUTION,
-    "first period of the structure at least 10 integration steps, and up to `duration`, or 20 s",
-    "check that mass and stiffness are in kg and N/m",
+    "the first period of the structure should be at least 10 integration steps, and at most `duration` or 20 s, "
+    "whichever is larger",
+    "Check that mass and stiffness are in kg and N/m",
 )
 def period_of_structure(seen: Seen) -> Iterator[Found]:
     scenario, period = seen.scenario, first_period(seen.scenario)
     if period is None:
         return
     if period < STEPS * scenario.step:
-        text = f"first period {period:.3g} s, {period / scenario.step:.3g} integration steps"
+        text = f"the first period is {period:.3g} s, only {period / scenario.step:.3g} integration steps"
         yield Found("structure", type_of(scenario.structure), text)
     elif period > max(scenario.duration, LONGEST_PERIOD):
-        text = f"first period {period:.3g} s, the test takes {scenario.duration:g} s"
+        text = f"the first period is {period:.3g} s, but the test takes {scenario.duration:g} s"
         yield Found("structure", type_of(scenario.structure), text)
 
 
@@ -169,7 +173,7 @@ def _specimens(seen: Seen) -> Iterator[tuple[str, Axis, float, float]]:
 
 def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
-        yield "stiffness of the rig file", axis.rig_axis.stiffness
+        yield "the stiffness in the rig file", axis.rig_axis.stiffness
     equivalent = parameter(seen.scenario.integrator, "equivalent_stiffness")
     if isinstance(equivalent, float) and equivalent > 0.0 and len(seen.scenario.axes) == 1:
         yield "integrator.equivalent_stiffness", equivalent
@@ -177,8 +181,8 @@ def _expected(seen: Seen, axis: Axis) -> Iterator[tuple[str, float]]:
 
 @rule(
     CAUTION,
-    "`specimen.stiffness` within ten times what rig file and integrator expect",
-    "one of the two is for another specimen, or in another unit",
+    "`specimen.stiffness` should be within a factor of 10 of the stiffnesses in rig file and integrator",
+    "One of the two values is for another specimen or in another unit",
 )
 def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
     for path, axis, stiffness, _ in _specimens(seen):
@@ -189,22 +193,26 @@ def specimen_of_another_rig(seen: Seen) -> Iterator[Found]:
 
 @rule(
     CAUTION,
-    "a `kelvin_voigt` specimen has 1/10 000 of `limits.force` at the limits of stroke and velocity",
-    "the force of such a specimen is negligible; check that its stiffness is in N/m",
+    "the force of a `kelvin_voigt` specimen at the limits of stroke and velocity should be at least 1/10 000 of "
+    "`limits.force`",
+    "The force of such a specimen is negligible; check that its stiffness is in N/m",
 )
 def specimen_without_force(seen: Seen) -> Iterator[Found]:
     for path, axis, stiffness, damping in _specimens(seen):
         limits = axis.limits
         force = stiffness * limits.stroke + damping * limits.velocity
         if type_of(axis.specimen) == "kelvin_voigt" and force < NO_FORCE * limits.force:
-            text = f"{force:.3g} N at the limits of stroke and velocity, limits.force is {limits.force:g} N"
+            text = (
+                f"the force at the limits of stroke and velocity is only {force:.3g} N, but limits.force is "
+                f"{limits.force:g} N"
+            )
             yield Found(path, f"{stiffness:g} N/m", text)
 
 
 @rule(
     CAUTION,
-    "`stiffness` x `small_move.displacement` up to ten times `small_move.force`",
-    "the small move is aborted before it yields a result",
+    "`stiffness` x `small_move.displacement` should be at most ten times `small_move.force`",
+    "The small move is aborted before it yields a result",
 )
 def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
     for path, axis in seen.axes:
@@ -214,15 +222,16 @@ def small_move_beyond_force(seen: Seen) -> Iterator[Found]:
         move, force = rig.small_move, rig.stiffness * rig.small_move.displacement
         if force > UNLIKE * move.force:
             text = (
-                f"is {force:.4g} N by the stiffness of {rig.stiffness:g} N/m, small_move.force is {move.force:g} N"
+                f"the force is {force:.4g} N with a stiffness of {rig.stiffness:g} N/m, but small_move.force is "
+                f"{move.force:g} N"
             )
             yield Found(f"{path}.rig_axis.small_move.displacement", f"{move.displacement:g} m", text)
 
 
 @rule(
     CAUTION,
-    "peak of a record up to 15 m/s^2, unless `accept_any_peak`",
-    "hardly any earthquake reached this value; check the unit",
+    "the peak of a record should be at most 15 m/s^2, unless `accept_any_peak` is set",
+    "Hardly any earthquake reached this value; check the unit",
 )
 def record_of_another_unit(seen: Seen) -> Iterator[Found]:
     for path, part in walk(seen.scenario):
@@ -232,14 +241,14 @@ def record_of_another_unit(seen: Seen) -> Iterator[Found]:
         peak = float(np.abs(motion.values).max() / abs(part.scale))
         if peak > STRONGEST:
             yield Found(
-                f"{path}.unit", part.unit or "as the file states it", f"the record has a peak of {peak:.4g} m/s^2"
+                f"{path}.unit", part.unit or "as stated in the file", f"the record has a peak of {peak:.4g} m/s^2"
             )
 
 
 @rule(
     REFUSED,
-    "`updating.mode` is `shadow`",
-    "on a real rig copies of the specimen must not affect the test; they may on a simulated rig",
+    "`updating.mode` must be `shadow`",
+    "Copies of the specimen may affect a test only on a simulated rig",
     real=True,
 )
 def copies_that_follow(seen: Seen) -> Iterator[Found]:

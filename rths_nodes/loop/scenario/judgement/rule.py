@@ -16,7 +16,9 @@ REFUSED, CAUTION = "refused", "caution"
 
 @dataclass(frozen=True)
 class Seen:
-    """Input of a rule. ``simulated`` is true without real actuators; ``today`` is for calibration dates."""
+    """Input of a rule. ``simulated`` is true if no actuator is real. Calibrations are judged on the date
+    ``today``.
+    """
 
     scenario: Scenario
     simulated: bool
@@ -41,7 +43,9 @@ Look = Callable[[Seen], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: name, required ``relation``, reason and function. If ``real``, it applies to real rigs only."""
+    """A rule: name, required ``relation``, reason and function. If ``real`` is true, the rule is for real rigs
+    only.
+    """
 
     name: str
     weight: str
@@ -61,7 +65,7 @@ def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Result of a rule for one number: its full name, which an operator signs, and its text."""
+    """Result of a rule for one number: the full ``name``, which an operator signs, and the text."""
 
     name: str
     words: str
