@@ -17,10 +17,10 @@ from typing import Any
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
 REQUESTS: dict[int, str] = {
-    signal.SIGTERM: "received SIGTERM: another program has ended this process",
+    signal.SIGTERM: "received SIGTERM: another program ends this process",
     signal.SIGHUP: "received SIGHUP: the terminal was closed",
     signal.SIGQUIT: "received SIGQUIT",
-    signal.SIGXCPU: "received SIGXCPU: the limit of processor time was reached",
+    signal.SIGXCPU: "received SIGXCPU: the process has reached its limit of processor time",
 }
 
 SAME_REQUEST_S = 1.0

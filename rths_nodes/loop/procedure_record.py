@@ -36,14 +36,18 @@ class Rung:
 RUNGS = {
     rung.name: rung
     for rung in (
-        Rung("a", "embedded", "all computed, in one process without ROS", False, False),
-        Rung("b", "nodes", "nodes, with a simulator in place of the rig", False, False),
-        Rung("c", "computed, not sent", "the rig answers, commands are computed but not sent", True, False),
+        Rung("a", "embedded", "everything is computed, in one process without ROS", False, False),
+        Rung("b", "nodes", "ROS nodes, with a simulator in place of the rig", False, False),
+        Rung("c", "computed, not sent", "the rig answers; commands are computed but not sent", True, False),
         Rung(
-            "d", "moves, force computed", "the rig moves, its force is computed from its measurements", True, True
+            "d",
+            "moves, force computed",
+            "the rig moves, and the force is computed from its measurements",
+            True,
+            True,
         ),
         Rung("e", "slow time", "the rig moves slower than the structure by this factor", True, True),
-        Rung("f", "reduced level", "as the test, with a part of the excitation", True, True),
+        Rung("f", "reduced level", "like the complete test, with a fraction of the excitation", True, True),
         Rung("g", "full", "the test", True, True),
     )
 }
@@ -305,7 +309,7 @@ class ProcedureRecord:
 
     def count(self, rung: RungRecord) -> None:
         rung.counts = self.operator
-        self.deviations.append(f"rung {rung.name}: {rung.ending}: counts by the word of {self.operator}")
+        self.deviations.append(f"rung {rung.name}: {rung.ending}, but counts by decision of {self.operator}")
 
     def rest_of_last(self, advice: str) -> str:
         last = self.held[-1]

@@ -38,8 +38,7 @@ def pause_notes(timing: Data) -> list[str]:
     pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
     return [
         f"the test paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in total, and did not run in "
-        "real time; "
-        f"{slowed:.0f} slowed samples are not valid for a rate-dependent specimen"
+        f"real time. Slowed samples ({slowed:.0f}) are not valid for a rate-dependent specimen"
     ]
 
 
@@ -64,7 +63,7 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     """Return the timing of a run from the final numbers of all nodes.
 
     ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
-    receiving, waiting. Only its mean is known, because percentiles cannot be added. It is omitted if the
+    receiving, waiting. Only its mean is known, because percentiles cannot be added. The part is omitted if the
     integrator works in parallel to the loop, like an OpenSees model.
     """
     report = unflatten(numbers, "timing")
@@ -159,10 +158,10 @@ def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0
     median = float(np.median([one.round_trip for one in exchanges]))
     if median <= within:
         return ""
-    samples = "a sample" if not depth else f"{1 + depth} samples (hops.depth = {depth})"
+    samples = "a sample" if not depth else f"{1 + depth} samples with hops.depth = {depth}"
     needed = math.ceil(median / dt) - 1
     return (
-        f"the round trip to the {peer} node takes {1e3 * median:.3g} ms (median of {len(exchanges)}): must be <= "
-        f"{1e3 * within:.3g} ms, {samples}, in real time. Use hops.depth >= {needed}, a smaller servo_rate, "
+        f"the round trip to the {peer} node takes {1e3 * median:.3g} ms (median of {len(exchanges)}), but must be "
+        f"<= {1e3 * within:.3g} ms ({samples}) in real time. Use hops.depth >= {needed}, a smaller servo_rate, "
         "pace = lockstep, or one machine"
     )

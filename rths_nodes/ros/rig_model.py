@@ -24,7 +24,9 @@ def xml_text(root: ElementTree.Element) -> str:
 
 
 def urdf(scenario: Scenario) -> str:
-    """Return a model with a slab for each axis, which is a prismatic joint along x within its stroke (m)."""
+    """Return a model with a slab for each axis. A slab is a prismatic joint along x, with the stroke (m) of its
+    axis.
+    """
     robot = ElementTree.Element("robot", name=scenario.name)
     _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
     height = 0.0

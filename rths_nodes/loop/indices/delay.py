@@ -4,8 +4,8 @@
 Values are relative to the first sample, because an offset would reduce the precision. The cross-spectra of the
 chunks (overlap-save) are summed; one inverse transform then yields the products at all lags. Means and variances
 of the targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is
-bounded, and the result does not depend on when samples arrive. A drift reduces it: 8 digits are left for a motion
-of 1 mm after a drift of 100 mm.
+bounded, and the result does not depend on when samples arrive. A drift reduces the precision: 8 digits are left
+for a motion of 1 mm after a drift of 100 mm.
 """
 
 from __future__ import annotations

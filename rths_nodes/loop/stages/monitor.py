@@ -72,8 +72,8 @@ class MonitorStage:
         """``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy
         errors.
 
-        With ``spread``, :meth:`spare` processes the chunks of the delay; otherwise the last sample of a chunk
-        does. With ``live``, curves are collected.
+        With ``spread``, :meth:`spare` processes the chunks of the delay; otherwise each chunk is processed at its
+        last sample. With ``live``, curves are collected.
         """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor

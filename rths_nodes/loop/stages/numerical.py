@@ -164,7 +164,7 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return which external parts are missing after :meth:`open`. Raises ConfigError if one will not come."""
+        """Return which external parts are missing after :meth:`open`. Raises ConfigError if waiting is futile."""
         return self.integrator.missing()
 
     def numbers(self) -> Data:

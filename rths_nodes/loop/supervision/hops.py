@@ -34,8 +34,8 @@ class HopsParams:
     """Hops between the rig and the computer that sends its Commands."""
 
     depth: int = integer(
-        "number of samples by which the round trip exceeds one: tick k applies Command k - depth, and Commands in "
-        "transit act later by the same number; rths check prints the depth that a rig needs",
+        "round trip in samples, minus one: tick k applies Command k - depth. rths check prints the depth that a "
+        "rig needs",
         default=0,
         at_least=0,
         at_most=MOST_UNDER_WAY,
@@ -49,11 +49,11 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
     """
     if depth and depth + behind > MOST_UNDER_WAY:
         raise ConfigError(
-            f"hops.depth = {depth}: with port.transport_samples = {behind} it must be <= "
-            f"{max(MOST_UNDER_WAY - behind, 0)}: {MOST_UNDER_WAY} samples may be in transit"
+            f"hops.depth = {depth}: must be <= {max(MOST_UNDER_WAY - behind, 0)} with port.transport_samples = "
+            f"{behind}, because at most {MOST_UNDER_WAY} samples may be in transit"
         )
     if depth and force_axes:
-        raise ConfigError(f"hops.depth = {depth}: must be 0 with force-controlled axes: {', '.join(force_axes)}")
+        raise ConfigError(f"hops.depth = {depth}: must be 0 with force-controlled axes ({', '.join(force_axes)})")
 
 
 class UnderWay:

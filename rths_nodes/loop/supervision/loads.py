@@ -173,7 +173,9 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 def bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
-    """Return the bridge over late Commands, with loads if there are any. ``passive`` are auxiliary inputs."""
+    """Return the bridge over late Commands, with loads if there are any. ``passive`` are values of auxiliary
+    inputs.
+    """
     rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
     n_moved = len(limits) - len(rates)
     of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)

@@ -26,7 +26,7 @@ DUPLICATES_EVERY_NS = 100_000_000
 """Period of searching for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
 
 LIVE_NS = 1 * SECOND
-"""Largest age of a live message from the actuator node, from ARMED on, ns."""
+"""Largest age at which a message from the actuator node counts as live, from ARMED on, ns."""
 OLD_NS = 60 * SECOND
 """Largest age of the state of an active or ended test when this node starts, ns. Older states are ignored."""
 
@@ -154,7 +154,7 @@ class Handshake:
         self._topics.name_publishers()
 
     def _match(self) -> None:
-        unknown_run = "" if self._topics.run.mark else f"the run: no {TEST_STATE} of the actuator node"
+        unknown_run = "" if self._topics.run.mark else f"the run in {TEST_STATE} from the actuator node"
         missing = self._topics.missing() or unknown_run or self._own_missing()
         now = self._now()
         if not missing or now >= self._next_duplicates:

@@ -177,7 +177,7 @@ class MonitorNode(RthsNode):
         running = self.phase.test.state is State.RUNNING
         if running and not self._stopped and self.shutdown.interrupted_for > UNHEARD_NS:
             self._stopped = True
-            self.trip("interrupted, but the actuator node continues the test")
+            self.trip("the actuator node continues the test after an interrupt")
 
     def _warn_outside(self) -> None:
         for axis, at in self.stage.sensors.forces.items():
@@ -265,4 +265,5 @@ class MonitorNode(RthsNode):
 
 def unjudged_samples(numbers: Mapping[str, float]) -> str:
     count = numbers.get("unseen.samples", 0.0)
-    return f"the monitor has not received the last {count:.0f} samples; the indices exclude them" if count else ""
+    last = f"{count:.0f} sample{'s'[: count > 1]}"
+    return f"the indices exclude the last {last}, which the monitor has not received" if count else ""

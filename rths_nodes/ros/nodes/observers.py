@@ -173,12 +173,14 @@ class LockstepWindow:
         within = rig.sample < self._open_until
         if not within and self._times.waited > self._patience:
             slowest = min(self._seen, key=self._seen.__getitem__)
-            rig.trip(f"no Progress of the {slowest} node for {self._patience / SECOND:.2g} s")
+            rig.trip(f"no Progress from the {slowest} node for {self._patience / SECOND:.2g} s")
         return within
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer. Only calls ``warn`` for ``optional`` observers."""
+    """Trips the rig if ``heartbeat`` reports a lost observer. If the observer is ``optional``, only calls
+    ``warn``.
+    """
 
     def __init__(
         self,

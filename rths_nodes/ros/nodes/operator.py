@@ -2,8 +2,8 @@
 """Operator node: stops or holds a procedure and publishes the state of rig and procedure (doc/ros.md).
 
 The services ``stop``, ``stop_by_page`` and ``hold`` and the topic ``trip`` act on the procedure. A stop is never
-refused. ``rig_state``, not tared, is published between runs; with a watcher, also during runs. Other acts use the
-operator socket (``app/procedure/operator_socket.py``).
+refused. The untared ``rig_state`` is published between runs and, if there is a watcher, also during runs. Other
+acts use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Conducted(Protocol):
     def scenario(self) -> Scenario: ...
 
     def tell(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement to ``receiver``, in the thread that drives the rig. None stops this."""
+        """Pass every Measurement to ``receiver``, in the thread that drives the rig. None means no receiver."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
@@ -161,7 +161,7 @@ class OperatorNode(ThreadedNode):
     def _former_trip(self, _: Empty) -> None:
         self._conducted.stop(_asked(STRANGER, "trip requested"))
         self._node.get_logger().warning(
-            f"the topic {FORMER_TRIP} is now {TRIP}; the next version does not accept the old name"
+            f"the topic {FORMER_TRIP} is now called {TRIP}; the next version does not accept the old name"
         )
 
     def start(self) -> None:
@@ -170,7 +170,10 @@ class OperatorNode(ThreadedNode):
         end = time.monotonic() + DISCOVERY_S
         while time.monotonic() < end:
             if self._node.get_node_names_and_namespaces().count(mine) > 1:
-                raise ConfigError(f"{self._node.get_fully_qualified_name()}: runs already; only one is allowed")
+                raise ConfigError(
+                    f"{self._node.get_fully_qualified_name()}: already runs. A namespace can have only one "
+                    "operator node"
+                )
             time.sleep(LOOK_S)
         self.tell_state(self._conducted.state, self._conducted.reason)
         if self._every:
@@ -247,7 +250,7 @@ class OperatorNode(ThreadedNode):
 
 
 def _asked(by: str, how: str) -> str:
-    return f"asked for by {by}: {how}"
+    return f"requested by {by}: {how}"
 
 
 def _serve(name: str, act: Callable[[str], None], by: str, *_: object) -> Trigger.Response:

@@ -28,7 +28,7 @@ another 20 s."""
 
 
 class Shutdown:
-    """Ends the part of a node in a test, from stop requests to the node's Summary.
+    """Ends the participation of a node in a test, from stop requests to the node's Summary.
 
     ``final()`` returns the last sample and the numbers of the Summary.
     """

@@ -160,7 +160,7 @@ class SampleCount:
 class SampleStream:
     """Joint states of a test as samples; only the newest sample is used.
 
-    Answers to old samples would be a burst of commands. The controller has no queue, so the rig would jump.
+    If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
     Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are ages of
     samples on arrival.
     """
@@ -220,35 +220,35 @@ class Ros2ControlPort(OfPort, Readback):
         )
         states: str = text("topic of the joint_state_broadcaster", "/joint_states")
         joints: tuple[str, ...] = texts(
-            "joint of each axis, in the order of the axes of the rig; the names of the axes if omitted"
+            "joint of each axis, in the order of the axes of the rig; default: the names of the axes"
         )
         joint_type: str = text(
-            "type of all these joints. Units are m and N if prismatic, rad and N m if revolute; scales of a rig "
-            "file convert the latter to displacements and forces",
+            "type of all joints. Prismatic joints use m and N. Revolute joints use rad and N m; the scales of a "
+            "rig file convert these to m and N",
             "prismatic",
             ("prismatic", "revolute"),
         )
         stand_in: bool = flag(
-            "the controller moves no hardware and has the parameter rths_stand_in; a controller without this "
-            "parameter is refused",
+            "true if the controller moves no hardware; the parameter rths_stand_in of the controller must then be "
+            "true",
             False,
         )
         transport_samples: int = integer(
-            "samples after which a joint state shows the effect of a command; 1 if the command arrives before the "
-            "next update of the controller manager",
+            "number of samples after which a joint state shows the effect of a command; 1 if the command arrives "
+            "before the next update of the controller manager",
             "",
             1,
             at_least=1,
             at_most=100,
         )
         counter: str = text(
-            "joint whose position command is the number of the command, and whose position state is the number "
-            "of the newest command that the hardware has received; empty without a counter",
+            "joint that counts commands. Its position command is the number of the command; its position state is "
+            "the number of the newest command that the hardware has received. An empty text means no counter",
             "",
         )
         watchdog: float | None = number(
             "time without a new number on the counter after which the hardware decelerates and holds by itself; "
-            "if omitted, the hardware has no watchdog and keeps the last command forever",
+            "default: no watchdog, so that the hardware keeps the last command forever",
             "s",
             None,
             more_than=0.0,
@@ -268,27 +268,30 @@ class Ros2ControlPort(OfPort, Readback):
             at_least=0.005,
             at_most=10.0,
         )
-        connect_within: float = number("timeout for the controllers", "s", 5.0, more_than=0.0)
+        connect_within: float = number("timeout for connecting to the controllers", "s", 5.0, more_than=0.0)
         longest_wait: float = longest_wait_parameter()
 
         def validate(self, path: str) -> None:
             if bool(self.counter) != (self.watchdog is not None):
                 present, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
                 raise ConfigError(
-                    f"{path}.{present}: also needs {other}: the watchdog of the hardware checks the counter"
+                    f"{path}.{present}: also needs {other}, because the hardware watchdog checks the counter"
                 )
             for joint in (every := [*self.joints, *([self.counter] if self.counter else [])]):
                 if every.count(joint) > 1:
-                    raise ConfigError(f"{path}.joints: {joint!r} occurs more than once; each needs its own")
+                    raise ConfigError(
+                        f"{path}.joints: {joint!r} occurs more than once, but all joints must differ"
+                    )
 
         def fits(self, test: TestContext) -> None:
             if self.watchdog is None and test.samples_per_step <= test.substeps:
                 raise ConfigError(
-                    "watchdog: missing, with time_ratio = 1: if this computer stops, the controller keeps the "
-                    "last command forever. Use slow time (time_ratio > 1), or watchdog and counter of the hardware"
+                    "watchdog: must be set with time_ratio = 1, because the controller keeps the last command "
+                    "forever if this computer stops. Use slow time (time_ratio > 1), or a hardware watchdog with "
+                    "a counter"
                 )
             if self.joints and len(self.joints) != len(test.axes):
-                raise ConfigError(f"joints: {len(self.joints)}: must be {len(test.axes)}, one for each axis")
+                raise ConfigError(f"joints: has length {len(self.joints)}, but must have length {len(test.axes)}")
             if self.silence < 3.0 * test.dt:
                 raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
 
@@ -300,7 +303,7 @@ class Ros2ControlPort(OfPort, Readback):
             if self.watchdog is not None:
                 return []
             return [
-                "the controller has no watchdog: if this computer stops, the rig stops abruptly at its last "
+                "the controller has no watchdog. If this computer stops, the rig stops abruptly at its last "
                 "command and is held there"
             ]
 
@@ -351,7 +354,7 @@ class Ros2ControlPort(OfPort, Readback):
         if pacer is None:
             raise ConfigError(
                 "port 'ros2_control': needs ROS 2 and real time, because the controller manager has its own "
-                "clock; use the host composed or processes (not embedded) with pace realtime"
+                "clock. Use the host composed or processes, with pace realtime"
             )
         self._pacer = pacer
         self._forget()
@@ -482,8 +485,8 @@ class Ros2ControlPort(OfPort, Readback):
         self._needed[needed] += 1
         if (needed - self.transport_samples) * self._dt > self._params.watchdog:
             self._stop(
-                f"joint {self._params.counter!r} (port.counter): still {state.echo} at sample {self.sample}, so "
-                f"the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
+                f"joint {self._params.counter!r} (port.counter): the position is still {state.echo} at sample "
+                f"{self.sample}, so the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
             )
 
     def _stop(self, reason: str) -> None:

@@ -54,7 +54,7 @@ AT_MOST = 5000
 
 
 FOREIGN_A_TURN = 128
-"""Maximum number of foreign messages dropped per call, in less than a millisecond."""
+"""Maximum number of foreign messages dropped per call, which takes less than a millisecond."""
 
 
 class Inbox:
@@ -107,7 +107,7 @@ class Inbox:
             self.line = None
 
     def take(self) -> bytes | None:
-        """Return the next message. Return None without a message, or after many foreign messages."""
+        """Return the next message; None if there is no message, or after ``FOREIGN_A_TURN`` foreign messages."""
         if self.by_hand:
             if not self._handed:
                 return None
@@ -220,7 +220,7 @@ class StreamPublisher:
 
     def _publish_elsewhere(self, data: bytes) -> None:
         self._publish(data)
-        for inbox in self.neighbours:  # the middleware delivers a second copy to them
+        for inbox in self.neighbours:  # the middleware delivers a second copy to each neighbour
             inbox.drop(1)
 
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:

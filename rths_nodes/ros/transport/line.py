@@ -133,8 +133,8 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages; return False if the receiver has closed the line. After a message, only sending
-        detects this.
+        """Send queued messages; return False if the receiver has closed the line. Once a message was sent, only a
+        failed send shows that the line is closed.
         """
         self.send_kept()
         if self.open and not self.spoken:

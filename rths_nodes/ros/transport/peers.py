@@ -79,7 +79,8 @@ def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
     for (name, type_hash), kind in hashes.items():
         if name in nodes and mine.startswith(_HASHED) and type_hash.startswith(_HASHED) and type_hash != mine:
             return (
-                f"{name} has another version of {kind} on {topic}: {type_hash}, here {mine}; update one of the two"
+                f"{name} uses another version of {kind} on {topic}: {type_hash} instead of {mine}. "
+                f"Update this node or {name}"
             )
     return ""
 
@@ -148,7 +149,7 @@ class PublisherGuard:
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers if only a missing name makes the guard uncertain; otherwise 0."""
+        """Number of publishers if a missing name is the only reason why the guard is uncertain; otherwise 0."""
         return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
@@ -189,7 +190,7 @@ class PublisherGuard:
         for gid in list(self._kept):
             if gid in self.known:
                 self.waiting.append((self._kept.pop(gid), gid))
-            elif owners.get(gid, "") not in ("", *self.speakers):  # of two nodes with the same name one may leave
+            elif owners.get(gid, "") not in ("", *self.speakers):  # one of two nodes with the same name may leave
                 del self._kept[gid]
                 self.drop(gid)
 
@@ -294,10 +295,10 @@ def request_in(data: bytes) -> str | None:
     """Return the reason (:func:`reason_of`) of a request of version 2 or 3, or None for other messages."""
     with suppress(ValueError):
         values = decode("Trip", data)
-        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # belongs to a run in version 2
+        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # such a Trip of version 2 has a run
             return reason_of("", values["source"], values["reason"])
     with suppress(ValueError):
         values = decode("Trip", data, VERSION_2)
-        if not (values["frame_id"] or values["sample"]):  # version 3 has the length of run here, never 0
+        if not (values["frame_id"] or values["sample"]):  # version 3 has the length of ``run`` here, never 0
             return reason_of("", values["source"], values["reason"])
     return None

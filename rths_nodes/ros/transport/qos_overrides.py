@@ -88,7 +88,7 @@ def _check(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
         )
     if side != "publisher":
         raise ConfigError(
-            f"{name}: no node of a test subscribes to {topic}: must be {PREFIX}{topic}.publisher.{policy}"
+            f"{name}: must be {PREFIX}{topic}.publisher.{policy}, because no node of a test subscribes to {topic}"
         )
     if policy not in POLICIES:
         raise unknown(name, "policy", policy, POLICIES)

@@ -83,7 +83,7 @@ def publish_bytes(publisher: Publisher) -> Callable[[bytes], None]:
 
 
 def type_support_loaded() -> bool:
-    """Return True if this process has had a node. Each node loads the type of parameter events."""
+    """Return True if this process has had a node, because each node loads the type of parameter events."""
     return type(ParameterEvent)._TYPE_SUPPORT is not None
 
 
@@ -161,7 +161,7 @@ class RequestQueue:
         message = _POINTER(self._response.create())
         try:
             if not self._response.from_python(response, message):
-                raise RuntimeError(f"{self.service.srv_name}: response cannot be converted")
+                raise RuntimeError(f"{self.service.srv_name}: the response cannot be converted")
             with self.service.handle:
                 self._check(self._send(self._pointer, ctypes.byref(self._info, ID_AT), message), "response")
         finally:
@@ -171,4 +171,4 @@ class RequestQueue:
         if code != OK:
             _library("librcutils.so").rcutils_reset_error()
         if code not in (OK, GONE, NOTHING):
-            raise RuntimeError(f"{self.service.srv_name}: {kind} lost (code {code} of rcl)")
+            raise RuntimeError(f"{self.service.srv_name}: the {kind} was lost (code {code} from rcl)")
