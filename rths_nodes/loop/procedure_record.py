@@ -42,7 +42,7 @@ RUNGS = {
         Rung(
             "d",
             "moves, force computed",
-            "the rig moves, and the force is computed from its measurements",
+            "the rig moves, and the force is computed from measurements of the rig",
             True,
             True,
         ),

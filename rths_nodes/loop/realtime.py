@@ -64,7 +64,7 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     with ExitStack() as stack:
         stack.callback(gc.enable)
         stack.callback(gc.unfreeze)  # Otherwise the middleware's garbage would never be freed.
-        _guard(stack)  # First, because a thread of the middleware can hang once its scheduling changes.
+        _guard(stack)  # Before the rest, because a middleware thread can hang once its scheduling changes.
         if problem := _lock_memory(stack):
             refused.append(not_locked(problem))
         if problem := _keep_awake(stack):
@@ -148,7 +148,7 @@ def _guard(stack: ExitStack) -> None:
         before = signal.signal(signal.SIGXCPU, starve)
         stack.callback(signal.signal, signal.SIGXCPU, before)
         resource.setrlimit(resource.RLIMIT_RTTIME, (allowed, killed))
-        # raising the hard limit again needs privileges; it has no effect under normal scheduling
+        # raising the hard limit again needs privileges; the limit has no effect under normal scheduling
         stack.callback(resource.setrlimit, resource.RLIMIT_RTTIME, (killed, killed))
 
 

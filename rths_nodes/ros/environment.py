@@ -60,8 +60,8 @@ def check_page() -> None:
 
 
 MODULES = {
-    "rclpy": "ROS 2 is not installed, or not sourced (no module rclpy); the host embedded does not need ROS 2",
-    "rths_nodes.msg": "the messages of this package are not built: use make set-up, pip install or colcon build",
+    "rclpy": "ROS 2 is not installed or not sourced (no module rclpy). Only the host embedded runs without ROS 2",
+    "rths_nodes.msg": "the messages of this package are not built; run make set-up, pip install or colcon build",
 }
 
 
@@ -144,7 +144,7 @@ def _security(environment: Environment) -> Iterator[Finding]:
 def _keys(environment: Environment, enforced: bool) -> Iterator[Finding]:
     store = "ROS_SECURITY_KEYSTORE"
     value = environment.get(store, "")
-    advice = "name a folder made by ros2 security create_keystore, or set ROS_SECURITY_ENABLE=false"
+    advice = "name a folder that ros2 security create_keystore has made, or set ROS_SECURITY_ENABLE=false"
     if not value:
         yield Finding(store, "is not set, but ROS_SECURITY_ENABLE=true", advice)
         return

@@ -108,8 +108,8 @@ class CommandStage:
     """
 
     def __init__(self, assembly: Assembly) -> None:
-        # not the setup of the numerical stage: a search that starts at the last solution must not depend on the
-        # order of poses, which differs between hosts
+        # The setup is separate, because a search starts at the last solution. In a setup shared with the numerical
+        # stage, the result would depend on the order of poses, which differs between hosts.
         self.setup: Setup = assembly.fresh("setup")
         scenario, names = assembly.scenario, assembly.names
         n_axes = len(scenario.moved_axes)

@@ -25,7 +25,7 @@ class OfOne:
     def validate(self, path: str) -> None:
         """Refuse any number of expressions other than one."""
         if len(self.of) != 1:
-            raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must be one")
+            raise ConfigError(f"{path}.of: has {len(self.of)} expressions, but must have one")
 
 
 class Integral:

@@ -54,9 +54,9 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
         ("debug", "info", "warn", "error", "fatal"),
     ),
     "use_sim_time": ("false", "ROS parameter of the nodes, without effect on the pace of a test", FLAG),
-    "params_file": ("", "file with ROS parameters of the nodes, with precedence over other arguments", ()),
-    "rviz": ("false", "show the axes in RViz, with a model from a robot_state_publisher", FLAG),
-    "page": ("false", "show the running test in the browser, by starting rths page", FLAG),
+    "params_file": ("", "file whose ROS parameters override the other arguments", ()),
+    "rviz": ("false", "start RViz and a robot_state_publisher, to show a model of the axes", FLAG),
+    "page": ("false", "start rths page, which shows the running test in the browser", FLAG),
     "page_port": ("8085", "TCP port of the page; 0 selects a free port, and a port in use is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")

@@ -210,7 +210,7 @@ def _report(
 ) -> tuple[int, bool]:
     left = tell_launch(last_words(code, problem, test, numbers))
     code = ExitCode.FINISHED if left else code
-    with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
+    with exits_within(FLUSHED_S, code):  # the report is written, so that nothing is lost if the middleware hangs
         for node in nodes:
             node.flush()
     return code, left

@@ -138,7 +138,7 @@ class Arming:
 
     def _check_ways(self) -> None:
         if silent := self._questions.silent:
-            raise StartRefused(f"{', '.join(silent)}: no answer on {ANSWER}", ExitCode.FAILED)
+            raise StartRefused(f"no answer from {', '.join(silent)} on {ANSWER}", ExitCode.FAILED)
         for peer in LOOP:
             problem = too_slow(peer, self._questions.before.get(peer, ()), self._period, self._depth)
             if problem:

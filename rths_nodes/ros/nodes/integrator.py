@@ -78,7 +78,7 @@ class IntegratorNode(RthsNode):
                 limit -= 1
                 busy = True
                 if target is not None:
-                    # measured from the Measurement, so that the next step begins in time
+                    # the rest is measured from the Measurement, so that the next step begins in time
                     self._rests_until = self._began + self._resting
                     stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                     self._publish(target, stamp, self._began)

@@ -207,7 +207,7 @@ class OperatorNode(ThreadedNode):
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
             self._conducted.tell(None)  # no reason to stop the rig: the watcher ends its pulse
-            self._node.get_logger().error(f"the watcher receives no more data: {type(error).__name__}: {error}")
+            self._node.get_logger().error(f"the watcher receives no more data ({type(error).__name__}: {error})")
 
     def _diagnose(self) -> None:
         state = self._conducted.state

@@ -118,12 +118,12 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
     """
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
-        raise ConfigError("the stamps of the joint states do not increase: must be the times of the states")
+        raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
     count = max(round(dt / interval), 1)
     if abs(count * interval / dt - 1.0) > TOLERANCE:
         raise ConfigError(
-            f"joint states arrive at {1.0 / interval:.4g} Hz (update_rate of the controller manager): must be "
-            f"servo_rate = {1.0 / dt:g} Hz, or an integer multiple of servo_rate"
+            f"joint states arrive at {1.0 / interval:.4g} Hz (update_rate of the controller manager), but "
+            f"must arrive at servo_rate = {1.0 / dt:g} Hz or an integer multiple of servo_rate"
         )
     return count
 
@@ -317,7 +317,7 @@ class Ros2ControlPort(OfPort, Readback):
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
         if rig is not None:
-            raise ConfigError("port.type = 'ros2_control': has no simulated rig; omit rig")
+            raise ConfigError("port.type = 'ros2_control': has no simulated rig. Omit the section rig")
         self._params, self._dt = params, dt
         rows = {name: axis.rig_axis for name, axis in axes.items()}
         self._axes = tuple(axes)
@@ -363,7 +363,7 @@ class Ros2ControlPort(OfPort, Readback):
         try:
             from rths_nodes.ros.ports.controller_link import ControllerLink
         except ImportError as error:
-            raise ConfigError(f"port 'ros2_control': ROS 2 is missing or incomplete: {error}") from error
+            raise ConfigError(f"port 'ros2_control': ROS 2 is missing or incomplete ({error})") from error
         counter = (params.counter,) if params.counter else ()
         self._reader = JointReader(self._joints, params.counter)
         try:
@@ -382,7 +382,7 @@ class Ros2ControlPort(OfPort, Readback):
         while len(samples) < PROBES and (time.monotonic() < end or len(samples) < 3):
             if time.monotonic() > end + self._params.connect_within:
                 raise ConfigError(
-                    f"{self._params.states}: received {len(samples)} joint states: must be at least three"
+                    f"{self._params.states}: received {len(samples)} joint states, but needs at least three"
                 )
             self._link.wait(LOOK_S)
             for message in self._link.received():
