@@ -131,7 +131,7 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late signal does not change the exit code.
 
-    Call it shortly before the exit: the interpreter then restores the default handlers, and a signal would end the
+    Call this function shortly before the exit, when the interpreter restores the default handlers, which end the
     process.
     """
     for number in STOPPING:

@@ -21,8 +21,8 @@ SYSTEM_CLOCK: Clock = time
 """Clock of this machine: the module ``time`` itself."""
 
 ANSWERED = 0.8
-"""Fraction of a sample in which the loop can always send a Command, even after a late Measurement. It is below 1,
-so that bridging does not delay the schedule."""
+"""Fraction of a sample in which the loop can always send a Command, even after a late Measurement. The fraction is
+below 1, so that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
 """Time of busy waiting after a sleep, ns. The scheduler can wake a process this late."""
@@ -38,8 +38,8 @@ CREDIT_NS, DEBT_NS = 10_000_000, 500_000
 class Pacer:
     """Ticks at absolute times of the monotonic clock. A missed tick delays the schedule by complete periods.
 
-    ``missed`` is the number of missed periods, ``slips`` the number of ticks after them. ``began`` is the time of
-    the last tick (ns), ``period`` the sample period (ns).
+    ``missed`` is the number of missed periods, ``slips`` the number of ticks that followed missed periods.
+    ``began`` is the time of the last tick (ns), ``period`` the sample period (ns).
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:

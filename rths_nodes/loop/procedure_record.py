@@ -112,7 +112,7 @@ class AxisChecks:
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of force per displacement of another axis of a coupled specimen, N/m, by that axis."""
+    """Change of force per displacement of another axis, for a coupled specimen, N/m, by name of the other axis."""
     damping: float | None = None
     """Part of the force that depends on the velocity, divided by the velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
@@ -188,7 +188,7 @@ class RungRecord:
     max_bridge: float | None = None
     """Largest valid ``longest_gap``, s; None in older records."""
     counts: str = ""
-    """Person who decided that the rung counts although it is not valid."""
+    """Person who decided that the rung counts although the rung is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Hashes, by path, of the files that the scenario names."""
     code: str = ""

@@ -30,7 +30,7 @@ RESTED_S = 0.001
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File that bounds the wake-up time of processors while a process keeps it open: int32, us."""
+"""File with the longest wake-up time of processors (int32, us), in effect while a process keeps the file open."""
 
 
 class Starving(RuntimeError):
@@ -50,9 +50,9 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     """Set real-time scheduling of this process at ``priority``; yield a text for each setting that was refused.
 
     Every setting is optional, but shortens latencies. All threads are changed, because threads of the middleware
-    do not inherit the scheduling. Do not use this function in lockstep: under SCHED_FIFO the kernel throttles a
-    process that never sleeps. A process that hangs would block its processor. Therefore ``Starving`` is raised in
-    this process; if the process still hangs, the kernel kills it.
+    do not inherit the scheduling. Not for lockstep: under SCHED_FIFO the kernel throttles a process that never
+    sleeps. A process that hangs would block its processor. ``Starving`` is raised in such a process; if it still
+    hangs, the kernel kills the process.
     """
     refused: list[str] = []
     if not wanted:

@@ -39,7 +39,7 @@ OBSERVERS = options.OBSERVERS
 NAMESPACE = options.NAMESPACE
 
 STOPS = ("stop", "trip")
-"""Services of the actuator node that end a test, as held or as tripped."""
+"""Services of the actuator node that end a test, in the state HELD or TRIPPED."""
 FORMER_TRIP = "emergency_stop"
 """Name of the topic and of the service ``trip`` up to version 0.9.0. The next version will not accept this name.
 """

@@ -108,7 +108,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds its position, or if its last Command is in m and did not move it."""
+        """True if the axis holds its position, or if its last Command is in m and did not move the axis."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()

@@ -378,7 +378,8 @@ class DueCommands:
         return bool(self._kept)
 
     def kept(self) -> Command | None:
-        """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start.
+        """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start
+        position.
 
         During a pause no further Command is used until the sample of the next Command has ended.
         """

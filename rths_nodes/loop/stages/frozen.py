@@ -46,7 +46,7 @@ BLOCKS, ROWS = 4, 8
 FOLLOWS, WINDOWS = 0.25, 10
 """Smallest slope of displacement versus target that is not doubtful, and its window in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""For the check of signs: blocks per coarse block; coarse blocks by which an axis may be late, and early."""
+"""For the check of signs: blocks per coarse block, and coarse blocks by which an axis may be late and early."""
 
 
 def least_travel(

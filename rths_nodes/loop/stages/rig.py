@@ -173,7 +173,8 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        Without a command the rig trips. If the command is only ``late``, the rig bridges the command or pauses.
+        If no command is available, the rig trips or, if the command is only ``late``, bridges the command or
+        pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True

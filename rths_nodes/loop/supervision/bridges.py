@@ -50,10 +50,10 @@ class OverrunParams:
 
 
 class Overruns:
-    """Counts late periods in a test with samples of ``dt`` s. ``breach`` is empty, or the reason to end the test.
+    """Counts late periods in a test with samples of ``dt`` s. ``breach`` is the reason to end the test, or empty.
 
     A period is late if its tick was missed, or if it was bridged because a Target or Command was late. Ticks that
-    a rig gives are never missed. In lockstep no period is late. A breach is permanent.
+    a rig generates are never missed. In lockstep no period is late. A breach is permanent.
     """
 
     def __init__(self, params: OverrunParams, dt: float) -> None:
@@ -63,7 +63,7 @@ class Overruns:
         )
         self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
-        """Each sample in the window with late periods, and the number of its late periods."""
+        """Each sample with late periods in the window, and the number of its late periods."""
         self.breach = ""
 
     def sampled(self, sample: int, late: int) -> None:
@@ -158,7 +158,7 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference between two motions, which fades out along a polynomial of degree 5; ``active`` until then.
+    """Difference between two motions that fades out along a polynomial of degree 5; ``active`` until then.
 
     The difference fades over ``samples`` of ``dt`` s, or over more samples if its velocity would exceed SHARE of
     the velocity limits ``fastest`` ``(n,)`` m/s.
@@ -218,7 +218,7 @@ class MotionBridge:
         self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
-        """Store the newest Target, of number ``step``. Return False if a value is not finite."""
+        """Store the newest Target, with the number ``step``. Return False if a value is not finite."""
         self._last = (step * self._substeps, rows)
         total = sum(map(sum, rows))  # only its finiteness matters
         return total - total == 0.0

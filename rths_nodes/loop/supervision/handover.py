@@ -40,7 +40,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, forces (N) at begin and end, times (s, monotonic clock) of begin and end."""
+    """One hold: sample, and forces (N) and times (s, monotonic clock) at its begin and end."""
 
     sample: int
     before: list[float]
@@ -73,7 +73,7 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait for a request. This is for lockstep, where a held rig has no ticks."""
+        """Wait for a request. For lockstep, because a held rig then has no ticks."""
         self._changed.wait(seconds)
 
 

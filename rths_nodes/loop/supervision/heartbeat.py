@@ -15,7 +15,7 @@ from rths_nodes.core.parameters import number, params, text
 BEATS = 4
 """Number of consecutive heartbeats that may be missing before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""Shortest time of suspension of this process that does not count as silence of the peers, ns."""
+"""Shortest gap that counts as a suspension of this process, not as silence of the peers, ns."""
 
 
 @params

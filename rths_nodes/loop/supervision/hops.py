@@ -22,11 +22,11 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, M
 MOST_UNDER_WAY = 63
 """Largest transport, in hops and after the port together, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""Criterion for Commands that are applied at once: in IN_A_ROW samples, the applied command deviates from the
-newest Command by at most the fraction NEARER of the travel during the hops. The variances must meet the same
-criterion, which excludes a readback with an offset."""
+"""Criterion for Commands that are applied at once: in IN_A_ROW consecutive samples, the applied command deviates
+from the newest Command by at most the fraction NEARER of the travel during the hops. The variances must meet
+the same criterion, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
-"""Smallest rms change of a readback that counts, m."""
+"""Smallest rms change of a readback that counts as a change, m."""
 
 
 @params

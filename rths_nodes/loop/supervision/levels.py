@@ -142,7 +142,9 @@ class Values:
         return value
 
     def of_level(self, index: int, axis: str, quantity: str, level: Level) -> int:
-        """Return the index of the value of a ``level``. Raises ConfigError if channel or expression is wrong."""
+        """Return the index of the value of a ``level``. Raises ConfigError if its channel or expression is
+        invalid.
+        """
         path = level_path(axis, quantity)
         if isinstance(level, OfExpression):
             return self._of_expression(path, level)

@@ -155,7 +155,7 @@ def of_errors(
     """Return, by axis, displacement from zero and error: target minus displacement (m), or minus force (N).
 
     ``zeros`` are the zeros of displacement and force, and true for a force axis. The error of a force axis is 0 in
-    modes other than MODE_FORCE.
+    other modes.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
@@ -271,7 +271,7 @@ class LimitCheck:
         return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return the reason to stop after ``measured``; an empty string if there is none.
+        """Return the reason to stop after ``measured``; an empty string if no limit is exceeded.
 
         ``targets`` are in ``modes``.
         """

@@ -31,7 +31,7 @@ from rths_nodes.core.samples import INTERLOCK_OPEN, MODE_DISPLACEMENT, MODE_FORC
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, Fading
 
 SHARE = 0.99
-"""Fraction of the force rate limit at which loads approach the Commands again."""
+"""Fraction of the force rate limit at which loads return to the Commands."""
 LONGEST_LEAD_S = 0.1
 """Longest delay of an actuator, s."""
 

@@ -33,7 +33,7 @@ from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceTh
 OBSERVE_LIMIT = 16
 """Maximum number of samples that an observer handles per turn, and of ticks by which an observer may lag."""
 BEHIND_NS = 20_000_000
-"""Longest lag of an observer, ns. A lag of one tick is always allowed."""
+"""Longest lag of an observer, ns, but at least one tick."""
 
 
 class SlackBudget:
@@ -194,12 +194,12 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Length of a sleep if nodes in one process pass messages directly, because no message wakes the process, s."""
+"""Sleep of a process whose nodes pass messages directly, so that no message wakes the process, s."""
 FOLLOWING_SLEEP_S = 0.002
-"""Length of a sleep of nodes that follow the executive in real time, s. After a sleep, the nodes read several rows
-of the ring at once."""
+"""Sleep of nodes that follow the executive in real time, s. These nodes then read several rows of the ring at
+once."""
 OBSERVER_SLEEP_S = 0.01
-"""Length of a sleep of a monitor or recorder in its own process, in lockstep, s."""
+"""Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
 """Number of consecutive yields to the middleware thread that delivers messages by topic. With sockets, one yield
 is enough; after several, two nodes would keep yielding to each other."""

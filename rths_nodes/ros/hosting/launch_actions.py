@@ -118,8 +118,8 @@ def description(
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown argument, because launch accepts unknown arguments.
 
-    Arguments are checked only if the command line names this file or its wrapper. A file that includes this file
-    has other arguments.
+    Arguments are checked only if the command line names this file or its wrapper. An including file has other
+    arguments.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments

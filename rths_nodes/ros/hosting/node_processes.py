@@ -121,7 +121,7 @@ class Process:
         return code < 0 or (code == ExitCode.FAILED and not self.report)
 
     def check_alive(self) -> None:
-        """Kill the process if it hangs, because a signal has suspended it or the middleware is deadlocked."""
+        """Kill the process if it hangs: suspended by a signal, or deadlocked in the middleware."""
         now = time.monotonic()
         if now < self._next_look:
             return
@@ -274,14 +274,14 @@ class Processes:
         return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
 
     def why(self, ended: Process) -> str:
-        """Return the report of ``ended`` or, if that is empty, the report of a process with the same exit code."""
+        """Return the report of ``ended`` or, if empty, the report of a process with the same exit code."""
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
         return (ended if ended.report else next((process for process in alike if process.report), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes count; ``reported`` are the roles with a Summary.
 
-        A process that was ended after its Summary does not count, unless it is a recorder, whose recording is then
+        A process that was ended after its Summary does not count. A recorder does, because its recording is
         incomplete.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]

@@ -28,7 +28,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
     judged: bool = True
-    """False on a machine without a node that counts late samples."""
+    """False on a machine whose nodes do not count late samples."""
     begun: bool = False
     """True once all nodes have discovered each other and the rig may have moved."""
 

@@ -151,7 +151,7 @@ class Writer(Protocol):
 
 
 OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
-"""Function that opens a recording with a directory, topics (name and row) and information. Raises ConfigError."""
+"""Function that opens a recording from directory, topics (name and row) and information. Raises ConfigError."""
 
 
 PERIOD_NS = 1_000_000_000
@@ -192,7 +192,7 @@ class RthsNode(FewRequests, LifecycleNode):
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Function that returns the missing requirements of the node before a test, apart from peers."""
+    """Function that returns the missing requirements of the node before a test, other than peers."""
     judged: tuple[ExitCode, str] | None = None
     """Outcome and reason of the test if the node knows more than TestState contains; otherwise None."""
     late: LateData = LateData()

@@ -36,11 +36,11 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
-    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark. Unless None,
-    ``scenario_hash`` restricts the tests. Once the test is ``settled()``, other runs are ignored. Replayed
-    messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain of the publisher,
-    the node joins no active or ended test and ignores old messages. A message that arrives before the name of its
-    publisher is kept for :meth:`cleared`.
+    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark.
+    ``scenario_hash``, unless None, restricts the tests. Once the test is ``settled()``, other runs are ignored.
+    Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain of the
+    publisher, the node joins no active or ended test and ignores old messages. A message that arrives before the
+    name of its publisher is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Handshake:
     """Discovers the peers in ``settings``, publishes NodeStatus and follows TestState.
 
     ``prepare`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives the
-    reason if a test must not begin. ``own_missing`` returns the missing requirements apart from peers.
+    reason if a test must not begin. ``own_missing`` returns missing requirements other than peers.
     """
 
     def __init__(

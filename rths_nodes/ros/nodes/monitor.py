@@ -29,7 +29,7 @@ from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.observers import ProgressReports
 
 INTERVAL_NS = 100_000_000
-"""Shortest interval between messages with curves, ns. Each message wakes a processor per subscriber."""
+"""Shortest interval between messages with curves, ns. Each message wakes one processor per subscriber."""
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
@@ -59,7 +59,7 @@ QUIET_NS = 1_500_000_000
 
 
 UNHEARD_NS = 2_000_000_000
-"""Time after which an interrupt trips the test, ns. A driver may have missed the interrupt."""
+"""Time after an interrupt until the monitor trips the test, ns. A driver may have missed the interrupt."""
 
 
 RATE = 20.0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing of a test in the actuator node, and supervision of monitor and recorder.
 
-In lockstep the rig waits for monitor and recorder. In real time the rig continues while they are alive.
+In lockstep the rig waits for monitor and recorder. In real time the rig continues while both are alive.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class RigClock:
     """Stamps samples and measures durations. ``pacer`` sets the ticks in real time and is None in lockstep.
 
     ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
-    Measurement, of Measurement 0 and of the end (ns of ``clock``), 0 while unknown. ``loop`` has durations from
-    Measurement to Command, ``work`` from tick to Measurement.
+    Measurement, of Measurement 0 and of the end (ns of ``clock``); 0 means unknown. ``loop`` has durations from
+    Measurement to Command, ``work`` has durations from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -178,9 +178,7 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer. If the observer is ``optional``, only calls
-    ``warn``.
-    """
+    """Trips the rig if ``heartbeat`` reports a lost observer; only calls ``warn`` for an ``optional`` observer."""
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ class Conducted(Protocol):
 
     @property
     def resting(self) -> Measurement | None:
-        """Last Measurement, numbered by the rig; None during a run, and without an open port."""
+        """Last Measurement, numbered by the rig; None during a run or without an open port."""
         ...
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorder node: writes the messages of the rig, and of topics of other programs, unchanged into a recording."""
+"""Recorder node: writes messages of the rig, and of topics of other programs, unchanged into a recording."""
 
 from __future__ import annotations
 

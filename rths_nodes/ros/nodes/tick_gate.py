@@ -87,7 +87,8 @@ class TickGate:
         return self._times.deadline
 
     def may_tick(self, interrupted: bool = False) -> bool:
-        """Return True if the next tick can run without a Command, or has one and the observers keep up.
+        """Return True if the next tick can run without a Command, or if its Command is present and the observers
+        keep up.
 
         ``interrupted`` is true if the operator requests a hold.
         """

@@ -24,11 +24,11 @@ from rths_nodes.ros.transport.rclpy_private import take_bytes
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 STAND_IN = "rths_stand_in"
-"""Name of the parameter that marks a controller without moving hardware."""
+"""Name of the parameter that marks a controller that moves no hardware."""
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
-"""Time to discover other publishers before the test, with a stand-in and with real hardware, s."""
+"""Time to discover other publishers before the test, s: with a stand-in, and with real hardware."""
 NAMED_S = 2.0
 """Timeout for learning the name of a discovered node, s."""
 UNNAMED = "_UNKNOWN_"

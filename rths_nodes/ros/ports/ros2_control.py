@@ -43,7 +43,7 @@ FOLLOWED = 16
 
 
 class Unfit(Exception):
-    """A joint state lacks the required data; the message has the reason."""
+    """Error for a joint state that lacks required data; the message has the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Number of samples just before this sample that were lost, or not used in time."""
+    """Number of samples directly before this sample that were lost or were not used in time."""
 
 
 class JointReader:
@@ -142,7 +142,7 @@ class SampleCount:
         self.repeated = 0
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return whether the state is new, and the number of its sample, which is None between two samples."""
+        """Return whether the state is new, and the number of its sample; None for a state between two samples."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -349,7 +349,7 @@ class Ros2ControlPort(OfPort, Readback):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Find and check controller and broadcaster without sending a command. Raises ConfigError.
 
-        ``pacer`` is called at each sample of the rig. It is required, because this port needs real time.
+        ``pacer`` is called at each sample of the rig. A pacer is required, because this port needs real time.
         """
         if pacer is None:
             raise ConfigError(
@@ -507,7 +507,9 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the last sent command; before that, the position of the rig. Commands are not read back."""
+        """Return the last sent command, because commands are not read back; before the first, the position of the
+        rig.
+        """
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:

@@ -46,7 +46,7 @@ class ByHand(CallbackGroup):
 
 
 GID = "publisher_gid"
-"""Key for the publisher's gid in the information about a message; missing in some distributions."""
+"""Key of the publisher's gid in the information about a message. Some distributions lack this key."""
 
 
 AT_MOST = 5000
@@ -174,8 +174,8 @@ class StreamPublisher:
     """Publisher of bytes; ``sent`` counts its messages.
 
     ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` lead to other nodes
-    of this machine, by full name. The middleware receives messages only if ``heard_elsewhere``; with ``holds``,
-    only on request.
+    of this machine, by full name. The middleware receives messages only if ``heard_elsewhere`` and, with
+    ``holds``, only on request.
     """
 
     def __init__(self, publisher: Publisher) -> None:
@@ -224,7 +224,7 @@ class StreamPublisher:
             inbox.drop(1)
 
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
-        """Pass messages directly to ``neighbours``. No message to them may be in transit."""
+        """Pass messages directly to ``neighbours``. No message to ``neighbours`` may be in transit."""
         self.neighbours, self.holds = tuple(neighbours), holds
         for inbox in neighbours:
             if inbox.owner in self.lines:

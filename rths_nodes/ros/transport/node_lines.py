@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of one node, incoming and outgoing.
 
-A node receives all streams by topic or all by line (:meth:`NodeLines.settle`).
+A node receives either all streams by topic or all by line (:meth:`NodeLines.settle`).
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run, or an empty text while the
-    run is unknown.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; an empty text if unknown.
 
     ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
     """

@@ -95,9 +95,9 @@ class PublisherGuard:
     """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
     ``known`` are the gids of the peers' publishers. While the guard is open, an unknown gid is looked up in the
-    graph; if the graph has no node for it yet, the last message is kept. Some distributions have no gids: then
-    only the bytes show whether a message belongs to this run. With ``early``, messages before the test may come
-    from a node without a run.
+    graph; if the graph has no node for the gid yet, the last message is kept. Some distributions have no gids.
+    Then only the bytes show whether a message belongs to this run. With ``early``, messages before the test may
+    come from a node without a run.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class PublisherGuard:
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers if a missing name is the only reason why the guard is uncertain; otherwise 0."""
+        """Number of publishers if the guard is uncertain only because a name is missing; otherwise 0."""
         return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
@@ -166,7 +166,7 @@ class PublisherGuard:
         return [speaker for speaker in self.speakers if speaker not in self._gids]
 
     def look(self) -> None:
-        """Query the graph for publishers; once the guard is closed, only for names of foreign publishers."""
+        """Query the graph for publishers or, once the guard is closed, only for names of foreign publishers."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
         self.nameless, self.count = sum(not name for name, _ in there), len(there)
@@ -259,14 +259,14 @@ class OpenGuard(PublisherGuard):
 
 
 class TripGuard(PublisherGuard):
-    """Guard of trips from peers. The inboxes of requests receive trips from other programs."""
+    """Guard of trips from peers. Trips from other programs arrive in the inboxes of requests."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         if request_in(data) is None:
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """Return True for a Trip from a peer. Without gids, requests arrive too but are refused."""
+        """Return True for a Trip from a peer. Without gids, requests also arrive here and are refused."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:

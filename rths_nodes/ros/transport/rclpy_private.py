@@ -83,7 +83,7 @@ def publish_bytes(publisher: Publisher) -> Callable[[bytes], None]:
 
 
 def type_support_loaded() -> bool:
-    """Return True if this process has had a node, because each node loads the type of parameter events."""
+    """Return True if this process has had a node. Each node loads the type of parameter events."""
     return type(ParameterEvent)._TYPE_SUPPORT is not None
 
 
@@ -134,8 +134,8 @@ class _Kind:
 class RequestQueue:
     """Requests to one ``service`` without an executor; not thread-safe.
 
-    rclpy holds the interpreter lock while the middleware waits up to 0.1 s for a client that has left. In this
-    class only the conversion of a message holds the lock.
+    rclpy holds the interpreter lock while the middleware waits up to 0.1 s for a client that has left. This class
+    holds the lock only during the conversion of a message.
     """
 
     def __init__(self, service: Service) -> None:
