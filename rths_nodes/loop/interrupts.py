@@ -17,7 +17,7 @@ from typing import Any
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
 REQUESTS: dict[int, str] = {
-    signal.SIGTERM: "received SIGTERM: another program ends this process",
+    signal.SIGTERM: "received SIGTERM: another program has requested the end of this process",
     signal.SIGHUP: "received SIGHUP: the terminal was closed",
     signal.SIGQUIT: "received SIGQUIT",
     signal.SIGXCPU: "received SIGXCPU: the process has reached its limit of processor time",

@@ -102,7 +102,7 @@ def quick_switches() -> Iterator[None]:
 def _lock_memory(stack: ExitStack) -> str:
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
-        return f"limit {limit // 1024} KiB, see `ulimit -l`"
+        return f"the limit is {limit // 1024} KiB, see `ulimit -l`"
     library = ctypes.CDLL(None, use_errno=True)
     if library.mlockall(LOCK_CURRENT | LOCK_FUTURE | LOCK_ON_FAULT):
         return os.strerror(ctypes.get_errno())

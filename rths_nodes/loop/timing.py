@@ -48,7 +48,9 @@ def clock_notes(timing: Data) -> list[str]:
         offset, bound, drift, of_drift = (
             1e3 * float(clock[name]) for name in ("offset_s", "bound_s", "drift_s", "drift_bound_s")
         )
-        later = "" if math.isnan(drift) else f", {drift:+.3g} ms more after the test (± {of_drift:.2g} ms)"
+        later = (
+            "" if math.isnan(drift) else f", with a drift of {drift:+.3g} ms during the test (± {of_drift:.2g} ms)"
+        )
         notes.append(f"the clock of the {peer} node is {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
     return notes
 

@@ -56,7 +56,7 @@ class Finding:
 
 def check_page() -> None:
     if importlib.util.find_spec("aiohttp") is None:
-        raise ConfigError("page: aiohttp is not installed; use apt install python3-aiohttp or pip install aiohttp")
+        raise ConfigError("page: aiohttp is not installed. Run apt install python3-aiohttp or pip install aiohttp")
 
 
 MODULES = {

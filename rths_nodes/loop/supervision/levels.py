@@ -126,7 +126,9 @@ class Values:
             except (ValueError, ComponentError) as error:
                 raise ConfigError(f"levels.quantities.{name}.of = {show(list(params.of))}: {error}") from None
             if not isinstance(unit, Unit):
-                raise ConfigError(f"levels.quantities.{name}: unit returns {show(unit)}: must be a Unit")
+                raise ConfigError(
+                    f"levels.quantities.{name}: the method unit returns {show(unit)}, but must return a Unit"
+                )
             self.names[QUANTITY][name] = self._add(self._stepped(name, made, parts)), Unit(1.0, unit.powers)
 
     def _stepped(

@@ -436,8 +436,8 @@ class Ros2ControlPort(OfPort, Readback):
             if not distance <= self._params.start_tolerance:
                 self._refused = True
                 self._stop(
-                    f"axes.{axis}: the first command is {distance:.3g} m from the position of the joint: must be "
-                    f"<= {self._params.start_tolerance:g} m (port.start_tolerance); no command is sent"
+                    f"axes.{axis}: the first command is {distance:.3g} m from the position of the joint, but must "
+                    f"be <= {self._params.start_tolerance:g} m (port.start_tolerance). No command is sent"
                 )
 
     def drop_heartbeat(self) -> None:

@@ -85,7 +85,8 @@ class NodeLines:
         """Listen for calls, before any endpoint makes this node discoverable."""
         if load.size > LONGEST_MESSAGE:
             self._warn(
-                f"messages of {load.size} bytes are too long for a socket ({LONGEST_MESSAGE}); topics are used"
+                f"messages of {load.size} bytes are too long for a socket (at most "
+                f"{LONGEST_MESSAGE}); topics are used"
             )
             return
         self._load = load
