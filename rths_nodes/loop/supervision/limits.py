@@ -154,8 +154,8 @@ def of_errors(
 ) -> list[float]:
     """Return, by axis, displacement from zero and error: target minus displacement (m), or minus force (N).
 
-    ``zeros`` are the zeros of displacement and force, and true for a force axis. The error of a force axis is 0 in
-    other modes.
+    ``zeros`` are the zeros of displacement and force, and true for a force axis. The error of a force axis is 0
+    outside MODE_FORCE.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
