@@ -33,7 +33,7 @@ from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceTh
 OBSERVE_LIMIT = 16
 """Maximum number of samples that an observer handles per turn, and of ticks by which an observer may lag."""
 BEHIND_NS = 20_000_000
-"""Longest lag of an observer, ns, but at least one tick."""
+"""Longest lag of an observer, ns; at least one tick is allowed."""
 
 
 class SlackBudget:

@@ -62,7 +62,9 @@ class RigClock:
         return self.pacer.missed if self.pacer else 0
 
     def stamp_of_tick(self, tick: int) -> int:
-        """Return the nominal time of ``tick``, ns since 1970. Ticks of a pause count, but have no samples."""
+        """Return the nominal time of ``tick``, ns since 1970. Ticks during a pause are counted, but have no
+        samples.
+        """
         return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
 
     def tick(self) -> None:
