@@ -217,7 +217,7 @@ class NodeSettings:
     def _loaded(self, values: Data) -> Scenario:
         scenario, case, overrides, rig = (values.get(name, self._options[name].default) for name in _OF_SCENARIO)
         if not scenario:
-            raise ConfigError(f"scenario: must be a path, or one of {', '.join(files.shipped())}")
+            raise ConfigError(f"scenario: missing. Set a path, or one of {', '.join(files.shipped())}")
         if self._built is not None and scenario == self._built.name:
             scenario = self._built
         self._file = loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
