@@ -17,10 +17,10 @@ from typing import Any
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
 REQUESTS: dict[int, str] = {
-    signal.SIGTERM: "received SIGTERM: another program has ended this process",
+    signal.SIGTERM: "received SIGTERM: another program has requested the end of this process",
     signal.SIGHUP: "received SIGHUP: the terminal was closed",
     signal.SIGQUIT: "received SIGQUIT",
-    signal.SIGXCPU: "received SIGXCPU: the limit of processor time was reached",
+    signal.SIGXCPU: "received SIGXCPU: the process has reached its limit of processor time",
 }
 
 SAME_REQUEST_S = 1.0
@@ -131,7 +131,7 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late signal does not change the exit code.
 
-    Call it shortly before the exit: the interpreter then restores the default handlers, and a signal would end the
+    Call this function shortly before the exit, when the interpreter restores the default handlers, which end the
     process.
     """
     for number in STOPPING:

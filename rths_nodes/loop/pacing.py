@@ -21,25 +21,25 @@ SYSTEM_CLOCK: Clock = time
 """Clock of this machine: the module ``time`` itself."""
 
 ANSWERED = 0.8
-"""Fraction of a sample in which the loop can always send a Command, even after a late Measurement. It is below 1,
-so that bridging does not delay the schedule."""
+"""Fraction of a sample in which the loop can always send a Command, even after a late Measurement. The fraction is
+below 1, so that bridging does not delay the schedule."""
 
 BUSY_WAIT_NS = 150_000
 """Time of busy waiting after a sleep, ns. The scheduler can wake a process this late."""
 
 
 REST_PERCENT = 8
-"""Percentage of the time for which a loop sleeps. The kernel suspends a real-time process that uses more than 95 %
-of a second."""
+"""Smallest percentage of the time that a loop sleeps. The kernel suspends a real-time process that uses more than
+95 % of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Largest credit of sleep, and debt of sleep from which the loop sleeps even if it is late, ns."""
+"""Largest credit of sleep, ns, and debt of sleep at which the loop sleeps even if it is late, ns."""
 
 
 class Pacer:
     """Ticks at absolute times of the monotonic clock. A missed tick delays the schedule by complete periods.
 
-    ``missed`` is the number of missed periods, ``slips`` the number of ticks after them. ``began`` is the time of
-    the last tick (ns), ``period`` the sample period (ns).
+    ``missed`` is the number of missed periods, ``slips`` the number of ticks that followed missed periods.
+    ``began`` is the time of the last tick (ns), ``period`` the sample period (ns).
     """
 
     def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:

@@ -36,14 +36,18 @@ class Rung:
 RUNGS = {
     rung.name: rung
     for rung in (
-        Rung("a", "embedded", "all computed, in one process without ROS", False, False),
-        Rung("b", "nodes", "nodes, with a simulator in place of the rig", False, False),
-        Rung("c", "computed, not sent", "the rig answers, commands are computed but not sent", True, False),
+        Rung("a", "embedded", "everything is computed, in one process without ROS", False, False),
+        Rung("b", "nodes", "ROS nodes, with a simulator in place of the rig", False, False),
+        Rung("c", "computed, not sent", "the rig answers; commands are computed but not sent", True, False),
         Rung(
-            "d", "moves, force computed", "the rig moves, its force is computed from its measurements", True, True
+            "d",
+            "moves, force computed",
+            "the rig moves, and the force is computed from measurements of the rig",
+            True,
+            True,
         ),
         Rung("e", "slow time", "the rig moves slower than the structure by this factor", True, True),
-        Rung("f", "reduced level", "as the test, with a part of the excitation", True, True),
+        Rung("f", "reduced level", "like the complete test, with a fraction of the excitation", True, True),
         Rung("g", "full", "the test", True, True),
     )
 }
@@ -108,7 +112,7 @@ class AxisChecks:
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of force per displacement of another axis of a coupled specimen, N/m, by that axis."""
+    """Change of force per displacement of another axis, for a coupled specimen, N/m, by name of the other axis."""
     damping: float | None = None
     """Part of the force that depends on the velocity, divided by the velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
@@ -184,7 +188,7 @@ class RungRecord:
     max_bridge: float | None = None
     """Largest valid ``longest_gap``, s; None in older records."""
     counts: str = ""
-    """Person who decided that the rung counts although it is not valid."""
+    """Person who decided that the rung counts although the rung is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Hashes, by path, of the files that the scenario names."""
     code: str = ""
@@ -305,7 +309,7 @@ class ProcedureRecord:
 
     def count(self, rung: RungRecord) -> None:
         rung.counts = self.operator
-        self.deviations.append(f"rung {rung.name}: {rung.ending}: counts by the word of {self.operator}")
+        self.deviations.append(f"rung {rung.name}: {rung.ending}, but counts by decision of {self.operator}")
 
     def rest_of_last(self, advice: str) -> str:
         last = self.held[-1]

@@ -23,13 +23,14 @@ SWITCH_S = 1e-4
 """Time after which another Python thread must yield to the loop, s."""
 
 STARVING_S, KILLED_S = 1, 3
-"""CPU time without sleep under SCHED_FIFO after which the loop aborts, and after which the kernel kills it, s."""
+"""CPU time without sleep under SCHED_FIFO after which the loop aborts, and after which the kernel kills the
+process, s."""
 RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File that bounds the wake-up time of processors while a process keeps it open: int32, us."""
+"""File with the longest wake-up time of processors (int32, us), in effect while a process keeps the file open."""
 
 
 class Starving(RuntimeError):
@@ -37,11 +38,11 @@ class Starving(RuntimeError):
 
 
 def not_locked(problem: str) -> str:
-    return f"locking of memory refused ({problem}): fetching a page of memory can delay a tick"
+    return f"locking of memory was refused ({problem}), so page faults can delay a tick"
 
 
 def not_scheduled(problem: str) -> str:
-    return f"SCHED_FIFO refused ({problem}): latencies can be longer; see `ulimit -r`"
+    return f"SCHED_FIFO was refused ({problem}), so latencies can be longer. See `ulimit -r`"
 
 
 @contextmanager
@@ -49,9 +50,9 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     """Set real-time scheduling of this process at ``priority``; yield a text for each setting that was refused.
 
     Every setting is optional, but shortens latencies. All threads are changed, because threads of the middleware
-    do not inherit the scheduling. Do not use it in lockstep: under SCHED_FIFO the kernel throttles a process that
-    never sleeps. A process that hangs would block its processor. ``Starving`` is raised in it and, if it still
-    hangs, the kernel kills it.
+    do not inherit the scheduling. Not for lockstep: under SCHED_FIFO the kernel throttles a process that never
+    sleeps. A process that hangs would block its processor. ``Starving`` is raised in such a process; if it still
+    hangs, the kernel kills the process.
     """
     refused: list[str] = []
     if not wanted:
@@ -62,12 +63,12 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)
-        stack.callback(gc.unfreeze)  # otherwise the middleware's garbage would never be freed
-        _guard(stack)  # first, because a thread of the middleware can hang once its scheduling changes
+        stack.callback(gc.unfreeze)  # Otherwise the middleware's garbage would never be freed.
+        _guard(stack)  # Before the rest, because a middleware thread can hang once its scheduling changes.
         if problem := _lock_memory(stack):
             refused.append(not_locked(problem))
         if problem := _keep_awake(stack):
-            refused.append(f"{IDLE_LATENCY} refused ({problem}): waking an idle processor takes longer")
+            refused.append(f"{IDLE_LATENCY} cannot be used ({problem}), so waking an idle processor takes longer")
         problem = _for_all_threads(
             lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(priority))
         )
@@ -101,7 +102,7 @@ def quick_switches() -> Iterator[None]:
 def _lock_memory(stack: ExitStack) -> str:
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
-        return f"limit {limit // 1024} KiB, see `ulimit -l`"
+        return f"the limit is {limit // 1024} KiB, see `ulimit -l`"
     library = ctypes.CDLL(None, use_errno=True)
     if library.mlockall(LOCK_CURRENT | LOCK_FUTURE | LOCK_ON_FAULT):
         return os.strerror(ctypes.get_errno())
@@ -147,13 +148,14 @@ def _guard(stack: ExitStack) -> None:
         before = signal.signal(signal.SIGXCPU, starve)
         stack.callback(signal.signal, signal.SIGXCPU, before)
         resource.setrlimit(resource.RLIMIT_RTTIME, (allowed, killed))
-        # raising the hard limit again needs privileges; it has no effect under normal scheduling
+        # raising the hard limit again needs privileges; the limit has no effect under normal scheduling
         stack.callback(resource.setrlimit, resource.RLIMIT_RTTIME, (killed, killed))
 
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin a process to one processor if it is needed ``at_every_sample``, otherwise to the remaining processors.
+    """Pin a process to one processor if the process is needed ``at_every_sample``, otherwise to the remaining
+    processors.
 
     Only one node of the loop works at a time. Waking a process on the same processor takes 6 us, on another
     processor 26 to 57 us.

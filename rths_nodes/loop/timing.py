@@ -38,8 +38,7 @@ def pause_notes(timing: Data) -> list[str]:
     pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
     return [
         f"the test paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in total, and did not run in "
-        "real time; "
-        f"{slowed:.0f} slowed samples are not valid for a rate-dependent specimen"
+        f"real time. Slowed samples ({slowed:.0f}) are not valid for a rate-dependent specimen"
     ]
 
 
@@ -49,7 +48,9 @@ def clock_notes(timing: Data) -> list[str]:
         offset, bound, drift, of_drift = (
             1e3 * float(clock[name]) for name in ("offset_s", "bound_s", "drift_s", "drift_bound_s")
         )
-        later = "" if math.isnan(drift) else f", {drift:+.3g} ms more after the test (± {of_drift:.2g} ms)"
+        later = (
+            "" if math.isnan(drift) else f", with a drift of {drift:+.3g} ms during the test (± {of_drift:.2g} ms)"
+        )
         notes.append(f"the clock of the {peer} node is {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
     return notes
 
@@ -64,7 +65,7 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
     """Return the timing of a run from the final numbers of all nodes.
 
     ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
-    receiving, waiting. Only its mean is known, because percentiles cannot be added. It is omitted if the
+    receiving, waiting. Only its mean is known, because percentiles cannot be added. The part is omitted if the
     integrator works in parallel to the loop, like an OpenSees model.
     """
     report = unflatten(numbers, "timing")
@@ -150,19 +151,17 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return why the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s, or an empty string if it
-    does not.
-    """
+    """Return why the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s; otherwise an empty text."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""
     median = float(np.median([one.round_trip for one in exchanges]))
     if median <= within:
         return ""
-    samples = "a sample" if not depth else f"{1 + depth} samples (hops.depth = {depth})"
+    samples = "a sample" if not depth else f"{1 + depth} samples with hops.depth = {depth}"
     needed = math.ceil(median / dt) - 1
     return (
-        f"the round trip to the {peer} node takes {1e3 * median:.3g} ms (median of {len(exchanges)}): must be <= "
-        f"{1e3 * within:.3g} ms, {samples}, in real time. Use hops.depth >= {needed}, a smaller servo_rate, "
+        f"the round trip to the {peer} node takes {1e3 * median:.3g} ms (median of {len(exchanges)}), but must be "
+        f"<= {1e3 * within:.3g} ms ({samples}) in real time. Use hops.depth >= {needed}, a smaller servo_rate, "
         "pace = lockstep, or one machine"
     )

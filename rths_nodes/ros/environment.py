@@ -56,12 +56,12 @@ class Finding:
 
 def check_page() -> None:
     if importlib.util.find_spec("aiohttp") is None:
-        raise ConfigError("page: aiohttp is not installed; use apt install python3-aiohttp or pip install aiohttp")
+        raise ConfigError("page: aiohttp is not installed. Run apt install python3-aiohttp or pip install aiohttp")
 
 
 MODULES = {
-    "rclpy": "ROS 2 is not installed, or not sourced (no module rclpy); the host embedded does not need ROS 2",
-    "rths_nodes.msg": "the messages of this package are not built: use make set-up, pip install or colcon build",
+    "rclpy": "ROS 2 is not installed or not sourced (no module rclpy). Only the host embedded runs without ROS 2",
+    "rths_nodes.msg": "the messages of this package are not built; run make set-up, pip install or colcon build",
 }
 
 
@@ -113,7 +113,7 @@ def _logs(environment: Environment) -> Iterator[Finding]:
     value = environment.get(name, "")
     advice = "set ROS_LOG_DIR to a writable folder"
     if not value or (value.startswith("~") and not environment.get("HOME")):
-        yield Finding("HOME", "is not set, but ROS 2 writes its logs below this folder", advice)
+        yield Finding("HOME", "is not set, but ROS 2 writes its logs below the home folder", advice)
         return
     below = {"HOME": ".ros/log", "ROS_HOME": "log"}.get(name, "")
     folder = Path(re.sub("^~(?=/|$)", environment.get("HOME", ""), value)) / below
@@ -129,12 +129,14 @@ def _security(environment: Environment) -> Iterator[Finding]:
     enable, strategy = "ROS_SECURITY_ENABLE", "ROS_SECURITY_STRATEGY"
     wanted, how = environment.get(enable, ""), environment.get(strategy, "")
     if wanted not in ("", "true", "false"):
-        yield Finding(enable, f"{wanted!r} must be true or false", "ROS 2 treats it as false")
+        yield Finding(enable, f"{wanted!r} must be true or false", "ROS 2 treats any other value as false")
     if wanted != "true":
         return
     if how not in ("", "Enforce", "Permissive"):
         yield Finding(
-            strategy, f"{how!r} is unknown", "set Enforce or Permissive (nodes without keys are unprotected)"
+            strategy,
+            f"{how!r} is unknown",
+            "set Enforce, or Permissive to allow nodes without keys, which are unprotected",
         )
     yield from _keys(environment, how == "Enforce")
 
@@ -142,18 +144,20 @@ def _security(environment: Environment) -> Iterator[Finding]:
 def _keys(environment: Environment, enforced: bool) -> Iterator[Finding]:
     store = "ROS_SECURITY_KEYSTORE"
     value = environment.get(store, "")
-    advice = "set it to the folder of ros2 security create_keystore, or set ROS_SECURITY_ENABLE=false"
+    advice = "name a folder that ros2 security create_keystore has made, or set ROS_SECURITY_ENABLE=false"
     if not value:
         yield Finding(store, "is not set, but ROS_SECURITY_ENABLE=true", advice)
         return
     enclaves = Path(value, "enclaves")
     if not enclaves.is_dir():
-        yield Finding(store, f"{value!r} has no folder enclaves and therefore no keys", advice)
+        yield Finding(store, f"{value!r} has no folder 'enclaves' and therefore no keys", advice)
     elif enforced and "--enclave" not in sys.argv:
         enclave = enclaves / environment.get("ROS_SECURITY_ENCLAVE_OVERRIDE", "").strip("/")
         if lacking := [name for name in KEYS if not (enclave / name).is_file()]:
             yield Finding(
-                store, f"{enclave} lacks {', '.join(lacking)}", "create them with ros2 security create_enclave"
+                store,
+                f"{enclave} lacks {', '.join(lacking)}",
+                "create the missing files with ros2 security create_enclave",
             )
 
 
@@ -162,8 +166,8 @@ def _range(environment: Environment) -> Iterator[Finding]:
     if wanted not in RANGES:
         yield Finding(RANGE, f"{wanted!r} is unknown", f"known: {', '.join(RANGES)}")
     if environment.get("ROS_LOCALHOST_ONLY") == "1" and wanted == "SUBNET":
-        problem = f"1 restricts nodes to this machine, but {RANGE}=SUBNET does not"
-        yield Finding("ROS_LOCALHOST_ONLY", problem, "unset one of them")
+        problem = f"the value 1 restricts nodes to this machine, but {RANGE}=SUBNET does not"
+        yield Finding("ROS_LOCALHOST_ONLY", problem, "unset one of these variables")
     domain = environment.get(DOMAIN) or "0"
     if not (domain.isdecimal() and int(domain) <= HIGHEST_DOMAIN):
         must = f"must be a whole number from 0 to {HIGHEST_DOMAIN}"
@@ -183,7 +187,7 @@ def _profiles(environment: Environment) -> Iterator[Finding]:
         except ElementTree.ParseError as error:
             problem = f"is not valid XML ({error})"
         if problem:
-            advice = "Fast DDS would use other settings; set another file, or unset the variable"
+            advice = "Fast DDS would use other settings; name a valid file, or unset the variable"
             yield Finding(name, f"{value!r}: {problem}", advice)
 
 
@@ -195,8 +199,10 @@ def _loopback(environment: Environment) -> Iterator[Finding]:
         with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as ours:
             ours.connect(("127.0.0.1", SERVER_PORT))
     except OSError as error:
-        problem = f"{wanted}: the loopback interface is down, 127.0.0.1 cannot be reached ({error.strerror})"
-        yield Finding(RANGE, problem, "local nodes need it for discovery; run ip link set lo up")
+        problem = (
+            f"{wanted}: 127.0.0.1 cannot be reached, because the loopback interface is down ({error.strerror})"
+        )
+        yield Finding(RANGE, problem, "local nodes need this interface for discovery; run ip link set lo up")
 
 
 def _discovery_server(environment: Environment) -> Iterator[Finding]:
@@ -205,7 +211,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
     why = [_absent(server) for server in places]
     if places and all(why):
         message = "; ".join(f"{server}: {problem}" for server, problem in zip(places, why, strict=True))
-        advice = "nodes need this server for discovery; start it (fastdds discovery), or unset the variable"
+        advice = "nodes need a discovery server; start one with fastdds discovery, or unset the variable"
         yield Finding(SERVER, message, advice)
 
 

@@ -21,16 +21,16 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
 AXIS = "axis"
 """Node of one axis, below the namespace of the rig."""
 CONSOLE = "console"
-"""Node of ``rths run`` if other processes run the nodes. Receives results, may request a trip."""
+"""Node of ``rths run`` if other processes run the nodes. The console receives results and may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Node that stops a procedure and publishes its state; not a peer of any run."""
 OPERATOR_SERVICES = ("stop", "stop_by_page", "hold")
 STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
-"""Names of callers of the operator's services in the record."""
+"""Names in the record for callers of the operator's services."""
 MOTION = "motion "
-"""Prefix of the run name in messages with curves of a procedure's motion."""
+"""Prefix of the run name in messages with the curves of a procedure's motion."""
 RIG = "rig"
 """Executable that runs several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -39,9 +39,10 @@ OBSERVERS = options.OBSERVERS
 NAMESPACE = options.NAMESPACE
 
 STOPS = ("stop", "trip")
-"""Services of the actuator node that end a test, as held or as tripped."""
+"""Services of the actuator node that end a test, in the state HELD or TRIPPED."""
 FORMER_TRIP = "emergency_stop"
-"""Name of the topic and service ``trip`` up to version 0.9.0, still accepted, but not in the next version."""
+"""Name of the topic and of the service ``trip`` up to version 0.9.0. The next version will not accept this name.
+"""
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ TOPICS: dict[str, Topic] = {
         # Clock offsets of several machines, before and after a test.
         _clock("clock_question", (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, AXIS)),
         _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
-        # For plotting tools and robots, at the rate of sync_status: measured, target, commanded.
+        # For plotting and robot tools, at the rate of sync_status: measured, target and commanded states.
         *map(_joints, JOINTS),
         # For other subscribers: curves in columns of 10 ms, and their names.
         Topic("live", _type_of("Live"), (MONITOR,), (), depth=20, recorded=False, best_effort=True),

@@ -24,7 +24,7 @@ def xml_text(root: ElementTree.Element) -> str:
 
 
 def urdf(scenario: Scenario) -> str:
-    """Return a model with a slab for each axis, which is a prismatic joint along x within its stroke (m)."""
+    """Return a model with a slab for each axis, on a prismatic joint along x with the stroke (m) of the axis."""
     robot = ElementTree.Element("robot", name=scenario.name)
     _slab(robot, GROUND, max(axis.limits.stroke for axis in scenario.axes.values()), "0.3 0.3 0.3 1")
     height = 0.0
@@ -51,6 +51,6 @@ def _slab(robot: ElementTree.Element, name: str, stroke: float, color: str) -> N
 
 
 def rviz(rig: str) -> str:
-    """Return a view of the model in the namespace ``rig``, which is also the frame_prefix of the model."""
+    """Return a view of the model in the namespace ``rig``, which is also the prefix of the model's frames."""
     template = resource("config", "templates", "layouts", "rig.rviz.tmpl").read_text(encoding="utf-8")
     return Template(template).substitute(prefix=rig.strip("/"), ground=GROUND)

@@ -620,5 +620,5 @@ def test_rosbag2_is_missed_in_words(launch):
         pytest.skip("rosbag2 is installed")
     run = launch("record:=rosbag2")
     assert run.end() == 1
-    assert "record = rosbag2: not installed: ros2bag" in run.output
+    assert "record = rosbag2: needs ros2bag" in run.output
     assert run.pids() == {}

@@ -228,7 +228,7 @@ def test_a_target_that_comes_twice_is_dropped() -> None:
     for step in (0, 1, 1, 0, 2):
         stage.target(target(step))
     assert stage.dropped == 2
-    with pytest.raises(ValueError, match="Target 4 came where 3 was expected"):
+    with pytest.raises(ValueError, match="received Target 4, expected Target 3"):
         stage.target(target(4))
 
 

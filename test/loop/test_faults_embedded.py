@@ -445,7 +445,7 @@ def test_no_fault_makes_the_rig_jump(fault: str, seed: int) -> None:
 def test_a_lost_target_ends_the_test_in_order() -> None:
     outcome, found, _ = run("chen_ricles_2010", ["duration=1"], "drop@0.5:target")
     assert outcome.state is State.TRIPPED
-    assert "compensator: Target 54 came where 53 was expected" in outcome.reason
+    assert "compensator: received Target 54, expected Target 53" in outcome.reason
     assert np.count_nonzero(found.flags & FLAG_TRIPPED) > 0
 
 

@@ -89,7 +89,7 @@ def test_a_second_sensor_may_not_disagree(quantity: str, unit: str) -> None:
         assert (levels.judge(None, measured) is None) == agrees
     for channels, words in (
         (("first [V]",), rf"levels.{quantity}.channel: unknown channel 'second'; known: first"),
-        (("second [mm]",), rf"levels.{quantity}.channel = 'second': is in mm: must be in {unit}"),
+        (("second [mm]",), rf"levels.{quantity}.channel = 'second': its unit is mm, but must be {unit}"),
     ):
         with pytest.raises(ConfigError, match=words):
             LevelWatch.of(limits, DT, channels)

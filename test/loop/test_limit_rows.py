@@ -159,7 +159,7 @@ def why_not_on(rig: Rig, m: Measurement, target: np.ndarray, modes: bytes) -> st
 
 def key_of(reason: str) -> str:
     """Axis and limit in the words."""
-    if "takes commands in N" in reason:
+    if "no control mode for commands in N" in reason:
         return f"{reason[10]}: mode"
     if not reason.startswith("axes."):
         return "channel" if reason else ""

@@ -268,7 +268,7 @@ def test_the_notes_of_a_test_have_no_ends_of_what_never_was_a_number_and_no_unit
         force={"of": "force.a", "unit": "kN", "warn_maximum": -1.0},
     )
     of.judge(command(1, 0.0, 0.0), sample(1, (0.0, 0.0), (2e3, 0.0)))
-    beyond = "level exceeded in 1 samples, from sample 1 on"
+    beyond = "the level was exceeded in 1 sample, first at sample 1."
     assert each_mentions(
         level_notes(level_numbers(of)), ("levels.expressions.x", beyond), ("levels.expressions.force", beyond, "2")
     )

@@ -36,7 +36,7 @@ def test_everything_is_as_before_afterwards() -> None:
     with realtime.real_time(True) as refused:
         assert not gc.isenabled()
         granted = scheduling() == os.SCHED_FIFO
-        assert granted or any("SCHED_FIFO refused" in words for words in refused)
+        assert granted or any("SCHED_FIFO was refused" in words for words in refused)
     assert state() == before
 
 
@@ -67,7 +67,7 @@ def test_memory_is_not_locked_where_allocations_would_fail_later(monkeypatch: py
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (65536, 65536))
     with ExitStack() as stack:
-        assert realtime._lock_memory(stack) == "limit 64 KiB, see `ulimit -l`"
+        assert realtime._lock_memory(stack) == "the limit is 64 KiB, see `ulimit -l`"
 
 
 def granted() -> bool:

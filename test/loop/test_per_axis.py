@@ -293,7 +293,7 @@ def test_an_axis_of_which_a_command_is_missing_stops_by_itself():
         follow(stage, 1e-4 * k)
     measured = stage.follow(Command(6, np.array([6e-4]), np.array([6e-4])))
     assert stage.out_of_sequence
-    assert stage.trip == "Command 6 came where 5 was expected"
+    assert stage.trip == "received Command 6, expected Command 5"
     assert (measured.sample, measured.flags) == (5, FLAG_TRIPPED)
     while not stage.at_rest:
         assert stage.stop_alone().command[0] >= 4e-4

@@ -94,7 +94,7 @@ def test_commands_need_the_target_of_their_step() -> None:
 def test_a_target_out_of_order_is_refused() -> None:
     stage = CommandStage(Assembly(PAPER))
     stage.target(target(0))
-    with pytest.raises(ValueError, match="Target 2 came where 1 was expected"):
+    with pytest.raises(ValueError, match="received Target 2, expected Target 1"):
         stage.target(target(2))
 
 

@@ -121,7 +121,7 @@ def test_the_rig_is_armed_once_every_peer_and_the_node_itself_are_ready(bench: B
 
 
 def test_another_scenario_is_refused_at_once(bench: Bench) -> None:
-    words = "monitor has another scenario or run id than actuator: hash none, here abc (frame)"
+    words = "monitor has another scenario or run id than actuator: its hash is none instead of abc (frame)"
     assert bench.refusal(status("monitor", ready=False, scenario_hash="")) == (words, 2)
     assert bench.arming.farewell == FOUND_S, "the peers are waited for"
 
@@ -147,7 +147,7 @@ def test_two_nodes_must_not_run_with_different_values(bench: Bench) -> None:
     bench.duplicate = True
     assert not bench.work(status("monitor", {"bridge": 1}), status("integrator", {"bridge": 1}))
     assert not bench.phase.gone
-    words = "bridge: integrator and monitor have different values; set overrides for all nodes"
+    words = "bridge: integrator and monitor have different values. Set overrides for all nodes"
     assert bench.refusal(status("monitor", {"bridge": 2})) == (words, 2)
 
 

@@ -97,10 +97,10 @@ def test_an_axis_has_some_time_before_anybody_asks_where_it_is(bench: Bench) -> 
 
 def test_a_silent_axis_is_lost_in_the_end(bench: Bench) -> None:
     assert bench.lost_after(5 * SECOND) == ""
-    assert bench.lost_after(6 * SECOND) == "no Measurement 7 of story_2/axis for 6 s"
+    assert bench.lost_after(6 * SECOND) == "no Measurement 7 from story_2/axis for 6 s"
 
 
 def test_a_silent_axis_is_lost_soon_when_the_test_has_to_stop(bench: Bench) -> None:
     bench.stop_asked = True
     assert bench.lost_after(LOST_NS) == ""
-    assert bench.lost_after(LOST_NS + SECOND // 10) == "no Measurement 7 of story_2/axis for 0.35 s"
+    assert bench.lost_after(LOST_NS + SECOND // 10) == "no Measurement 7 from story_2/axis for 0.35 s"

@@ -43,7 +43,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 COMPOSED = {"host": "composed", "separate": [RECORDER]}
 BY_TOPIC = {"host": "processes", "transport": "topics"}
 BY_ITSELF = "the recorder node died (exit code 1)"
-KILLED = "the recorder node hangs: nothing moves in it"
+KILLED = "the recorder node hangs: its main thread does not run"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ WRONG = [
     ({"ROS_LOG_DIR": "~/logs", "HOME": ""}, "HOME", "is not set"),
     ({"ROS_SECURITY_ENABLE": "True"}, "ROS_SECURITY_ENABLE", "'True' must be true or false"),
     (SECURE, "ROS_SECURITY_KEYSTORE", "is not set"),
-    (SECURE | {"ROS_SECURITY_KEYSTORE": "/nosuch"}, "ROS_SECURITY_KEYSTORE", "has no folder enclaves"),
+    (SECURE | {"ROS_SECURITY_KEYSTORE": "/nosuch"}, "ROS_SECURITY_KEYSTORE", "has no folder 'enclaves'"),
     (
         ENFORCED | {"ROS_SECURITY_KEYSTORE": "keys"},
         "ROS_SECURITY_KEYSTORE",

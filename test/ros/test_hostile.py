@@ -321,7 +321,7 @@ def test_a_peer_that_is_there_without_a_name_is_told_from_one_that_is_not(names,
     with by_hand.node("integrator", peers=["integrator", "actuator"]) as node:
         node.topics.outlets.clear()
         monkeypatch.setattr(peers, "publishers", lambda *_: [(name, b"a") for name in names])
-        there = " (1 publishers have no name yet)" if names else ""
+        there = " (publishers without a name so far: 1)" if names else ""
         assert re.fullmatch(f"/rths/actuator on /rths/[a-z_]+{re.escape(there)}", node.topics.missing())
 
 

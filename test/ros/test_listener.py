@@ -109,7 +109,8 @@ def test_a_stop_that_nobody_hears_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "warned"), [(InvalidHandle("gone"), []), (ValueError("odd"), ["message dropped: ValueError: odd"])]
+    ("raised", "warned"),
+    [(InvalidHandle("gone"), []), (ValueError("odd"), ["a message was dropped (ValueError: odd)"])],
 )
 def test_only_what_cannot_be_read_is_told(
     onlooker: RigListener, raised: Exception, warned: list[str], monkeypatch: pytest.MonkeyPatch

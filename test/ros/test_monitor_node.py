@@ -92,7 +92,8 @@ def test_what_is_missing_in_the_end_is_waited_for_and_told(
         assert node.shutdown.summary.get("unseen.samples", 0) == missing
         told = Result(State.FINISHED, numbers=node.shutdown.summary)
         told.judge([0])
-        words = f"the monitor has not received the last {missing} samples; the indices exclude them"
+        last = f"{missing} sample{'s'[: missing > 1]}"
+        words = f"the indices exclude the last {last}, which the monitor has not received"
         assert (words in told.notes) == bool(missing)
 
 

@@ -115,7 +115,7 @@ def measured(sample: int) -> tuple[Measurement, int]:
     [
         ((0, 1, 2), [0, 1, 2], []),
         ((0, 0, 1, 0, 2), [0, 1, 2], []),
-        ((0, 2, 1, 3), [0], ["Measurement 2 came where 1 was expected"]),
+        ((0, 2, 1, 3), [0], ["received Measurement 2, expected Measurement 1"]),
     ],
     ids=["in order", "twice", "a gap"],
 )

@@ -95,7 +95,7 @@ def test_what_is_set_before_configure_is_what_the_node_runs_with() -> None:
 def test_a_configured_node_refuses_changes_until_it_is_cleaned_up() -> None:
     with made() as node:
         node.start()
-        words = "compensator.alpha_es: fixed while the node is configured; clean up the node first"
+        words = "compensator.alpha_es: cannot change while the node is configured. Clean up the node first"
         assert refusal(node, compensator__alpha_es=20.0) == words
         for transition in (node.trigger_deactivate, node.trigger_cleanup):
             assert transition() == TransitionCallbackReturn.SUCCESS

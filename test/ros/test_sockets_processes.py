@@ -129,7 +129,11 @@ def test_squatters_on_all_names_change_no_bit_and_are_named(
     assert (report.exit_code, report.reason) == (0, "")
     assert different(tmp_path / "run", undisturbed) == []
     told = capfd.readouterr()
-    named = f"process {squatter.pid} of user {user} has bound its address" if "True" in prepare else "in use"
+    named = (
+        f"process {squatter.pid} of user {user} has bound the address of the node"
+        if "True" in prepare
+        else "in use"
+    )
     assert told.err.count(named) + told.out.count(named) >= len(names.NODES)
 
 

@@ -133,7 +133,7 @@ def test_a_command_of_a_past_tick_is_late_and_one_of_a_later_tick_trips(lockstep
     lockstep.gate.hand_over()
     lockstep.come(7)
     assert lockstep.gate.command is None
-    assert lockstep.rig.trips == [("Command 7 came where 5 was expected", 0)]
+    assert lockstep.rig.trips == [("received Command 7, expected Command 5", 0)]
 
 
 def test_commands_that_hops_bring_before_their_tick_are_kept_until_then(still_clock: Any) -> None:
@@ -153,7 +153,7 @@ def test_commands_that_hops_bring_before_their_tick_are_kept_until_then(still_cl
     assert bench.rig.late == [5]
     assert bench.gate.hand_over() is not None
     bench.come(9)
-    assert bench.rig.trips == [("Command 9 came where 6 to 8 was expected", 0)]
+    assert bench.rig.trips == [("received Command 9, expected Command 6 to 8", 0)]
 
 
 def test_in_real_time_the_first_tick_waits_for_the_first_command(still_clock: Any) -> None:

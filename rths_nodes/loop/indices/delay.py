@@ -4,8 +4,8 @@
 Values are relative to the first sample, because an offset would reduce the precision. The cross-spectra of the
 chunks (overlap-save) are summed; one inverse transform then yields the products at all lags. Means and variances
 of the targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is
-bounded, and the result does not depend on when samples arrive. A drift reduces it: 8 digits are left for a motion
-of 1 mm after a drift of 100 mm.
+bounded, and the result does not depend on when samples arrive. A drift reduces the precision: 8 digits are left
+for a motion of 1 mm after a drift of 100 mm.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH = 8
 FAST = 256
 """Divisor of the length of a chunk's transform. Transforms of such lengths are faster."""
 SMOOTH = 2310**40
-"""Common multiple of all useful lengths without a prime factor above 11, which have fast transforms."""
+"""Common multiple of all useful lengths without a prime factor above 11. Transforms of such lengths are fast."""
 ROUNDING = 1e-12
 """Ratio of variance to mean square below which the variance is rounding error."""
 
@@ -98,7 +98,8 @@ class Delay:
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of stored samples, and number at which they are processed, which is smaller the first time."""
+        """Number of stored samples, and number of stored samples that are processed together, which is smaller at
+        first."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -254,7 +255,7 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for each moving axis whose delay or relative error is NaN; ``longest`` is the longest delay,
+    """Return a note for each moving axis whose delay or relative error is NaN. ``longest`` is the longest delay,
     s.
     """
     still = [

@@ -15,7 +15,7 @@ from rths_nodes.core.arithmetic import INF, NAN
 from rths_nodes.core.samples import FLAG_SOFT_START, NO_ENERGIES, Array, Target
 
 FEW = 4
-"""Largest number of Targets that are processed one by one; arrays are faster for more Targets."""
+"""Largest number of Targets that are processed one by one; for more Targets, arrays are faster."""
 
 
 class State(NamedTuple):
@@ -37,7 +37,7 @@ def rest(n_dof: int) -> State:
 
 
 def start(state: State, displacement: Sequence[float]) -> State:
-    """Begin the motion at ``displacement`` (m). Earlier steps then do no work."""
+    """Begin the motion at ``displacement`` (m). Steps before this call do no work."""
     energy, earlier, before, force, highest, lowest = state
     for n in range(len(displacement)):
         earlier[n] = displacement[n]

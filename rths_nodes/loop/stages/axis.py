@@ -22,37 +22,39 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, held_places
 
 def check_layout(scenario: Scenario) -> None:
     if scenario.rig is not None:
-        raise ConfigError("rig: couples its axes; actuator_nodes must be one")
+        raise ConfigError("rig: needs actuator_nodes = one, because the rig couples its axes")
     if scenario.port.one_node:
         kind = type(scenario.port).type_name
-        raise ConfigError(f"port.type = {kind!r}: its datagrams contain all axes; actuator_nodes must be one")
+        raise ConfigError(
+            f"port.type = {kind!r}: needs actuator_nodes = one, because each datagram contains all axes"
+        )
     if scenario.port.watchdog is not None:
         raise ConfigError(
-            f"port.watchdog = {scenario.port.watchdog:g} s: needs a rig with one actuator node; a node per axis "
-            "stops its axis by itself"
+            f"port.watchdog = {scenario.port.watchdog:g} s: needs a rig with one actuator node, because a node "
+            "per axis stops its axis by itself"
         )
     for name, axis in scenario.axes.items():
         control = axis.force_control
         if control is not None and by_controller(axis) and control.law.column is not None:
             raise ConfigError(
-                f"axes.{name}.force_control.law.column: needs a rig with one actuator node; the simulated "
-                "controller of a single axis does not know the drift of another axis"
+                f"axes.{name}.force_control.law.column: needs a rig with one actuator node, because the "
+                "simulated controller of a single axis does not know the drift of another axis"
             )
         for noun in ("sensors", "output"):
             if (other := getattr(axis, noun).cabled_to) not in (None, name):
                 raise ConfigError(
-                    f"axes.{name}.{noun}.cabled_to = {show(other)}: needs a rig with one actuator node; a node "
-                    "per axis reaches only its own axis"
+                    f"axes.{name}.{noun}.cabled_to = {show(other)}: needs a rig with one actuator node, because "
+                    "a node per axis reaches only its own axis"
                 )
         if axis.sensors.second is not None:
             raise ConfigError(
-                f"axes.{name}.sensors.second: needs a rig with one actuator node; a node per axis has no "
-                "auxiliary channels"
+                f"axes.{name}.sensors.second: needs a rig with one actuator node, because a node per axis "
+                "has no auxiliary channels"
             )
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
-                f"axes.{name}: must be ASCII letters, digits and single _, and not begin with a digit, because "
-                "the namespace of its node has this name"
+                f"axes.{name}: must consist of ASCII letters, digits and single _, and must not begin with a "
+                "digit, because the namespace of the axis node has this name"
             )
 
 
@@ -106,7 +108,7 @@ class AxisStage:
 
     @property
     def at_rest(self) -> bool:
-        """True if the axis holds its position, or if its last Command is in m and did not move it."""
+        """True if the axis holds its position, or if its last Command is in m and did not move the axis."""
         if self.trip:
             return self._stop.at_rest
         forced, before = by_force(self._mode).any(), by_force(self._mode_before).any()
@@ -131,7 +133,7 @@ class AxisStage:
             return None
         if command.sample > self._next:
             self.out_of_sequence = True
-            self.stop(f"Command {command.sample} came where {self._next} was expected")
+            self.stop(f"received Command {command.sample}, expected Command {self._next}")
             return self.stop_alone()
         if command.sample == 0:
             self._next = 1

@@ -102,14 +102,14 @@ is for the Command and its transport."""
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host calls :meth:`assume_realtime`; it calls :meth:`bridge` instead of :meth:`next` unless
-    :meth:`ready`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of repeated
-    Targets.
+    A real-time host first calls :meth:`assume_realtime`, and later calls :meth:`bridge` instead of :meth:`next`
+    unless :meth:`ready`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of
+    repeated Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
-        # not the setup of the numerical stage: a search that starts at the last solution must not depend on the
-        # order of poses, which differs between hosts
+        # The setup is separate, because a search starts at the last solution. In a setup shared with the numerical
+        # stage, the result would depend on the order of poses, which differs between hosts.
         self.setup: Setup = assembly.fresh("setup")
         scenario, names = assembly.scenario, assembly.names
         n_axes = len(scenario.moved_axes)
@@ -162,7 +162,7 @@ class CommandStage:
             self.dropped += 1
             return
         if target.step != self._next_step:
-            raise ValueError(f"Target {target.step} came where {self._next_step} was expected")
+            raise ValueError(f"received Target {target.step}, expected Target {self._next_step}")
         self._next_step += 1
         if self._n_interface is not None:
             target = _first_of(target, self._n_interface)
@@ -378,7 +378,8 @@ class DueCommands:
         return bool(self._kept)
 
     def kept(self) -> Command | None:
-        """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start.
+        """Return the next tick's Command if it was received earlier. With hops, the first ticks hold the start
+        position.
 
         During a pause no further Command is used until the sample of the next Command has ended.
         """
@@ -396,7 +397,9 @@ class DueCommands:
         return None
 
     def arrived(self, command: Command) -> Command | None:
-        """Return ``command`` if the next tick needs it. Count it if it is late; trip the rig if impossible."""
+        """Return ``command`` if the next tick needs it. Count a late Command; trip the rig for an impossible
+        Command.
+        """
         waits = self._rig.pause.coming is not None
         early = command.sample + self._depth - self._rig.sample - 1 - waits
         if early == 0 and not (self._depth and waits):
@@ -408,7 +411,7 @@ class DueCommands:
         else:
             number = self.number
             expected = f"{number} to {number + self._depth}" if self._depth else f"{number}"
-            self._rig.trip(f"Command {command.sample} came where {expected} was expected")
+            self._rig.trip(f"received Command {command.sample}, expected Command {expected}")
         return None
 
     def of(self, command: Command | None) -> Command | None:

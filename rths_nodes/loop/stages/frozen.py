@@ -46,7 +46,7 @@ BLOCKS, ROWS = 4, 8
 FOLLOWS, WINDOWS = 0.25, 10
 """Smallest slope of displacement versus target that is not doubtful, and its window in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
-"""For the check of signs: blocks per coarse block; coarse blocks by which an axis may be late, and early."""
+"""For the check of signs: blocks per coarse block, and coarse blocks by which an axis may be late and early."""
 
 
 def least_travel(
@@ -68,7 +68,8 @@ class OneWay:
     """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
 
     The measurement has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in
-    any direction. It may be ``late`` or ``early`` by these numbers of blocks. It is judged ``early`` blocks later.
+    any direction. The change may be ``late`` or ``early`` by these numbers of blocks, and is judged ``early``
+    blocks later.
     """
 
     def __init__(
@@ -178,9 +179,9 @@ class _Axis:
         if travel is None:
             return ""
         return (
-            f"axes.{self.name}: the displacement does not move with its target. The displacement has changed by "
-            f"{1e3 * travel.shown:.3f} mm, the target by {1e3 * travel.gone:.3f} mm in one direction, so that the "
-            "actuator does not follow or the displacement sensor is wrong"
+            f"axes.{self.name}: the displacement has changed by {1e3 * travel.shown:.3f} mm while its target has "
+            f"moved by {1e3 * travel.gone:.3f} mm in one direction. The actuator does not "
+            "follow, or the displacement sensor is wrong"
         )
 
     def frozen(self, moved: list[float], force: list[float]) -> bool:
@@ -270,7 +271,7 @@ def _stiffness(axis: Axis) -> float:
 
 def frozen_words(axis: str, sample: int) -> str:
     return (
-        f"axes.{axis}: up to sample {sample} the force does not change with the displacement; check the load cell"
+        f"axes.{axis}: up to sample {sample} the force has not changed with the displacement. Check the load cell"
     )
 
 

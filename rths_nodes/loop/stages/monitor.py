@@ -72,8 +72,8 @@ class MonitorStage:
         """``n_dof`` is the number of degrees of freedom in a Target. ``reference_energy`` (J) scales energy
         errors.
 
-        With ``spread``, :meth:`spare` processes the chunks of the delay; otherwise the last sample of a chunk
-        does. With ``live``, curves are collected.
+        With ``spread``, :meth:`spare` processes the chunks of the delay; otherwise each chunk is processed at its
+        last sample. With ``live``, curves are collected.
         """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
@@ -211,7 +211,7 @@ class MonitorStage:
         self.live.add(sample, target, energies, moved, force, aimed, indicator)
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """Return a substitute for a lost Command: each target continues along a straight line, a load is held."""
+        """Return a substitute for a lost Command. Each target continues along a straight line; a load is held."""
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
         target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])

@@ -105,8 +105,8 @@ class NumericalStage:
     """Computes Targets from the forces of the axes, with the parts of an ``assembly``.
 
     If ``controlled``, the parts include the controller of auxiliary inputs. A Target has the observed degrees of
-    freedom and, if the model has further ones, the energies of the model. Raises ConfigError if a part cannot be
-    built, or if the setup cannot reach the soft start.
+    freedom and, if the model has other degrees of freedom, the energies of the model. Raises ConfigError if a part
+    cannot be built, or if the setup cannot reach the soft start.
 
     While an external integrator computes the next Target, ``pending`` is true and the host polls :meth:`answer`.
     """
@@ -143,7 +143,7 @@ class NumericalStage:
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         assert scenario.soft_start is not None
-        # of a nonlinear setup, the unit must be correct at full amplitude
+        # for a nonlinear setup, the unit must be correct at full amplitude
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
         unit = np.append(
@@ -164,7 +164,7 @@ class NumericalStage:
         self.integrator.open()
 
     def missing(self) -> str:
-        """Return which external parts are missing after :meth:`open`. Raises ConfigError if one will not come."""
+        """Return which external parts are missing after :meth:`open`. Raises ConfigError if waiting is futile."""
         return self.integrator.missing()
 
     def numbers(self) -> Data:
@@ -194,7 +194,7 @@ class NumericalStage:
     def next(self, measured: Measurement) -> Target | None:
         """Return the next Target if ``measured`` begins a step and the test continues, otherwise None.
 
-        Also return None while the Target is ``pending``. :meth:`answer` later returns this Target.
+        While the Target is ``pending``, also return None; :meth:`answer` later returns this Target.
         """
         if measured.flags & FLAG_TRIPPED:
             self.pending = False  # the pending Target is no longer needed
@@ -230,9 +230,9 @@ class NumericalStage:
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """Return the pending Target. While the integrator computes it, wait or, without ``wait``, return None.
+        """Return the pending Target. If the integrator has not finished, wait or, without ``wait``, return None.
 
-        Raises IntegratorError if the integrator fails. No Target is pending then.
+        Raises IntegratorError if the integrator fails; then no Target is pending.
         """
         if not self.pending:
             return None
@@ -286,8 +286,8 @@ class Learning:
     """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
 
     Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes through the filter of the force. The velocity is a central difference, so that each pair is
-    used one period later.
+    displacement passes through the filter of the force. The velocity is a central difference, and therefore each
+    pair is used one period later.
     """
 
     def __init__(self, scenario: Scenario) -> None:

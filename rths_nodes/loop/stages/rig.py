@@ -43,7 +43,7 @@ class RigStage:
     true if the last Command exceeded a limit.
 
     The ``handover`` of a procedure defines the zero of the test. Limits apply to untared values; other parts get
-    tared values. Raises ConfigError if a real rig is not armed, or if a number is impossible.
+    tared values. Raises ConfigError if a real rig is not armed, or if a number in the scenario is impossible.
     """
 
     ahead = 0
@@ -173,7 +173,8 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        Without a command the rig trips. If the command is only ``late``, the rig bridges the command or pauses.
+        If no command is available, the rig trips or, if the command is only ``late``, bridges the command or
+        pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
@@ -359,7 +360,8 @@ def check_armed(port: Port) -> None:
     """Raise ConfigError for a ``port`` to real actuators that no operator has armed."""
     if not (port.simulated or port.armed):
         raise ConfigError(
-            f"{port.label}: is not a simulator; only an operator can arm it, with rths test (doc/procedure.md)"
+            f"{port.label}: is not a simulator. Only an operator can arm a real rig, with rths test "
+            "(doc/procedure.md)"
         )
 
 

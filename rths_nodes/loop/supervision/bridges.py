@@ -33,13 +33,15 @@ from rths_nodes.loop.indices.late_periods import LateData
 class OverrunParams:
     """Limits on late periods. The rig trips at the first late period that exceeds a limit."""
 
-    in_a_row: int = integer("allowed number of consecutive late periods", at_least=0, at_most=1_000_000)
-    in_window: int = integer("allowed number of late periods within the window", at_least=0, at_most=1_000_000)
+    in_a_row: int = integer("largest permitted number of consecutive late periods", at_least=0, at_most=1_000_000)
+    in_window: int = integer(
+        "largest permitted number of late periods within the window", at_least=0, at_most=1_000_000
+    )
     window: float = number(
         "length of the window, which ends with the current sample", "s", more_than=0.0, at_most=86_400.0
     )
     ignored: float = number(
-        "time from the start of the test in which late periods do not count", "s", 0.0, at_least=0.0
+        "time after the start of the test during which late periods are ignored", "s", 0.0, at_least=0.0
     )
 
     def validate(self, path: str) -> None:
@@ -48,10 +50,10 @@ class OverrunParams:
 
 
 class Overruns:
-    """Counts late periods in a test with samples of ``dt`` s. ``breach`` is empty, or the reason to end the test.
+    """Counts late periods in a test with samples of ``dt`` s. ``breach`` is the reason to end the test, or empty.
 
     A period is late if its tick was missed, or if it was bridged because a Target or Command was late. Ticks that
-    a rig gives are never missed. In lockstep no period is late. A breach is permanent.
+    a rig generates are never missed. In lockstep no period is late. A breach is permanent.
     """
 
     def __init__(self, params: OverrunParams, dt: float) -> None:
@@ -61,7 +63,7 @@ class Overruns:
         )
         self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
-        """Each sample in the window with late periods, and the number of its late periods."""
+        """Each sample with late periods in the window, and the number of its late periods."""
         self.breach = ""
 
     def sampled(self, sample: int, late: int) -> None:
@@ -89,17 +91,20 @@ class Overruns:
 class BridgeParams:
     """Parameters for bridging with a rig that cannot wait; in lockstep no message is late."""
 
-    max_bridge: float = number("longest time to bridge", "s", 0.010, at_least=0.0, at_most=1.0)
+    max_bridge: float = number(
+        "longest time for which late messages are bridged", "s", 0.010, at_least=0.0, at_most=1.0
+    )
     rejoin_samples: int = integer(
-        "samples over which the difference between bridged and real motion fades out; more if it is large",
+        "number of samples in which a small difference between bridged and real motion fades out; a larger "
+        "difference needs more samples",
         default=10,
         at_least=1,
         at_most=1000,
     )
 
     when_late: str = text(
-        "reaction to a longer lateness: trip, or pause, in which the rig slows down to rest and waits for the "
-        "late message; a pause ends real time",
+        "reaction if a message is late for longer than max_bridge: trip, or pause. In a pause the rig slows down "
+        "to rest and waits for the message, so that the test no longer runs in real time",
         "trip",
         choices=("trip", "pause"),
     )
@@ -114,7 +119,9 @@ class BridgeParams:
 
     def validate(self, path: str) -> None:
         if self.pauses and self.overruns is not None:
-            raise ConfigError(f"{path}.overruns: must be omitted if {path}.when_late = 'pause', which waits")
+            raise ConfigError(
+                f"{path}.overruns: must be omitted if {path}.when_late = 'pause', because a pause waits"
+            )
 
     @property
     def pauses(self) -> bool:
@@ -151,7 +158,7 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference between two motions, which fades out along a polynomial of degree 5; ``active`` until then.
+    """Difference between two motions that fades out along a polynomial of degree 5; ``active`` until then.
 
     The difference fades over ``samples`` of ``dt`` s, or over more samples if its velocity would exceed SHARE of
     the velocity limits ``fastest`` ``(n,)`` m/s.
@@ -211,7 +218,7 @@ class MotionBridge:
         self.apart = False
 
     def follow(self, step: int, rows: Rows) -> bool:
-        """Store the newest Target, of number ``step``. Return False if a value is not finite."""
+        """Store the newest Target, with the number ``step``. Return False if a value is not finite."""
         self._last = (step * self._substeps, rows)
         total = sum(map(sum, rows))  # only its finiteness matters
         return total - total == 0.0
@@ -345,7 +352,7 @@ class BridgeCount:
 
     @property
     def breach(self) -> str:
-        """Reason to stop: the bridge is too long, or too many periods were late. Otherwise an empty string."""
+        """Reason to stop, if the bridge is too long or too many periods were late; otherwise an empty string."""
         if self.in_a_row <= self._longest:
             return self.overruns.breach if self.overruns else ""
         late = self.in_a_row * self._dt

@@ -25,7 +25,7 @@ from rths_nodes.loop.supervision.limits import Row, acting, table
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
 """Quantities with a band, and their units. The energy is the energy that the specimen of the axis absorbs."""
-LEFT = ": {0} = {{0:.6g}} {1}: was predicted between {{2:.6g}} and {{1:.6g}} {1}"
+LEFT = ": {0} = {{0:.6g}} {1}, but was predicted between {{2:.6g}} and {{1:.6g}} {1}"
 OUTSIDE = "_outside_percent"
 """Suffix for the percentage of samples outside the band of a quantity."""
 
@@ -66,17 +66,17 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
         bands = [np.asarray(data[name], dtype=np.float64) for name in ("lower", "upper", "nominal")]
         corridor = Corridor(tuple(header["axes"]), float(header["servo_rate"]), str(header["source"]), *bands)
         if any(band.shape != (len(QUANTITIES), corridor.samples + 1, len(corridor.axes)) for band in bands):
-            raise ValueError("the bands differ in size")
+            raise ValueError("the bands have different sizes")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}: is not a corridor file of rths corridor ({error})") from None
     if corridor.axes != axes:
-        raise ConfigError(f"{path}: has the axes {', '.join(corridor.axes)}; the test has {', '.join(axes)}")
+        raise ConfigError(f"{path}: has the axes {', '.join(corridor.axes)}, but the test has {', '.join(axes)}")
     if corridor.servo_rate != servo_rate:
-        raise ConfigError(f"{path}: has {corridor.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+        raise ConfigError(f"{path}: is for {corridor.servo_rate:g} Hz, but the test runs at {servo_rate:g} Hz")
     if corridor.samples < samples:
-        raise ConfigError(f"{path}: has {corridor.samples} samples; the test has {samples}")
+        raise ConfigError(f"{path}: has {corridor.samples} samples, but the test has {samples}")
     return corridor
 
 
@@ -142,7 +142,7 @@ class CorridorWatch:
             self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
-        """Return, by quantity, the largest percentage of samples outside the band of an axis; and the sample of
+        """Return the largest percentage of samples of an axis outside the band, by quantity, and the sample of
         ``left``.
         """
         samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}
@@ -158,4 +158,4 @@ def corridor_notes(metrics: Data, dt: float) -> list[str]:
     if not math.isfinite(left):
         return []
     shares = ", ".join(f"{name} {numbers[name + OUTSIDE]:.3g} %" for name, _ in QUANTITIES)
-    return [f"the test has left its corridor at {left * dt:.4g} s; samples outside: {shares}"]
+    return [f"the test has left its corridor at {left * dt:.4g} s. Samples outside: {shares}"]

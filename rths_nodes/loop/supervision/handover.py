@@ -20,7 +20,7 @@ LOOK_S = 0.05
 class Tares:
     """Zero of the test in the coordinates of sensors and controller, ``(n_axes,)`` m and N.
 
-    ``reach`` (m) additionally bounds the measured displacement from this zero; inf is no bound.
+    ``reach`` (m) additionally bounds the measured displacement from this zero; inf means no bound.
     """
 
     displacement: Array
@@ -40,7 +40,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, forces (N) at begin and end, times (s, monotonic clock) of begin and end."""
+    """One hold: sample, and forces (N) and times (s, monotonic clock) at its begin and end."""
 
     sample: int
     before: list[float]
@@ -73,7 +73,7 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait for a request. This is for lockstep, where a held rig has no ticks."""
+        """Wait for a request. For lockstep, because a held rig then has no ticks."""
         self._changed.wait(seconds)
 
 
@@ -84,7 +84,7 @@ class Handover:
     ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
     comes to rest, ``under_way`` when the rig follows the test again, ``stopping`` with the reason of a stop.
     ``lost`` returns why the rig no longer follows; an empty string if it follows. ``following`` checks a Command,
-    relative to the zero of the test, and its untared Measurement; its flag is true during pauses.
+    relative to the zero of the test, and an untared Measurement; the third argument is true during pauses.
     """
 
     tares: Tares

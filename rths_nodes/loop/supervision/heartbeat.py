@@ -15,7 +15,7 @@ from rths_nodes.core.parameters import number, params, text
 BEATS = 4
 """Number of consecutive heartbeats that may be missing before a node counts as lost."""
 SUSPENDED_NS = 50_000_000
-"""Shortest time of suspension of this process that does not count as silence of the peers, ns."""
+"""Shortest gap that counts as a suspension of this process, not as silence of the peers, ns."""
 
 
 @params
@@ -23,15 +23,15 @@ class HeartbeatParams:
     """Tolerated silence of monitor and recorder in real time; in lockstep the rig waits for both."""
 
     monitor: float = number(
-        "time without a heartbeat of the monitor, or without samples at the monitor, after which the rig trips "
-        "because its limits are no longer checked",
+        "time without a heartbeat of the monitor, or without samples at the monitor, after which the rig trips, "
+        "because the monitor no longer checks its limits",
         "s",
         0.2,
         at_least=0.05,
         at_most=10.0,
     )
     recorder: float = number(
-        "time without a heartbeat of the recorder after which it counts as lost; messages wait for about 2 s",
+        "time without a heartbeat after which the recorder counts as lost; unread messages are kept for about 2 s",
         "s",
         1.5,
         at_least=0.1,
@@ -59,9 +59,9 @@ class HeartbeatParams:
 class Heartbeat:
     """Times of the last heartbeats of ``peers``, in ns of one clock.
 
-    A heartbeat has the time of the newest sample that its sender has received, so that a peer without samples is
-    lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s is
-    ignored.
+    A heartbeat has the time of the newest sample that its sender has received, so that a peer without samples
+    counts as lost like a silent peer. ``period`` is the sample period of the rig, s. A lag of up to ``missing`` s
+    is ignored.
     """
 
     def __init__(

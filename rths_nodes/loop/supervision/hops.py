@@ -22,11 +22,11 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, M
 MOST_UNDER_WAY = 63
 """Largest transport, in hops and after the port together, samples."""
 NEARER, IN_A_ROW = 0.25, 32
-"""Criterion for Commands that are applied at once: in IN_A_ROW samples, the applied command deviates from the
-newest Command by at most the fraction NEARER of the travel during the hops. The variances must meet the same
-criterion, which excludes a readback with an offset."""
+"""Criterion for Commands that are applied at once: in IN_A_ROW consecutive samples, the applied command deviates
+from the newest Command by at most the fraction NEARER of the travel during the hops. The variances must meet
+the same criterion, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
-"""Smallest rms change of a readback that counts, m."""
+"""Smallest rms change of a readback that counts as a change, m."""
 
 
 @params
@@ -34,8 +34,8 @@ class HopsParams:
     """Hops between the rig and the computer that sends its Commands."""
 
     depth: int = integer(
-        "number of samples by which the round trip exceeds one: tick k applies Command k - depth, and Commands in "
-        "transit act later by the same number; rths check prints the depth that a rig needs",
+        "round trip in samples, minus one: tick k applies Command k - depth. rths check prints the depth that a "
+        "rig needs",
         default=0,
         at_least=0,
         at_most=MOST_UNDER_WAY,
@@ -49,11 +49,11 @@ def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
     """
     if depth and depth + behind > MOST_UNDER_WAY:
         raise ConfigError(
-            f"hops.depth = {depth}: with port.transport_samples = {behind} it must be <= "
-            f"{max(MOST_UNDER_WAY - behind, 0)}: {MOST_UNDER_WAY} samples may be in transit"
+            f"hops.depth = {depth}: must be <= {max(MOST_UNDER_WAY - behind, 0)} with port.transport_samples = "
+            f"{behind}, because at most {MOST_UNDER_WAY} samples may be in transit"
         )
     if depth and force_axes:
-        raise ConfigError(f"hops.depth = {depth}: must be 0 with force-controlled axes: {', '.join(force_axes)}")
+        raise ConfigError(f"hops.depth = {depth}: must be 0 with force-controlled axes ({', '.join(force_axes)})")
 
 
 class UnderWay:

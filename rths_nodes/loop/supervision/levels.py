@@ -45,9 +45,9 @@ WHOLE_RIG = "whole rig"
 
 
 def _counter(row: RigQuantity, dt: float) -> Callable[[int, int], float]:
-    """Return a function from the flags of Command and Measurement to a quantity of the complete rig.
+    """Return a function that computes a quantity of the complete rig from the flags of Command and Measurement.
 
-    Its value is a number of consecutive samples, or a fraction of the last second. ``dt`` is in s.
+    The quantity is a number of consecutive samples, or a fraction of the last second. ``dt`` is in s.
     """
     count, length = 0, max(1, round(SHARE_S / dt))
     last: deque[bool] | None = deque([False] * length, maxlen=length) if row.unit == SHARE else None
@@ -126,7 +126,9 @@ class Values:
             except (ValueError, ComponentError) as error:
                 raise ConfigError(f"levels.quantities.{name}.of = {show(list(params.of))}: {error}") from None
             if not isinstance(unit, Unit):
-                raise ConfigError(f"levels.quantities.{name}: unit returns {show(unit)}: must be a Unit")
+                raise ConfigError(
+                    f"levels.quantities.{name}: the method unit returns {show(unit)}, but must return a Unit"
+                )
             self.names[QUANTITY][name] = self._add(self._stepped(name, made, parts)), Unit(1.0, unit.powers)
 
     def _stepped(
@@ -142,7 +144,9 @@ class Values:
         return value
 
     def of_level(self, index: int, axis: str, quantity: str, level: Level) -> int:
-        """Return the index of the value of a ``level``. Raises ConfigError if channel or expression is wrong."""
+        """Return the index of the value of a ``level``. Raises ConfigError if its channel or expression is
+        invalid.
+        """
         path = level_path(axis, quantity)
         if isinstance(level, OfExpression):
             return self._of_expression(path, level)
@@ -163,7 +167,7 @@ class Values:
         except ValueError as error:
             raise ConfigError(f"{path}.of = {show(level.of)}: {error}") from None
         if made.unit.powers != unit.powers:
-            problem = f"must be a unit of {made.unit.dimension}, like {level.of}"
+            problem = f"must be a unit of {made.unit.dimension}, like the unit of {level.of}"
             raise ConfigError(f"{path}.unit = {level.unit!r}: {problem}")
         at_rest = made.value([0.0] * (1 + max(made.places, default=0))) / unit.factor
         low, high = _bounds(level.minimum, level.maximum)
@@ -171,7 +175,8 @@ class Values:
         if complete and level.acts and not low <= at_rest <= high:
             problem = "is not a number" if math.isnan(at_rest) else f"is {at_rest:g} {level.unit}"
             raise ConfigError(
-                f"{path}.of = {show(level.of)}: {problem} for a rig at rest at zero, where the level would act"
+                f"{path}.of = {show(level.of)}: {problem} if the rig is at rest at zero, so that "
+                "the level would act at rest"
             )
         return self._add(lambda values: made.value(values) / unit.factor)
 
@@ -319,7 +324,7 @@ def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
     unit_of_channel = channels[names.index(channel)].partition(" [")[2].rstrip("]")
     if unit_of_channel != unit:
         raise ConfigError(
-            f"{path}.channel = {channel!r}: is in {unit_of_channel or 'a number without unit'}: must be in {unit}"
+            f"{path}.channel = {channel!r}: its unit is {unit_of_channel or 'none'}, but must be {unit}"
         )
     return names.index(channel)
 
@@ -335,8 +340,9 @@ def level_path(axis: str, quantity: str) -> str:
 
 def level_notes(timing: Data) -> list[str]:
     return [
-        f"{level_path(axis, quantity)}: level exceeded in {row['samples']:.0f} samples, from sample "
-        f"{row['first']:.0f} on; {_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"
+        f"{level_path(axis, quantity)}: the level was exceeded in {row['samples']:.0f} "
+        f"sample{'s'[: row['samples'] > 1]}, first at sample {row['first']:.0f}. "
+        f"{_range(row, (WHOLE if axis == WHOLE_RIG else QUANTITIES).get(quantity))}"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()
         if row.get("samples")
@@ -345,9 +351,9 @@ def level_notes(timing: Data) -> list[str]:
 
 def _range(row: Mapping[str, float], quantity: AxisQuantity | RigQuantity | None) -> str:
     if "lowest" not in row:
-        return "NaN throughout the test"
+        return "The value was NaN throughout the test"
     unit = "in its unit" if quantity is None else quantity.unit
-    return f"{row['lowest']:.4g} to {row['highest']:.4g} {unit} in the test"
+    return f"The value ranged from {row['lowest']:.4g} to {row['highest']:.4g} {unit}"
 
 
 def _bounds(

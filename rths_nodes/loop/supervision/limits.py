@@ -154,7 +154,8 @@ def of_errors(
 ) -> list[float]:
     """Return, by axis, displacement from zero and error: target minus displacement (m), or minus force (N).
 
-    ``zeros`` are the zeros of displacement and force, and true for a force axis, whose error is 0 in other modes.
+    ``zeros`` are the zeros of displacement and force, and true for a force axis. The error of a force axis is 0
+    outside MODE_FORCE.
     """
     values = [0.0] * (2 * len(zeros))
     for axis in range(len(zeros)):
@@ -171,7 +172,7 @@ def of_errors(
 LARGEST = sys.float_info.max
 NO_TARGET, NO_COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
 RUN_AWAY = f"{NO_TARGET}: the response has run away, or lies beyond the reach of the setup"
-NOT_TAKEN = ": the rig tells no control mode in which it takes commands in N (MODE_HELD, MODE_FORCE): it gets none"
+NOT_TAKEN = ": the rig reports no control mode for commands in N (MODE_HELD or MODE_FORCE), so none are sent"
 STROKE = ".limits.stroke: command = {:.6g} m: must be within +- {:g} m"
 VELOCITY = ".limits.velocity: command = {:.6g} m/s: must be within +- {:g} m/s"
 BRAKING_WAY = (
@@ -270,7 +271,7 @@ class LimitCheck:
         return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return the reason to stop after ``measured``; an empty string if there is none.
+        """Return the reason to stop after ``measured``; an empty string if no limit is exceeded.
 
         ``targets`` are in ``modes``.
         """

@@ -31,7 +31,7 @@ from rths_nodes.core.samples import INTERLOCK_OPEN, MODE_DISPLACEMENT, MODE_FORC
 from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge, Fading
 
 SHARE = 0.99
-"""Fraction of the force rate limit at which loads approach the Commands again."""
+"""Fraction of the force rate limit at which loads return to the Commands."""
 LONGEST_LEAD_S = 0.1
 """Longest delay of an actuator, s."""
 
@@ -173,7 +173,9 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 def bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
-    """Return the bridge over late Commands, with loads if there are any. ``passive`` are auxiliary inputs."""
+    """Return the bridge over late Commands, with loads if there are any. ``passive`` are values of auxiliary
+    inputs.
+    """
     rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]
     n_moved = len(limits) - len(rates)
     of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)

@@ -30,36 +30,36 @@ SPAN = 32
 
 @params
 class MonitorParams:
-    """Limits on the indices of the test. A limit that is omitted is off."""
+    """Limits on the indices of the test. An omitted limit is not checked."""
 
     longest_delay: float = number(
-        "largest delay, positive or negative, in the search for the delay", "s", 0.1, more_than=0.0, at_most=1.0
+        "largest delay, positive or negative, that the search considers", "s", 0.1, more_than=0.0, at_most=1.0
     )
     energy_error_percent: float | None = number(
-        "largest magnitude of the running energy monitor; not limited by default", "%", None, more_than=0.0
+        "largest permitted magnitude of the running energy monitor; default: no limit", "%", None, more_than=0.0
     )
     reference_energy: float | None = number(
-        "energy that the running energy monitor adds to the input energy, which is near zero at first; by default "
-        "the strain energy of the structure at first yield",
+        "energy that the running energy monitor adds to the input energy, because the input energy is near "
+        "zero at first; default: the strain energy of the structure at first yield",
         "J",
         None,
         at_least=0.0,
     )
     tracking_indicator_rate: float | None = number(
-        "largest magnitude of the slope of the tracking indicator over 32 samples; not limited by default",
+        "largest permitted magnitude of the slope of the tracking indicator over 32 samples; default: no limit",
         "m^2/s",
         None,
         more_than=0.0,
     )
     tracking_indicator_rate_over_amplitude: float | None = number(
-        "largest magnitude of this slope divided by the square of the largest target so far, which is pi f "
-        "sin(phi) for a sine of frequency f with the lag phi; not limited by default",
+        "largest permitted magnitude of the slope of the tracking indicator, divided by the square of the largest "
+        "target so far; default: no limit. A sine of frequency f with the lag phi has the ratio pi f sin(phi)",
         "1/s",
         None,
         more_than=0.0,
     )
     smallest_amplitude: float | None = number(
-        "smallest amplitude in the limit above, which needs it; replaces a smaller largest target",
+        "smallest value of the largest target in tracking_indicator_rate_over_amplitude; required with that limit",
         "m",
         None,
         more_than=0.0,
@@ -69,12 +69,12 @@ class MonitorParams:
     )
     corridor_action: str = text("reaction when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP))
     corridor_persistence: float = number(
-        "time outside after which a quantity counts as having left the corridor", "s", 0.05, at_least=0.0
+        "time outside the corridor after which a quantity counts as having left it", "s", 0.05, at_least=0.0
     )
 
     stuck_displacement: float | None = number(
-        "travel of a target in one direction; the test trips unless the displacement sensor shows a tenth of it; "
-        "by default from resolution, noise, lost motion and stroke",
+        "travel of a target in one direction. The test trips unless the displacement sensor shows a tenth of "
+        "this travel. Default: computed from resolution, noise, lost motion and stroke",
         "m",
         None,
         more_than=0.0,
@@ -82,7 +82,7 @@ class MonitorParams:
     )
     stuck_force: float | None = number(
         "change of force, expected from displacement and stiffness in both directions, that a load cell must "
-        "show; otherwise it is reported; by default from resolution, noise and stiffness",
+        "show; otherwise the load cell is reported. Default: computed from resolution, noise and stiffness",
         "N",
         None,
         more_than=0.0,
@@ -93,8 +93,8 @@ class MonitorParams:
         """Refuse a relative limit without a smallest amplitude, and a trip without a corridor."""
         if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
             raise ConfigError(
-                f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it at the "
-                "beginning of the test"
+                f"{path}.smallest_amplitude: missing, but required by tracking_indicator_rate_over_amplitude "
+                "at the beginning of the test"
             )
         if self.corridor is None and self.corridor_action == TRIP:
             raise ConfigError(f"{path}.corridor_action = '{TRIP}': needs {path}.corridor")

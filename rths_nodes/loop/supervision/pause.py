@@ -12,8 +12,8 @@ lead by phase:
 
 A compensator leads by the lag of the actuator at full speed; at the fraction r of this speed, the lead is
 multiplied by r. Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the
-acceleration within the deceleration of each axis. In the last phase, samples are within half a sample of their
-targets and slower, which is correct for a rate-independent specimen.
+acceleration within the deceleration of each axis. In the last phase, displacements are within half a sample of
+their targets, and the motion is slower. This is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Pause:
 
     @property
     def needs_command(self) -> bool:
-        """True if the next tick requires the next Command, which is missing."""
+        """True if the next tick requires the next Command and this Command is missing."""
         return self._phase == self._start and self.coming is None and self._ahead(self._tick + 1) > self._samples
 
     @property

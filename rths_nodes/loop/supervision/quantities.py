@@ -23,9 +23,8 @@ class OfOne:
     of: tuple[str, ...] = texts("expression of this quantity, as a list with one element")
 
     def validate(self, path: str) -> None:
-        """Refuse any number of expressions except one."""
         if len(self.of) != 1:
-            raise ConfigError(f"{path}.of: has {len(self.of)} expressions: must be one")
+            raise ConfigError(f"{path}.of: has {len(self.of)} expressions, but must have one")
 
 
 class Integral:

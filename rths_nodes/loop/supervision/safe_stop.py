@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Safe stop: drives the rig when no Command may drive it.
+"""Safe stop: drives the rig when no Command may drive the rig.
 
 The software stop is not a safety function: a rig needs its own interlocks.
 """
@@ -72,8 +72,8 @@ class SafeStop:
         self.begin(at_zero, at_zero)
 
     def begin(self, before: Array, last: Array) -> None:
-        """Begin at the ``last`` sent command ``(n_axes,)`` m. Its difference from the command ``before`` is the
-        velocity.
+        """Begin at the ``last`` sent command ``(n_axes,)`` m, with the velocity given by its difference from
+        ``before``.
         """
         self.samples, self._done = int(begin(self.groups, self.state, before.tolist(), last.tolist())), 0
 

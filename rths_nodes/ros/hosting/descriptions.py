@@ -38,8 +38,8 @@ def describe(
 ) -> list[NodeDescription]:
     """Describe the nodes of a rig, with a recorder if the test is recorded.
 
-    Each axis in ``axes`` has its own node; ``axes`` has all axes or none. With ``console`` the test waits for the
-    console of the runner.
+    ``axes`` are the axes with a separate node: all or none. With ``console`` the test waits for the console of the
+    runner.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -64,8 +64,8 @@ def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]
     here = tuple(peer for peer in peers if peer in options.nodes or not options.nodes)
     if options.host == COMPOSED and names.ACTUATOR not in here:
         raise ConfigError(
-            f"composed = true: nodes = {' '.join(options.nodes)} does not include the actuator node, which the "
-            "process with several nodes needs; omit composed on this machine"
+            f"composed = true: nodes = {' '.join(options.nodes)} must include the actuator node. Omit composed on "
+            "a machine without the actuator node"
         )
     return here
 

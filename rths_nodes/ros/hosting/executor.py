@@ -31,9 +31,9 @@ from rths_nodes.ros.transport.rclpy_private import WaitSet
 from rths_nodes.ros.transport.service_thread import Answer, LoopCalls, ServiceThread
 
 OBSERVE_LIMIT = 16
-"""Maximum number of samples per turn of an observer, and of ticks by which an observer may lag."""
+"""Maximum number of samples that an observer handles per turn, and of ticks by which an observer may lag."""
 BEHIND_NS = 20_000_000
-"""Longest lag of an observer, ns, but at least one tick."""
+"""Longest lag of an observer, ns; at least one tick is allowed."""
 
 
 class SlackBudget:
@@ -91,11 +91,11 @@ class SlackUser:
 
 
 SERVE_EVERY_NS = 50_000_000
-"""Period of rounds, ns. A round has the handshakes of all nodes and at most one request that changes a node."""
+"""Period of rounds, ns. A round serves the handshakes of all nodes and at most one request that changes a node."""
 SERVE_SLACK_NS = 60_000
 """Smallest slack for a handshake, ns."""
 SERVE_LATEST_NS = 500_000_000
-"""Delay after which a round begins, or continues, without slack, ns."""
+"""Delay after which a round begins or continues even without slack, ns."""
 
 
 class ServiceDesk:
@@ -196,12 +196,13 @@ IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Sleep of a process whose nodes pass messages directly, so that no message wakes the process, s."""
 FOLLOWING_SLEEP_S = 0.002
-"""Sleep of nodes that follow the executive in real time, s. They then read several rows of the ring at once."""
+"""Sleep of nodes that follow the executive in real time, s. These nodes then read several rows of the ring at
+once."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
-"""Number of consecutive yields to the middleware thread that delivers messages by topic. By socket one yield is
-enough; with more, two nodes would keep yielding to each other."""
+"""Number of consecutive yields to the middleware thread that delivers messages by topic. With sockets, one yield
+is enough; after several, two nodes would keep yielding to each other."""
 POLLS = 4
 """Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
@@ -210,11 +211,13 @@ rest (``realtime.STARVING_S``)."""
 SLEPT_NS = 50_000
 """Shortest wait that counts as sleep, ns. A shorter wait shows that a message was pending."""
 PATIENT_TURNS = 16
-"""Number of turns without work after which a real-time process sleeps, so that others can run."""
+"""Number of turns without work after which a real-time process sleeps, so that other processes can run."""
 
 
 def give_turn(node: RthsNode, limit: int, paced: bool = False) -> bool:
-    """Give ``node`` a turn unless it must wait; return True if it worked. An unexpected error ends the node."""
+    """Give ``node`` a turn unless it must wait; return True if the node did work. An unexpected error ends the
+    node.
+    """
     if node.phase.gone or not (node.phase.active or node.participates):
         return False
     if (node.interposer.holds_up and not node.interposer.may_work()) or (paced and node.rests):

@@ -48,7 +48,7 @@ CurrentWriter = Callable[[], Writer | None]
 def with_faults(
     open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[OpenWriter, Interpose]:
-    """Return two functions: to open recordings, and to insert the faults of one node."""
+    """Return two functions. The first opens recordings, the second inserts the faults of one node."""
     writer: Writer | None = None
 
     def opened(directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
@@ -177,7 +177,7 @@ class _Faults(Interposer):
             os.kill(os.getpid(), signal.SIGKILL)
         self._dead = True
         self._node.phase.end(
-            ExitCode.FAILED, f"the {self._node.location.peer} node died (kill on purpose)", silent=True
+            ExitCode.FAILED, f"the {self._node.location.peer} node died (killed on purpose)", silent=True
         )
 
     def _stand_still(self, seconds: float) -> None:
@@ -225,7 +225,7 @@ class FaultyInbox:
 
 
 class StruckInbox:
-    """Inbox of Measurements. Calls ``strike()`` at message ``first``, and then is empty unless ``may_work()``."""
+    """Inbox of Measurements. Calls ``strike()`` at message ``first``; then is empty unless ``may_work()``."""
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
         self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take

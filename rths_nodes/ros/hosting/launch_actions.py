@@ -50,20 +50,20 @@ RVIZ = ("robot_state_publisher", "rviz2")
 OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "log_level": (
         "info",
-        "of the nodes, but not of rcl and rmw",
+        "log level of the nodes; the levels of rcl and rmw do not change",
         ("debug", "info", "warn", "error", "fatal"),
     ),
-    "use_sim_time": ("false", "ROS parameter of the nodes; the pace of a test does not depend on it", FLAG),
-    "params_file": ("", "file with ROS parameters of the nodes; these take precedence over other arguments", ()),
-    "rviz": ("false", "true: RViz shows the axes; starts a robot_state_publisher with a model of the axes", FLAG),
-    "page": ("false", "true: rths page shows the running test in the browser", FLAG),
-    "page_port": ("8085", "TCP port of the page, 0 for any free port; a port in use is refused", ()),
+    "use_sim_time": ("false", "ROS parameter of the nodes, without effect on the pace of a test", FLAG),
+    "params_file": ("", "file whose ROS parameters override the other arguments", ()),
+    "rviz": ("false", "start RViz and a robot_state_publisher, to show a model of the axes", FLAG),
+    "page": ("false", "start rths page, which shows the running test in the browser", FLAG),
+    "page_port": ("8085", "TCP port of the page; 0 selects a free port, and a port in use is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
 """Python arguments that start the page. This package must not import ``rths_nodes.app``."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "composed": ("false", "true: all nodes run in one process and pass messages directly", FLAG),
+    "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),
 }
 
 
@@ -75,7 +75,7 @@ def declare(name: str, default: str, description: str, choices: Sequence[str]) -
 
 def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
     several, value = option.spec.kind == "texts", option.default
-    description = f"{option.doc}; separate several by spaces" if several else option.doc
+    description = f"{option.doc}; separate several values by spaces" if several else option.doc
     text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
     choices = FLAG if option.spec.kind == "flag" else () if several else option.spec.choices
     return declare(option.name, text if default is None else default, description, choices)
@@ -118,7 +118,8 @@ def description(
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown argument, because launch accepts unknown arguments.
 
-    Arguments are checked only if the command line names this file or its wrapper. An including file has others.
+    Arguments are checked only if the command line names this file or its wrapper. An including file has other
+    arguments.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
@@ -253,7 +254,7 @@ class LaunchedTest:
     def _process(
         self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: object
     ) -> Node:
-        """Return a launch action for an executable; a ``patient`` process has time to write its recording."""
+        """Return a launch action for an executable. A ``patient`` process gets time to write its recording."""
         patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == RECORDER else {}
         node = Node(
             package="rths_nodes",
@@ -316,9 +317,11 @@ def check_rosbag2(directory: Path) -> None:
         if not present
     ]
     if missing:
-        raise ConfigError(f"record = rosbag2: not installed: {', '.join(missing)}; use record:=own")
+        raise ConfigError(
+            f"record = rosbag2: needs {', '.join(missing)}. Install every missing package, or use record:=own"
+        )
     if directory.exists():
-        raise ConfigError(f"directory = {directory}: exists already; rosbag2 needs a new directory")
+        raise ConfigError(f"directory = {directory}: already exists, but rosbag2 needs a new directory")
 
 
 def _typed(parameters: Mapping[str, object]) -> dict[str, ParameterValue]:
@@ -334,7 +337,7 @@ def _check_rviz() -> None:
     missing = [name for name in RVIZ if not has_resource("packages", name)]
     if missing:
         debian = " ".join(f"ros-$ROS_DISTRO-{name.replace('_', '-')}" for name in missing)
-        raise ConfigError(f"rviz = true: not installed: {', '.join(missing)}; use sudo apt install {debian}")
+        raise ConfigError(f"rviz = true: needs {', '.join(missing)}. Run sudo apt install {debian}")
 
 
 def _params_files(path: str) -> list[str]:

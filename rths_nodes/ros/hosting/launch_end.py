@@ -95,7 +95,7 @@ class EndOfLaunch:
             return []
         if report.exit_code not in IN_ORDER:
             why = [LogInfo(msg=f"rths: {report.problem}")] if report.problem else []
-            return [*why, EmitEvent(event=Shutdown(reason="the test cannot continue"))]
+            return [*why, EmitEvent(event=Shutdown(reason="the test cannot continue without this process"))]
         if not any(process in self.peers for process in self._running):
             return [_interrupt(process) for process in self._running]
         return []
@@ -154,7 +154,9 @@ class EndOfLaunch:
     def _report(self, code: ExitCode) -> str:
         if not self._recording or not Path(self._recording).exists():
             return "no recording"
-        page = f"; rths report {self._recording} makes {self._recording}.html" if code != ExitCode.REFUSED else ""
+        page = (
+            f"; rths report {self._recording} creates {self._recording}.html" if code != ExitCode.REFUSED else ""
+        )
         return f"recording: {self._recording}{page}"
 
 

@@ -44,7 +44,7 @@ KEPT = 1000
 MOST_COLUMNS = 60_000
 """Maximum number of stored columns of 10 ms, enough for ten minutes."""
 AT_ONCE = 400
-"""Maximum number of messages returned per request. A late client needs several requests."""
+"""Maximum number of messages returned per request. A client that lags needs several requests."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE

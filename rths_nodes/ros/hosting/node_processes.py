@@ -45,14 +45,14 @@ HANGS_S = 20.0
 """Time without CPU after which a node counts as hung, s. A healthy node wakes every 20 ms, computes, or writes."""
 
 STOPPED_S = 2.0
-"""Longest wait after the test for a node that is suspended by a signal, s."""
+"""Longest wait after the test for a node that a signal has suspended, s."""
 
 PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner. A node exits when the runner exits."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with a file descriptor to which a node writes why it ended, because a node that is not
-configured has no topics."""
+"""Environment variable with a file descriptor to which a node writes the reason for its end, because a node that
+is not configured has no topics."""
 
 
 def death(name: str, code: int) -> str:
@@ -99,7 +99,7 @@ class Process:
     @property
     def death(self) -> str:
         if self.hung:
-            why = "hangs: nothing moves in it" if self.silent else "did not end by itself"
+            why = "hangs: its main thread does not run" if self.silent else "did not exit by itself"
             return f"the {self.role} node {why}"
         return self.report or death(self.role, self.popen.returncode)
 
@@ -274,14 +274,14 @@ class Processes:
         return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
 
     def why(self, ended: Process) -> str:
-        """Return the report of ``ended``, or else the report of a process with the same exit code."""
+        """Return the report of ``ended`` or, if empty, the report of a process with the same exit code."""
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
         return (ended if ended.report else next((process for process in alike if process.report), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes count; ``reported`` are the roles with a Summary.
 
-        A node that was ended after its Summary does not count, except a recorder, because its recording is
+        A process that was ended after its Summary does not count. A recorder does, because its recording is
         incomplete.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]

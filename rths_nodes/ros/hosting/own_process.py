@@ -43,7 +43,7 @@ TOLD_S = 5.0
 """Longest turn of the actuator node after its Summary, s. Beyond this time the node counts as hung."""
 
 TURN_S = 30.0
-"""Longest turn of a node after the test, with any disk, s. Beyond this time the node counts as hung."""
+"""Longest turn of a node after the test, s, even with a slow disk. Beyond this time the node counts as hung."""
 
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
@@ -97,7 +97,7 @@ def _hosted(role: str, arguments: Sequence[str]) -> HostedNode | HostedTest:
         if peer not in names.NODES and not names.axis_of(peer):
             raise unknown(names.RIG, "node", peer, (*names.NODES, names.axis_node("AXIS")))
     if names.ACTUATOR not in peers:
-        raise ConfigError(f"{names.RIG}: must have the actuator node, which leads the test")
+        raise ConfigError(f"{names.RIG}: must include the actuator node, which leads the test")
     return HostedTest(peers, arguments)
 
 
@@ -157,7 +157,7 @@ class HostedNode:
             return
         self._prepared = True
         in_loop = node.role in (*names.LOOP, names.AXIS)
-        if node.role != names.AXIS:  # axes work in parallel, the others in sequence
+        if node.role != names.AXIS:  # axis nodes work in parallel, other nodes in sequence
             self._leaving.enter_context(share_processors(node.role in (names.COMPENSATOR, names.ACTUATOR)))
         for warning in self._leaving.enter_context(real_time(in_loop)):
             node.get_logger().info(warning)
@@ -210,7 +210,7 @@ def _report(
 ) -> tuple[int, bool]:
     left = report_to_launch(last_words(code, problem, test, numbers))
     code = ExitCode.FINISHED if left else code
-    with exits_within(FLUSHED_S, code):  # the report is written: a hanging middleware loses nothing
+    with exits_within(FLUSHED_S, code):  # the report is written, so that nothing is lost if the middleware hangs
         for node in nodes:
             node.flush()
     return code, left

@@ -61,7 +61,7 @@ class Result:
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:
-            self.reason = f"the test did not end: {self.state.name} at sample {self.sample}"
+            self.reason = f"the test did not end; its last state was {self.state.name} at sample {self.sample}"
         problems = (recording_gaps(self.section("recording")), unjudged_samples(self.numbers))
         self.notes += filter(None, (*problems, dropped_messages(self.numbers)))
 
@@ -98,8 +98,8 @@ def dropped_messages(numbers: Mapping[str, float]) -> str:
             malformed.append(f"{count:.0f} by {rest}")
         elif kind == "overflow":
             sender, _, topic = rest.partition(".")
-            overflow.append(f"{count:.0f} of {sender} on {topic}")
-    counts = [f"{count:.0f} of {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
+            overflow.append(f"{count:.0f} from {sender} on {topic}")
+    counts = [f"{count:.0f} from {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
     notes = [f"foreign messages were dropped: {', '.join(counts)}"] if counts else []
     if malformed:
         notes.append(f"malformed messages were dropped: {', '.join(malformed)}")

@@ -84,6 +84,6 @@ class StopClient(ThreadedNode):
                 return str(answer.message or "stopped")
             refused.append(str(answer.message or "refused"))
         if brakes:
-            return "the executive brakes the rig; its nodes have not answered"
+            return "the executive brakes the rig, but the nodes have not answered"
         nobody = "no answer" if asked else "no node that can stop the rig is running"
         raise ConfigError("; ".join(refused) or nobody)

@@ -61,13 +61,13 @@ GONE_NS = 20_000_000
 """Time without a Measurement after which the node checks that the axis node is alive, ns."""
 
 LOST_NS = 250_000_000
-"""Time without a Measurement after which an axis is lost if a stop is requested, ns."""
+"""Time without a Measurement after which an axis counts as lost if a stop is requested, ns."""
 
 
 class TopicLinks:
     """Sends Commands to the axis nodes and receives their answers, on topics below the name of each axis.
 
-    ``stamp`` returns the nominal time of a tick, ns. An axis that does not answer for ``patience`` ns is lost.
+    ``stamp`` returns the nominal time of a tick, ns. An axis without an answer for ``patience`` ns counts as lost.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class TopicLinks:
         waited = self._now() - self._sent_at
         if waited < GONE_NS:
             return ""
-        reason = f"no Measurement {sample} of {', '.join(map(axis_node, axes))}"
+        reason = f"no Measurement {sample} from {', '.join(map(axis_node, axes))}"
         stop_asked = self._stop_asked()
         if any(self._topics.guards[f"{axis}/measurement"].gone for axis in axes):
-            return f"{reason}: the node has left"
+            return f"{reason}, because a node has left"
         if waited > self._patience or (stop_asked and waited > LOST_NS):
             return f"{reason} for {waited / SECOND:.2g} s"
         return ""
@@ -114,7 +114,7 @@ def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> 
     """Return the port that drives the nodes of all ``axes`` and closes their force loops. Raises ConfigError."""
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
-        raise ConfigError(f"peers: axis nodes of {', '.join(axes)}: must be all or none of {axis_nodes}")
+        raise ConfigError(f"peers: has axis nodes of {', '.join(axes)}, but must have all or none of {axis_nodes}")
     check_layout(scenario)
     port = PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links)
     return before_axes(port, ForceLoops(scenario.axes, NODES, scenario.dt))
@@ -241,7 +241,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def slack(self) -> int | None:
-        """Time to the tick, ns, if the tick can run now. None if the node can only wait for messages."""
+        """Time to the tick, ns, if the tick can run now; None if the node can only wait for messages."""
         if self.pacer is None or not self.running:
             return None
         if self._follows:
@@ -394,8 +394,8 @@ class Completion:
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
                 return
-            shutdown.report()  # the recorder closes after this report
-        unneeded = shutdown.patience_over and not self._times.began_at  # the observers have received nothing
+            shutdown.report()  # The recorder closes after this report.
+        unneeded = shutdown.patience_over and not self._times.began_at  # The observers have received nothing.
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
             rig.close()
             self._phase.to(Phase.GONE)

@@ -26,8 +26,8 @@ _TIME = struct.Struct("<iI")
 class AfterMeasurement:
     """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
 
-    TestState has the ``constants`` of the test. True states are ``deferred``; if ``gathered``, they arrive later
-    from axis nodes. In lockstep the time of one sample in ``clock_every`` is published on ``/clock`` (0: never).
+    TestState has the ``constants`` of the test. True states are queued in ``deferred``; if ``gathered``, they
+    arrive later from axis nodes. In lockstep, ``/clock`` has the time of one sample in ``clock_every`` (0: never).
     """
 
     def __init__(

@@ -78,8 +78,8 @@ class Arming:
             announcer.announce()
             self.farewell = FOUND_S
             return False
-        for status in self._topics.received("node_status"):  # the last status of each node counts
-            # a node is not ready until it knows the run
+        for status in self._topics.received("node_status"):  # The last status of each node counts.
+            # A node is not ready until it knows the run.
             self._statuses[status["node"]] = status if status["run"] else {**status, "ready": False}
         try:
             # clients that can stop a real rig must have discovered it
@@ -110,8 +110,8 @@ class Arming:
         for node, status in self._statuses.items():
             if status["scenario_hash"] != mine:
                 raise StartRefused(
-                    f"{node} has another scenario or run id than {ACTUATOR}: hash "
-                    f"{status['scenario_hash'] or 'none'}, here {mine} ({self._settings.scenario.name})",
+                    f"{node} has another scenario or run id than {ACTUATOR}: its hash is "
+                    f"{status['scenario_hash'] or 'none'} instead of {mine} ({self._settings.scenario.name})",
                     ExitCode.REFUSED,
                 )
 
@@ -131,12 +131,14 @@ class Arming:
             for section, values in parameters.reported_sections(status).items():
                 other, expected = first.setdefault(section, (node, values))
                 if values != expected:
-                    differ = f"{section}: {other} and {node} have different values"
-                    raise StartRefused(f"{differ}; set overrides for all nodes", ExitCode.REFUSED)
+                    raise StartRefused(
+                        f"{section}: {other} and {node} have different values. Set overrides for all nodes",
+                        ExitCode.REFUSED,
+                    )
 
     def _check_ways(self) -> None:
         if silent := self._questions.silent:
-            raise StartRefused(f"{', '.join(silent)}: no answer on {ANSWER}", ExitCode.FAILED)
+            raise StartRefused(f"no answer from {', '.join(silent)} on {ANSWER}", ExitCode.FAILED)
         for peer in LOOP:
             problem = too_slow(peer, self._questions.before.get(peer, ()), self._period, self._depth)
             if problem:

@@ -39,7 +39,7 @@ class AxisNode(RthsNode):
         axis = self.location.axis
         if axis not in scenario.axes:
             axes = ", ".join(scenario.axes)
-            raise ConfigError(f"namespace = {self.location.namespace}: must end with the name of an axis: {axes}")
+            raise ConfigError(f"namespace = {self.location.namespace}: must end with the name of an axis ({axes})")
         self.stage = AxisStage(scenario, axis, self.interposer.port)
         self.stage.connect()
         self._pacer = None if self.settings.lockstep else Pacer(scenario.dt, 0, self.clock)
@@ -98,13 +98,13 @@ class AxisNode(RthsNode):
         if self.stage.out_of_sequence:
             return str(self.stage.trip)
         if self.phase.ended:
-            return "" if self.phase.test.state == State.FINISHED else "the test has ended while this axis moved"
+            return "" if self.phase.test.state == State.FINISHED else "the test ended while this axis was moving"
         if self.shutdown.leader_lost:
-            return f"no Command {number}, and the actuator node has left"
+            return f"no Command {number}, because the actuator node has left"
         if self.shutdown.interrupted and waited > ALONE_NS:
-            return f"interrupted, and no Command {number} for {waited * 1e-9:.2g} s"
+            return f"no Command {number} for {waited * 1e-9:.2g} s after an interrupt"
         if not self.phase.active and waited > ALONE_NS:
-            return f"deactivated, and no Command {number} for {waited * 1e-9:.2g} s"
+            return f"no Command {number} for {waited * 1e-9:.2g} s after deactivation"
         if self._pacer and waited > self._patience:
             return f"no Command {number} for {waited * 1e-9:.2g} s"
         return ""

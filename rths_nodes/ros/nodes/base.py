@@ -86,11 +86,14 @@ def check_serialization(codec: Codec) -> None:
         back, back_stamp = unpack(serialize_message(typed))
         if pack(back, back_stamp) != data or not _same(typed, sent, stamp):
             raise RuntimeError(
-                f"{kind.__name__}: the installed message and msg/{kind.__name__}.msg differ; build again"
+                f"{kind.__name__}: the installed message differs from msg/{kind.__name__}.msg. "
+                "Build the package again"
             )
     typed = deserialize_message(codec.pack_state(state, 8, 0, stamp), msg.CompensatorState)
     if typed.sample != 8 or list(typed.values) != state:
-        raise RuntimeError("CompensatorState: the installed message and its .msg differ; build again")
+        raise RuntimeError(
+            "CompensatorState: the installed message differs from its .msg file. Build the package again"
+        )
 
 
 def _same(typed: Any, sent: Any, stamp: int) -> bool:
@@ -189,9 +192,9 @@ class RthsNode(FewRequests, LifecycleNode):
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Function that returns the missing requirements of the node before a test, apart from peers."""
+    """Function that returns the missing requirements of the node before a test, other than peers."""
     judged: tuple[ExitCode, str] | None = None
-    """Outcome and reason of the test if the node knows more than TestState has; otherwise None."""
+    """Outcome and reason of the test if the node knows more than TestState contains; otherwise None."""
     late: LateData = LateData()
     awaited_streams: Sequence[str] = STREAMS
     """Inboxes whose messages wake the node if it has its own process."""
@@ -237,7 +240,7 @@ class RthsNode(FewRequests, LifecycleNode):
         self.answered_at = self._next_look = 0
 
     def build(self, assembly: Assembly) -> None:
-        raise TypeError(f"{type(self).__name__} has no stage")
+        raise TypeError(f"{type(self).__name__} must override build")
 
     def start(self) -> None:
         for transition in (self.trigger_configure, self.trigger_activate):
@@ -263,7 +266,7 @@ class RthsNode(FewRequests, LifecycleNode):
         settings, location = self.settings, self.location
         self.scenario = settings.load()
         if self.scenario.engine == EXECUTIVE and self.role in names.LOOP and not self._host.follows:
-            raise ConfigError(f"engine = {EXECUTIVE!r}: nodes cannot use it; use rths run, or engine: auto")
+            raise ConfigError(f"engine = {EXECUTIVE!r}: not available for nodes. Use rths run, or engine: auto")
         self.assembly = Assembly(self.scenario, self._host.handed)
         codec = codec_of(location, self.assembly, self.topics.run)
         self.measurements.reset()
@@ -328,7 +331,7 @@ class RthsNode(FewRequests, LifecycleNode):
         remove_from_graph(self)
 
     def work(self, limit: int = 1_000_000) -> bool:
-        raise TypeError(f"{type(self).__name__} does no work")
+        raise TypeError(f"{type(self).__name__} must override work")
 
     @property
     def participates(self) -> bool:
@@ -406,7 +409,8 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        The trip takes effect immediately; in lockstep, at the sample ``effective`` unless ``effective`` is 0.
+        In lockstep, the trip takes effect at the sample ``effective`` unless ``effective`` is 0; otherwise
+        immediately.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -422,8 +426,8 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage of ``node``, without effect if it saves no time or the stage is
-    ``external``.
+    """Return the warm-up of the stage of ``node``, which does nothing if it saves no time or for an ``external``
+    stage.
     """
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
@@ -431,7 +435,7 @@ def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], o
 
 
 def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
-    message = f"{transition}: refused while a test is under way; {names.ACTUATOR}/stop ends the test"
+    message = f"{transition}: refused while a test is under way. Call {names.ACTUATOR}/stop to end the test"
     node.get_logger().error(message)
     return TransitionCallbackReturn.FAILURE
 

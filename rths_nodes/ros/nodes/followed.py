@@ -78,7 +78,7 @@ class FollowedPort(RecordedPort):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """Reason why a component failed, known after the last Measurement, or an empty string."""
+        """Reason why a component failed, known after the last Measurement; an empty string if none failed."""
         _, reason, failed = self.loop.ending() if self.last else (None, "", False)
         return reason if failed else ""
 

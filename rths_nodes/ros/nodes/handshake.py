@@ -26,7 +26,7 @@ DUPLICATES_EVERY_NS = 100_000_000
 """Period of searching for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
 
 LIVE_NS = 1 * SECOND
-"""Largest age of a live message from the actuator node, from ARMED on, ns."""
+"""Largest age at which a message from the actuator node counts as live, from ARMED on, ns."""
 OLD_NS = 60 * SECOND
 """Largest age of the state of an active or ended test when this node starts, ns. Older states are ignored."""
 
@@ -36,11 +36,11 @@ _STATES = frozenset(map(int, State))
 class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
-    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark. Unless None,
-    ``scenario_hash`` restricts the tests. Once the test is ``settled()``, other runs are ignored. Replayed
-    messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain of the publisher,
-    the node joins no active or ended test and ignores old messages. A message that arrives before the name of its
-    publisher is kept for :meth:`cleared`.
+    ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark.
+    ``scenario_hash``, unless None, restricts the tests. Once the test is ``settled()``, other runs are ignored.
+    Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain of the
+    publisher, the node joins no active or ended test and ignores old messages. A message that arrives before the
+    name of its publisher is kept for :meth:`cleared`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Handshake:
     """Discovers the peers in ``settings``, publishes NodeStatus and follows TestState.
 
     ``prepare`` is called once all peers are discovered, before the node reports ready. ``on_refused`` receives the
-    reason if a test must not begin. ``own_missing`` returns the missing requirements apart from peers.
+    reason if a test must not begin. ``own_missing`` returns missing requirements other than peers.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Handshake:
         self._topics.name_publishers()
 
     def _match(self) -> None:
-        unknown_run = "" if self._topics.run.mark else f"the run: no {TEST_STATE} of the actuator node"
+        unknown_run = "" if self._topics.run.mark else f"the run in {TEST_STATE} from the actuator node"
         missing = self._topics.missing() or unknown_run or self._own_missing()
         now = self._now()
         if not missing or now >= self._next_duplicates:

@@ -19,7 +19,7 @@ from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode, warm_up_of
 
 SOONER = 1.5
-"""Number of samples before the next step at which the node polls again in real time."""
+"""Number of samples before the next step at which the node resumes polling in real time."""
 
 
 ASK_AGAIN_NS = 200_000
@@ -78,7 +78,7 @@ class IntegratorNode(RthsNode):
                 limit -= 1
                 busy = True
                 if target is not None:
-                    # measured from the Measurement, so that the next step begins in time
+                    # the rest is measured from the Measurement, so that the next step begins in time
                     self._rests_until = self._began + self._resting
                     stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                     self._publish(target, stamp, self._began)

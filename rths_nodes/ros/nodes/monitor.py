@@ -29,7 +29,7 @@ from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.observers import ProgressReports
 
 INTERVAL_NS = 100_000_000
-"""Shortest interval between messages with curves, ns. Each message wakes a processor per subscriber."""
+"""Shortest interval between messages with curves, ns. Each message wakes one processor per subscriber."""
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
@@ -59,7 +59,7 @@ QUIET_NS = 1_500_000_000
 
 
 UNHEARD_NS = 2_000_000_000
-"""Time after which an interrupt trips the test, ns. A driver may have missed the interrupt."""
+"""Time after an interrupt until the monitor trips the test, ns. A driver may have missed the interrupt."""
 
 
 RATE = 20.0
@@ -177,7 +177,7 @@ class MonitorNode(RthsNode):
         running = self.phase.test.state is State.RUNNING
         if running and not self._stopped and self.shutdown.interrupted_for > UNHEARD_NS:
             self._stopped = True
-            self.trip("interrupted, but the actuator node continues the test")
+            self.trip("the actuator node continues the test after an interrupt")
 
     def _warn_outside(self) -> None:
         for axis, at in self.stage.sensors.forces.items():
@@ -265,4 +265,5 @@ class MonitorNode(RthsNode):
 
 def unjudged_samples(numbers: Mapping[str, float]) -> str:
     count = numbers.get("unseen.samples", 0.0)
-    return f"the monitor has not received the last {count:.0f} samples; the indices exclude them" if count else ""
+    last = f"{count:.0f} sample{'s'[: count > 1]}"
+    return f"the indices exclude the last {last}, which the monitor has not received" if count else ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing of a test in the actuator node, and supervision of monitor and recorder.
 
-In lockstep the rig waits for monitor and recorder. In real time the rig continues while they are alive.
+In lockstep the rig waits for monitor and recorder. In real time the rig continues while both are alive.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class RigClock:
     """Stamps samples and measures durations. ``pacer`` sets the ticks in real time and is None in lockstep.
 
     ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
-    Measurement, of Measurement 0 and of the end (ns of ``clock``), 0 while unknown. ``loop`` has durations from
-    Measurement to Command, ``work`` from tick to Measurement.
+    Measurement, of Measurement 0 and of the end (ns of ``clock``); 0 means unknown. ``loop`` has durations from
+    Measurement to Command, ``work`` has durations from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -62,7 +62,9 @@ class RigClock:
         return self.pacer.missed if self.pacer else 0
 
     def stamp_of_tick(self, tick: int) -> int:
-        """Return the nominal time of ``tick``, ns since 1970. Ticks of a pause count, but have no samples."""
+        """Return the nominal time of ``tick``, ns since 1970. Ticks during a pause are counted, but have no
+        samples.
+        """
         return self._started_ns + round((tick + self.missed) * self._dt * SECOND)
 
     def tick(self) -> None:
@@ -173,12 +175,12 @@ class LockstepWindow:
         within = rig.sample < self._open_until
         if not within and self._times.waited > self._patience:
             slowest = min(self._seen, key=self._seen.__getitem__)
-            rig.trip(f"no Progress of the {slowest} node for {self._patience / SECOND:.2g} s")
+            rig.trip(f"no Progress from the {slowest} node for {self._patience / SECOND:.2g} s")
         return within
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer. Only calls ``warn`` for ``optional`` observers."""
+    """Trips the rig if ``heartbeat`` reports a lost observer; only calls ``warn`` for an ``optional`` observer."""
 
     def __init__(
         self,

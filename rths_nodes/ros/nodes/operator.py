@@ -2,8 +2,8 @@
 """Operator node: stops or holds a procedure and publishes the state of rig and procedure (doc/ros.md).
 
 The services ``stop``, ``stop_by_page`` and ``hold`` and the topic ``trip`` act on the procedure. A stop is never
-refused. ``rig_state``, not tared, is published between runs; with a watcher, also during runs. Other acts use the
-operator socket (``app/procedure/operator_socket.py``).
+refused. The untared ``rig_state`` is published between runs and, if there is a watcher, also during runs. Other
+acts use the operator socket (``app/procedure/operator_socket.py``).
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Conducted(Protocol):
 
     @property
     def resting(self) -> Measurement | None:
-        """Last Measurement, numbered by the rig; None during a run, and without an open port."""
+        """Last Measurement, numbered by the rig; None during a run or without an open port."""
         ...
 
     @property
     def scenario(self) -> Scenario: ...
 
     def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement to ``receiver``, in the thread that drives the rig. None stops this."""
+        """Pass every Measurement to ``receiver``, in the thread that drives the rig. None means no receiver."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
@@ -161,7 +161,7 @@ class OperatorNode(ThreadedNode):
     def _former_trip(self, _: Empty) -> None:
         self._conducted.stop(_asked(STRANGER, "trip requested"))
         self._node.get_logger().warning(
-            f"the topic {FORMER_TRIP} is now {TRIP}; the next version does not accept the old name"
+            f"the topic {FORMER_TRIP} is now called {TRIP}; the next version does not accept the old name"
         )
 
     def start(self) -> None:
@@ -170,7 +170,10 @@ class OperatorNode(ThreadedNode):
         end = time.monotonic() + DISCOVERY_S
         while time.monotonic() < end:
             if self._node.get_node_names_and_namespaces().count(mine) > 1:
-                raise ConfigError(f"{self._node.get_fully_qualified_name()}: runs already; only one is allowed")
+                raise ConfigError(
+                    f"{self._node.get_fully_qualified_name()}: already runs. A namespace can have only one "
+                    "operator node"
+                )
             time.sleep(LOOK_S)
         self.publish_state(self._conducted.state, self._conducted.reason)
         if self._every:
@@ -204,7 +207,7 @@ class OperatorNode(ThreadedNode):
             publish_bytes(self._publishers["rig_state"])(self._codec.pack_measurement(measured, time.time_ns()))
         except Exception as error:
             self._conducted.stream_to(None)  # no reason to stop the rig: the watcher ends its pulse
-            self._node.get_logger().error(f"the watcher receives no more data: {type(error).__name__}: {error}")
+            self._node.get_logger().error(f"the watcher receives no more data ({type(error).__name__}: {error})")
 
     def _diagnose(self) -> None:
         state = self._conducted.state
@@ -247,7 +250,7 @@ class OperatorNode(ThreadedNode):
 
 
 def _asked(by: str, how: str) -> str:
-    return f"asked for by {by}: {how}"
+    return f"requested by {by}: {how}"
 
 
 def _serve(name: str, act: Callable[[str], None], by: str, *_: object) -> Trigger.Response:

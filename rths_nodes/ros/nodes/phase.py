@@ -68,7 +68,9 @@ class StateOfTest:
 
 @dataclass(frozen=True)
 class Cause:
-    """Exit code and reason of a node's end; no reason without a problem. A ``silent`` cause is not published."""
+    """Exit code and reason of a node's end; the reason is empty without a problem. A ``silent`` cause is not
+    published.
+    """
 
     exit_code: int = 0
     problem: str = ""

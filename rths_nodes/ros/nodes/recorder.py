@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorder node: writes the messages of the rig, and of topics of other programs, unchanged into a recording."""
+"""Recorder node: writes messages of the rig, and of topics of other programs, unchanged into a recording."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def full_names(node: Node, topics: Iterable[str]) -> list[str]:
         except (ValueError, RCLError) as error:
             raise ConfigError(f"record_topics: {topic!r}: {' '.join(str(error).split())}") from error
         if full[-1] in recorded:
-            raise ConfigError(f"record_topics: {full[-1]}: is always recorded; omit it")
+            raise ConfigError(f"record_topics: {full[-1]} is always recorded. Omit this topic")
     return list(dict.fromkeys(full))
 
 
@@ -91,13 +91,13 @@ class FurtherTopics:
         latched = all(profile.durability == DurabilityPolicy.TRANSIENT_LOCAL for profile in profiles)
         try:
             if len(kinds) > 1:
-                raise ConfigError(f"has publishers of {' and '.join(kinds)}")
+                raise ConfigError(f"the topic has publishers of {' and '.join(kinds)}")
             if kinds[0].startswith(f"{PACKAGE}/"):
-                raise ConfigError("belongs to another rig, which has its own recorder")
+                raise ConfigError("the topic belongs to another rig, which has its own recorder")
             message = message_class(kinds[0])
             self._writer.add(topic, kinds[0], reliable, latched)
         except (ConfigError, ImportError, AttributeError) as error:
-            self._warn(f"record_topics: {topic}: not recorded: {error}")
+            self._warn(f"record_topics: {topic} is not recorded ({error})")
             return
         qos = QoSProfile(
             depth=KEPT,
@@ -414,7 +414,7 @@ def recording_gaps(recording: Mapping[str, Mapping[str, float]]) -> str:
     gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
     silent = recording.get("silent", {})
     broken_off = recording.get("broken_off", {})
-    problems = [f"it ends at sample {broken_off['sample']:.0f}"] if broken_off else []
+    problems = [f"the messages end at sample {broken_off['sample']:.0f}"] if broken_off else []
     problems += [f"gaps: {', '.join(gaps)}"] if gaps else []
-    problems += [f"no summary of: {', '.join(silent)}"] if silent else []
+    problems += [f"no Summary from {', '.join(silent)}"] if silent else []
     return f"the recording may not be complete: {'; '.join(problems)}" if problems else ""

@@ -43,7 +43,7 @@ class MeasurementSequence:
                     self._shutdown.be_patient()
                 return measurement
             if sample > self.expected:
-                self.lose(f"Measurement {sample} came where {self.expected} was expected")
+                self.lose(f"received Measurement {sample}, expected Measurement {self.expected}")
         return None
 
     def lose(self, reason: str) -> None:
@@ -53,7 +53,8 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``), unless None, once per integration step of ``substeps`` samples.
+    """Calls ``twin`` (``loop/warm_up.py``) once per integration step of ``substeps`` samples; None disables the
+    warm-up.
 
     The codec of the node is warmed up as well.
     """
@@ -85,4 +86,4 @@ class WarmUp:
         except Exception as error:  # a warm-up only improves speed, so a failure does not stop the rig
             self.twin = None
             peer = self._context.location.peer
-            self._context.phase.remark(f"{peer}: no warm-up: {type(error).__name__}: {error}")
+            self._context.phase.remark(f"{peer}: the warm-up failed ({type(error).__name__}: {error})")

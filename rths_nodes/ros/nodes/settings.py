@@ -217,7 +217,7 @@ class NodeSettings:
     def _loaded(self, values: Data) -> Scenario:
         scenario, case, overrides, rig = (values.get(name, self._options[name].default) for name in _OF_SCENARIO)
         if not scenario:
-            raise ConfigError(f"scenario: missing; known: {', '.join(files.shipped())}, or a path")
+            raise ConfigError(f"scenario: missing. Set a path, or one of {', '.join(files.shipped())}")
         if self._built is not None and scenario == self._built.name:
             scenario = self._built
         self._file = loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
@@ -228,7 +228,9 @@ class NodeSettings:
         if self._declaring or not mine:
             return SetParametersResult(successful=True)
         if self._frozen():
-            return _refused(f"{', '.join(mine)}: fixed while the node is configured; clean up the node first")
+            return _refused(
+                f"{', '.join(mine)}: cannot change while the node is configured. Clean up the node first"
+            )
         try:
             for name, value in mine.items():
                 if name in self._options:

@@ -15,7 +15,7 @@ PATIENCE_NS = 500_000_000
 """Time from the last Measurement for which an interrupted node waits for the end of the test, ns."""
 
 SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
-"""Time within which signals are one request, ns, because a terminal and launch both forward Ctrl-C."""
+"""Time within which signals count as one request, ns, because a terminal and launch both forward Ctrl-C."""
 
 LEADER_LOST_NS = 1_000_000_000
 """Time after the departure of the actuator node within which its last messages may still arrive, ns."""
@@ -28,7 +28,7 @@ another 20 s."""
 
 
 class Shutdown:
-    """Ends the part of a node in a test, from stop requests to the node's Summary.
+    """Ends the participation of a node in a test, from stop requests to the node's Summary.
 
     ``final()`` returns the last sample and the numbers of the Summary.
     """

@@ -81,13 +81,14 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Time at which the awaited Command is late, ns; None if it has arrived, and before motion."""
+        """Time at which the awaited Command is late, ns; None once the Command has arrived, and before motion."""
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
 
     def may_tick(self, interrupted: bool = False) -> bool:
-        """Return True if the next tick can run without a Command, or has one and the observers keep up.
+        """Return True if the next tick can run without a Command, or if its Command is present and the observers
+        keep up.
 
         ``interrupted`` is true if the operator requests a hold.
         """
@@ -194,7 +195,7 @@ class StopRequests:
 
     def _trip_by_former_name(self, kind: str, reason: str) -> None:
         self._trip(reason)
-        self._warn(f"the {kind} {FORMER_TRIP} is now {TRIP}; the next version does not accept the old name")
+        self._warn(f"the {kind} {FORMER_TRIP} is now called {TRIP}; the next version does not accept the old name")
 
     def close(self) -> None:
         self._thread.close()

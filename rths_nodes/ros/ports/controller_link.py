@@ -24,15 +24,15 @@ from rths_nodes.ros.transport.rclpy_private import take_bytes
 from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 STAND_IN = "rths_stand_in"
-"""Name of the parameter that marks a controller without moving hardware."""
+"""Name of the parameter that marks a controller that moves no hardware."""
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 LISTENED_S = {True: 0.0, False: middleware.FOUND_S}
-"""Time to discover other publishers before the test, with a stand-in and with real hardware, s."""
+"""Time to discover other publishers before the test, s: with a stand-in, and with real hardware."""
 NAMED_S = 2.0
 """Timeout for learning the name of a discovered node, s."""
 UNNAMED = "_UNKNOWN_"
-"""Text in the name of a discovered node while the name is unknown."""
+"""Text in the name of a discovered node while the real name is unknown."""
 KEPT = 1000
 
 
@@ -61,12 +61,12 @@ class ControllerLink(ThreadedNode):
         params, commands = self._params, self._commands
         ours = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
         self._publisher = self._node.create_publisher(Float64MultiArray, commands, ours)
-        listening = f"no subscription on {commands}; is the controller loaded and active?"
+        listening = f"no subscription on {commands}; load and activate the controller"
         self._until(lambda: self._listener() is not None, listening)
         if self._listener().qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
             raise ConfigError(
-                f"{commands}: the subscription of {self._controller} has durability transient_local: must "
-                "be volatile. Otherwise commands from before its activation would move the rig"
+                f"{commands}: the subscription of {self._controller} has the durability transient_local, but must "
+                "be volatile. Otherwise commands sent before the activation would move the rig"
             )
         self._until(
             lambda: bool(self._publishers(params.states)), f"no publisher of joint states on {params.states}"
@@ -112,13 +112,15 @@ class ControllerLink(ThreadedNode):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return a text if there is another publisher or no controller, else an empty string."""
+        """Return the reason if another node publishes or the controller is missing; otherwise an empty string."""
         params, commands = self._params, self._commands
         if publishers := self._publishers(commands):
-            return f"{_names(publishers)} also publishes on {commands}: only one program may drive the rig"
+            return f"{_names(publishers)} also publishes on {commands}, but only one program may drive the rig"
         states = self._publishers(params.states)
         if len(states) > 1:
-            return f"{_names(states)}: {len(states)} publishers on {params.states}: must be one broadcaster"
+            return (
+                f"{params.states}: has {len(states)} publishers ({_names(states)}), but must have one broadcaster"
+            )
         if self._listener() is None:
             return f"the controller {self._controller} is no longer subscribed to {commands}"
         return ""
@@ -129,12 +131,14 @@ class ControllerLink(ThreadedNode):
         self._until(client.service_is_ready, f"{self._controller} has no parameter services")
         joints = self._asked(client, "joints")
         if joints is None or joints.type != ParameterType.PARAMETER_STRING_ARRAY:
-            raise ConfigError(f"{self._controller}: no parameter joints; must be a forward_command_controller")
+            raise ConfigError(
+                f"{self._controller}: must be a forward_command_controller with the parameter joints"
+            )
         theirs = list(joints.string_array_value)
         if sorted(theirs) != sorted(self._joints):
             raise ConfigError(
-                f"port.joints: {', '.join(self._joints)}: must be the joints of {self._controller}: "
-                f"{', '.join(theirs)}"
+                f"port.joints: {', '.join(self._joints)}: must be the joints of {self._controller} "
+                f"({', '.join(theirs)})"
             )
         interface = self._asked(client, "interface_name")
         interface_name = interface.string_value if interface else ""
@@ -148,15 +152,15 @@ class ControllerLink(ThreadedNode):
         if is_stand_in != params.stand_in:
             there = "moves no hardware" if is_stand_in else "may move a real rig"
             raise ConfigError(
-                f"port.stand_in = {str(params.stand_in).lower()}: but {self._controller} {there}, according to "
-                f"its parameter {STAND_IN}"
+                f"port.stand_in = {str(params.stand_in).lower()}: the controller {self._controller} {there}, "
+                f"according to its parameter {STAND_IN}"
             )
         self._node.destroy_client(client)
         return [self._joints.index(joint) for joint in theirs]
 
     def _asked(self, client: Client, name: str) -> ParameterValue | None:
         asked = client.call_async(GetParameters.Request(names=[name]))  # an unknown name fails the whole request
-        self._until(asked.done, f"{self._controller} does not answer a request for its parameter {name}")
+        self._until(asked.done, f"{self._controller} does not answer a request for the parameter {name}")
         values = asked.result().values
         return values[0] if values and values[0].type != ParameterType.PARAMETER_NOT_SET else None
 

@@ -43,7 +43,7 @@ FOLLOWED = 16
 
 
 class Unfit(Exception):
-    """A joint state lacks the required data; the message has the reason."""
+    """Error for a joint state that lacks required data; the message has the reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Number of samples just before this sample that were lost, or not used in time."""
+    """Number of samples directly before this sample that were lost or were not used in time."""
 
 
 class JointReader:
@@ -118,12 +118,12 @@ def states_per_sample(stamps: Sequence[float], dt: float) -> int:
     """
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
-        raise ConfigError("the stamps of the joint states do not increase: must be the times of the states")
+        raise ConfigError("the stamps of the joint states do not increase, but must be the times of the states")
     count = max(round(dt / interval), 1)
     if abs(count * interval / dt - 1.0) > TOLERANCE:
         raise ConfigError(
-            f"joint states arrive at {1.0 / interval:.4g} Hz (update_rate of the controller manager): must be "
-            f"servo_rate = {1.0 / dt:g} Hz, or an integer multiple of servo_rate"
+            f"joint states arrive at {1.0 / interval:.4g} Hz (update_rate of the controller manager), but "
+            f"must arrive at servo_rate = {1.0 / dt:g} Hz or an integer multiple of servo_rate"
         )
     return count
 
@@ -142,7 +142,7 @@ class SampleCount:
         self.repeated = 0
 
     def number(self, stamp: float) -> tuple[bool, int | None]:
-        """Return whether the state is new, and the number of its sample, which is None between two samples."""
+        """Return whether the state is new, and the number of its sample; None for a state between two samples."""
         if self._last is None:
             self._last, self._expected = 0, stamp
             return True, 0
@@ -160,7 +160,7 @@ class SampleCount:
 class SampleStream:
     """Joint states of a test as samples; only the newest sample is used.
 
-    Answers to old samples would be a burst of commands. The controller has no queue, so the rig would jump.
+    If old samples were answered, a burst of commands would make the rig jump, because the controller has no queue.
     Instead the test slips. ``heard_at`` is the arrival time of the last new state, ns; ``ages`` are ages of
     samples on arrival.
     """
@@ -220,35 +220,35 @@ class Ros2ControlPort(OfPort, Readback):
         )
         states: str = text("topic of the joint_state_broadcaster", "/joint_states")
         joints: tuple[str, ...] = texts(
-            "joint of each axis, in the order of the axes of the rig; the names of the axes if omitted"
+            "joint of each axis, in the order of the axes of the rig; default: the names of the axes"
         )
         joint_type: str = text(
-            "type of all these joints. Units are m and N if prismatic, rad and N m if revolute; scales of a rig "
-            "file convert the latter to displacements and forces",
+            "type of all joints. Prismatic joints use m and N. Revolute joints use rad and N m; the scales of a "
+            "rig file convert these to m and N",
             "prismatic",
             ("prismatic", "revolute"),
         )
         stand_in: bool = flag(
-            "the controller moves no hardware and has the parameter rths_stand_in; a controller without this "
-            "parameter is refused",
+            "true if the controller moves no hardware; the parameter rths_stand_in of the controller must then be "
+            "true",
             False,
         )
         transport_samples: int = integer(
-            "samples after which a joint state shows the effect of a command; 1 if the command arrives before the "
-            "next update of the controller manager",
+            "number of samples after which a joint state shows the effect of a command; 1 if the command arrives "
+            "before the next update of the controller manager",
             "",
             1,
             at_least=1,
             at_most=100,
         )
         counter: str = text(
-            "joint whose position command is the number of the command, and whose position state is the number "
-            "of the newest command that the hardware has received; empty without a counter",
+            "joint that counts commands. Its position command is the number of the command; its position state is "
+            "the number of the newest command that the hardware has received. An empty text means no counter",
             "",
         )
         watchdog: float | None = number(
             "time without a new number on the counter after which the hardware decelerates and holds by itself; "
-            "if omitted, the hardware has no watchdog and keeps the last command forever",
+            "default: no watchdog, so that the hardware keeps the last command forever",
             "s",
             None,
             more_than=0.0,
@@ -268,27 +268,30 @@ class Ros2ControlPort(OfPort, Readback):
             at_least=0.005,
             at_most=10.0,
         )
-        connect_within: float = number("timeout for the controllers", "s", 5.0, more_than=0.0)
+        connect_within: float = number("timeout for connecting to the controllers", "s", 5.0, more_than=0.0)
         longest_wait: float = longest_wait_parameter()
 
         def validate(self, path: str) -> None:
             if bool(self.counter) != (self.watchdog is not None):
                 present, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
                 raise ConfigError(
-                    f"{path}.{present}: also needs {other}: the watchdog of the hardware checks the counter"
+                    f"{path}.{present}: also needs {other}, because the hardware watchdog checks the counter"
                 )
             for joint in (every := [*self.joints, *([self.counter] if self.counter else [])]):
                 if every.count(joint) > 1:
-                    raise ConfigError(f"{path}.joints: {joint!r} occurs more than once; each needs its own")
+                    raise ConfigError(
+                        f"{path}.joints: {joint!r} occurs more than once, but all joints must differ"
+                    )
 
         def fits(self, test: TestContext) -> None:
             if self.watchdog is None and test.samples_per_step <= test.substeps:
                 raise ConfigError(
-                    "watchdog: missing, with time_ratio = 1: if this computer stops, the controller keeps the "
-                    "last command forever. Use slow time (time_ratio > 1), or watchdog and counter of the hardware"
+                    "watchdog: must be set with time_ratio = 1, because the controller keeps the last command "
+                    "forever if this computer stops. Use slow time (time_ratio > 1), or a hardware watchdog with "
+                    "a counter"
                 )
             if self.joints and len(self.joints) != len(test.axes):
-                raise ConfigError(f"joints: {len(self.joints)}: must be {len(test.axes)}, one for each axis")
+                raise ConfigError(f"joints: has length {len(self.joints)}, but must have length {len(test.axes)}")
             if self.silence < 3.0 * test.dt:
                 raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
 
@@ -300,7 +303,7 @@ class Ros2ControlPort(OfPort, Readback):
             if self.watchdog is not None:
                 return []
             return [
-                "the controller has no watchdog: if this computer stops, the rig stops abruptly at its last "
+                "the controller has no watchdog. If this computer stops, the rig stops abruptly at its last "
                 "command and is held there"
             ]
 
@@ -314,7 +317,7 @@ class Ros2ControlPort(OfPort, Readback):
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
         if rig is not None:
-            raise ConfigError("port.type = 'ros2_control': has no simulated rig; omit rig")
+            raise ConfigError("port.type = 'ros2_control': has no simulated rig. Omit the section rig")
         self._params, self._dt = params, dt
         rows = {name: axis.rig_axis for name, axis in axes.items()}
         self._axes = tuple(axes)
@@ -346,12 +349,12 @@ class Ros2ControlPort(OfPort, Readback):
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Find and check controller and broadcaster without sending a command. Raises ConfigError.
 
-        ``pacer`` is called at each sample of the rig. It is required, because this port needs real time.
+        ``pacer`` is called at each sample of the rig. A pacer is required, because this port needs real time.
         """
         if pacer is None:
             raise ConfigError(
                 "port 'ros2_control': needs ROS 2 and real time, because the controller manager has its own "
-                "clock; use the host composed or processes (not embedded) with pace realtime"
+                "clock. Use the host composed or processes, with pace realtime"
             )
         self._pacer = pacer
         self._forget()
@@ -360,7 +363,7 @@ class Ros2ControlPort(OfPort, Readback):
         try:
             from rths_nodes.ros.ports.controller_link import ControllerLink
         except ImportError as error:
-            raise ConfigError(f"port 'ros2_control': ROS 2 is missing or incomplete: {error}") from error
+            raise ConfigError(f"port 'ros2_control': ROS 2 is missing or incomplete ({error})") from error
         counter = (params.counter,) if params.counter else ()
         self._reader = JointReader(self._joints, params.counter)
         try:
@@ -379,7 +382,7 @@ class Ros2ControlPort(OfPort, Readback):
         while len(samples) < PROBES and (time.monotonic() < end or len(samples) < 3):
             if time.monotonic() > end + self._params.connect_within:
                 raise ConfigError(
-                    f"{self._params.states}: received {len(samples)} joint states: must be at least three"
+                    f"{self._params.states}: received {len(samples)} joint states, but needs at least three"
                 )
             self._link.wait(LOOK_S)
             for message in self._link.received():
@@ -433,8 +436,8 @@ class Ros2ControlPort(OfPort, Readback):
             if not distance <= self._params.start_tolerance:
                 self._refused = True
                 self._stop(
-                    f"axes.{axis}: the first command is {distance:.3g} m from the position of the joint: must be "
-                    f"<= {self._params.start_tolerance:g} m (port.start_tolerance); no command is sent"
+                    f"axes.{axis}: the first command is {distance:.3g} m from the position of the joint, but must "
+                    f"be <= {self._params.start_tolerance:g} m (port.start_tolerance). No command is sent"
                 )
 
     def drop_heartbeat(self) -> None:
@@ -482,8 +485,8 @@ class Ros2ControlPort(OfPort, Readback):
         self._needed[needed] += 1
         if (needed - self.transport_samples) * self._dt > self._params.watchdog:
             self._stop(
-                f"joint {self._params.counter!r} (port.counter): still {state.echo} at sample {self.sample}, so "
-                f"the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
+                f"joint {self._params.counter!r} (port.counter): the position is still {state.echo} at sample "
+                f"{self.sample}, so the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
             )
 
     def _stop(self, reason: str) -> None:
@@ -504,7 +507,9 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the last sent command; before that, the position of the rig. Commands are not read back."""
+        """Return the last sent command, because commands are not read back; before the first, the position of the
+        rig.
+        """
         return displacement * self._to_command if self._command is None else self._command
 
     def truth(self) -> None:

@@ -46,7 +46,7 @@ class ByHand(CallbackGroup):
 
 
 GID = "publisher_gid"
-"""Key for the publisher's gid in the information about a message; missing in some distributions."""
+"""Key of the publisher's gid in the information about a message. Some distributions lack this key."""
 
 
 AT_MOST = 5000
@@ -54,7 +54,7 @@ AT_MOST = 5000
 
 
 FOREIGN_A_TURN = 128
-"""Maximum number of foreign messages dropped per call, in less than a millisecond."""
+"""Maximum number of foreign messages dropped per call, which takes less than a millisecond."""
 
 
 class Inbox:
@@ -107,7 +107,7 @@ class Inbox:
             self.line = None
 
     def take(self) -> bytes | None:
-        """Return the next message. Return None without a message, or after many foreign messages."""
+        """Return the next message; None if there is no message, or after ``FOREIGN_A_TURN`` foreign messages."""
         if self.by_hand:
             if not self._handed:
                 return None
@@ -174,7 +174,7 @@ class StreamPublisher:
     """Publisher of bytes; ``sent`` counts its messages.
 
     ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` lead to other nodes
-    of this machine, by full name. The middleware receives messages only if ``has_topic_subscribers``; with
+    of this machine, by full name. The middleware receives messages only if ``has_topic_subscribers`` and, with
     ``holds``, only on request.
     """
 
@@ -220,11 +220,11 @@ class StreamPublisher:
 
     def _publish_elsewhere(self, data: bytes) -> None:
         self._publish(data)
-        for inbox in self.neighbours:  # the middleware delivers a second copy to them
+        for inbox in self.neighbours:  # the middleware delivers a second copy to each neighbour
             inbox.drop(1)
 
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
-        """Pass messages directly to ``neighbours``. No message to them may be in transit."""
+        """Pass messages directly to ``neighbours``. No message to ``neighbours`` may be in transit."""
         self.neighbours, self.holds = tuple(neighbours), holds
         for inbox in neighbours:
             if inbox.owner in self.lines:

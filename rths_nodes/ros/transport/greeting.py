@@ -23,7 +23,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def address(node: str, domain: int, user: int | None = None) -> bytes:
-    """Return the abstract name at which ``node`` (full name) of ``user`` listens; by default of this user."""
+    """Return the abstract name at which ``node`` (full name) of ``user`` listens. Default: the current user."""
     name = f"rths/{os.getuid() if user is None else user}/{domain}{node}".encode()
     if len(name) > LONGEST_NAME:
         name = b"rths/" + hashlib.sha256(name).hexdigest().encode()

@@ -29,7 +29,7 @@ class SocketReader:
     """Receiving end of a line.
 
     ``ended`` is true if the sender has closed the line and all messages are read. ``sent_ns`` is the sending time
-    of the last message. ``given_back`` is true if the topic carries further messages.
+    of the last message. ``given_back`` is true if further messages arrive on the topic.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -133,8 +133,8 @@ class SocketWriter:
             self.close()
 
     def look(self) -> bool:
-        """Send queued messages; return False if the receiver has closed the line. After a message, only sending
-        detects this.
+        """Send queued messages; return False if the receiver has closed the line. After the first message, only a
+        failed send shows this.
         """
         self.send_kept()
         if self.open and not self.spoken:

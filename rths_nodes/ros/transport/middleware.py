@@ -65,7 +65,7 @@ def in_words() -> Iterator[None]:
     except RCLError as error:
         settings = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(OURS_AND_THEIRS)]
         reason = " ".join(str(error).split())
-        raise ConfigError(f"ROS 2 does not start: {reason}; environment: {', '.join(settings)}") from error
+        raise ConfigError(f"ROS 2 does not start ({reason}). Environment: {', '.join(settings)}") from error
 
 
 def settle() -> None:

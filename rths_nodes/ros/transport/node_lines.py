@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of one node, incoming and outgoing.
 
-A node receives all streams by topic or all by line (:meth:`NodeLines.settle`).
+A node receives either all streams by topic or all by line (:meth:`NodeLines.settle`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WAITING = 64
 """Backlog of the socket, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
 MOST_UNKNOWN = 512
-"""Maximum number of callers with unknown identity, more than two for each axis of a large rig."""
+"""Maximum number of callers with unknown identity, enough for two callers for each axis of a large rig."""
 MOST_STRANGERS = 64
 """Maximum number of refused callers counted separately."""
 BEYOND = "others"
@@ -61,8 +61,7 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; an empty text while
-    unknown.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; an empty text if unknown.
 
     ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
     """
@@ -85,12 +84,15 @@ class NodeLines:
     def open(self, load: Load) -> None:
         """Listen for calls, before any endpoint makes this node discoverable."""
         if load.size > LONGEST_MESSAGE:
-            self._warn(f"a message has {load.size} bytes, a socket at most {LONGEST_MESSAGE}; topics are used")
+            self._warn(
+                f"messages of {load.size} bytes are too long for a socket (at most "
+                f"{LONGEST_MESSAGE}); topics are used"
+            )
             return
         self._load = load
         self._listener = Acceptor(self._address(self._me), self._clock)
         if self._listener.problem:
-            self._warn(f"no process can reach {self._me} by socket: {self._listener.problem}; topics are used")
+            self._warn(f"no process can reach {self._me} by socket ({self._listener.problem}); topics are used")
 
     def connect(
         self,
@@ -115,7 +117,7 @@ class NodeLines:
         if not run:
             return None
         if hello.run != run:
-            return f"the caller is in run {hello.run}, the called node in run {run}"
+            return f"the caller is in run {hello.run}, but the called node is in run {run}"
         if inbox.by_line or inbox.by_hand:
             return f"{hello.node} already has a line to this node"
         return self._judge_gid(hello)
@@ -191,7 +193,7 @@ class NodeLines:
         elif call.early and now - self._called_at[way] < DISCOVERED_NS:
             return
         elif call.problem and way not in self._answered:
-            self._warn(f"{partner} cannot be reached by socket on {topic}: {call.problem}; the topic is used")
+            self._warn(f"{partner} cannot be reached by socket ({call.problem}); messages are sent on {topic}")
         self._answered.add(way)
 
     def _hello(self, topic: str) -> Greeting | None:
@@ -290,7 +292,7 @@ class Acceptor:
             caller.setblocking(False)
             who = Credentials.of(caller)
             if not who.trusted:
-                self._turn_away(caller, f"the caller runs as user {who.user}")
+                self._turn_away(caller, f"the caller runs as another user ({who.user})")
                 continue
             if len(self._silent) >= WAITING:
                 self._turn_away(next(iter(self._silent)), "too many callers")
@@ -368,7 +370,7 @@ class Connector:
             self._connected = True
             who = Credentials.of(self.socket)
             if not who.trusted:
-                self._end(f"{who} has bound its address")
+                self._end(f"{who} has bound the address of the node")
                 return
             self.socket.send(self._hello.pack())
         answer = self.socket.recv(LONGEST_GREETING)
@@ -401,7 +403,7 @@ def _holder(address: bytes) -> str:
     with _socket() as probe:
         try:
             probe.connect(address)
-            return f"{Credentials.of(probe)} has bound its address"
+            return f"{Credentials.of(probe)} has bound the address of the node"
         except ConnectionRefusedError:
             return ""
         except OSError:

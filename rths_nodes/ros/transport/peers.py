@@ -79,7 +79,8 @@ def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
     for (name, type_hash), kind in hashes.items():
         if name in nodes and mine.startswith(_HASHED) and type_hash.startswith(_HASHED) and type_hash != mine:
             return (
-                f"{name} has another version of {kind} on {topic}: {type_hash}, here {mine}; update one of the two"
+                f"{name} uses another version of {kind} on {topic}: {type_hash} instead of {mine}. "
+                f"Update this node or {name}"
             )
     return ""
 
@@ -94,9 +95,9 @@ class PublisherGuard:
     """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
     ``known`` are the gids of the peers' publishers. While the guard is open, an unknown gid is looked up in the
-    graph; if the graph has no node for it yet, the last message is kept. Some distributions have no gids: then
-    only the bytes show whether a message belongs to this run. With ``early``, messages before the test may come
-    from a node without a run.
+    graph; if the graph has no node for the gid yet, the last message is kept. Some distributions have no gids.
+    Then only the bytes show whether a message belongs to this run. With ``early``, messages before the test may
+    come from a node without a run.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class PublisherGuard:
 
     @property
     def doubtful(self) -> int:
-        """Number of publishers if only a missing name makes the guard uncertain; otherwise 0."""
+        """Number of publishers if the guard is uncertain only because a name is missing; otherwise 0."""
         return 0 if self._by_gid or self._others or not self.nameless else self.count
 
     def learn(self) -> None:
@@ -165,7 +166,7 @@ class PublisherGuard:
         return [speaker for speaker in self.speakers if speaker not in self._gids]
 
     def look(self) -> None:
-        """Query the graph for publishers; once the guard is closed, only for names of foreign publishers."""
+        """Query the graph for publishers or, once the guard is closed, only for names of foreign publishers."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
         self.nameless, self.count = sum(not name for name, _ in there), len(there)
@@ -189,7 +190,7 @@ class PublisherGuard:
         for gid in list(self._kept):
             if gid in self.known:
                 self.waiting.append((self._kept.pop(gid), gid))
-            elif owners.get(gid, "") not in ("", *self.speakers):  # of two nodes with the same name one may leave
+            elif owners.get(gid, "") not in ("", *self.speakers):  # one of two nodes with the same name may leave
                 del self._kept[gid]
                 self.drop(gid)
 
@@ -258,14 +259,14 @@ class OpenGuard(PublisherGuard):
 
 
 class TripGuard(PublisherGuard):
-    """Guard of trips from peers. The inboxes of requests receive trips from other programs."""
+    """Guard of trips from peers. Trips from other programs arrive in the inboxes of requests."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         if request_in(data) is None:
             super().meet(gid, data)
 
     def admits(self, data: bytes) -> bool:
-        """Return True for a Trip from a peer. Without gids, requests arrive too but are refused."""
+        """Return True for a Trip from a peer. Without gids, requests also arrive here and are refused."""
         return request_in(data) is None and super().admits(data)
 
     def reject(self, gid: bytes, data: bytes) -> None:
@@ -294,10 +295,10 @@ def request_in(data: bytes) -> str | None:
     """Return the reason (:func:`reason_of`) of a request of version 2 or 3, or None for other messages."""
     with suppress(ValueError):
         values = decode("Trip", data)
-        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # belongs to a run in version 2
+        if not values["run"] and len(values["frame_id"]) != LENGTH_OF_MARK:  # such a Trip of version 2 has a run
             return reason_of("", values["source"], values["reason"])
     with suppress(ValueError):
         values = decode("Trip", data, VERSION_2)
-        if not (values["frame_id"] or values["sample"]):  # version 3 has the length of run here, never 0
+        if not (values["frame_id"] or values["sample"]):  # version 3 has the length of ``run`` here, never 0
             return reason_of("", values["source"], values["reason"])
     return None

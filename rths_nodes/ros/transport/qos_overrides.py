@@ -46,8 +46,8 @@ def check(node: Node, location: NodeLocation, parameters: Mapping[str, object]) 
         canonical, actual = node.resolve_topic_name(name, only_expand=True), node.resolve_topic_name(name)
         if actual != canonical and row.publishers and row.subscribers:
             problems.append(
-                f"{canonical}: remapping to {actual} is refused, because nodes and recordings rely on the name; "
-                "use a namespace, or remap the topic in the other program"
+                f"{canonical}: remapping to {actual} is refused, because nodes and recordings rely on the name. "
+                "Use a namespace, or remap the topic in the other program"
             )
     for name, value in parameters.items():
         if name.startswith(PREFIX):
@@ -84,11 +84,11 @@ def _check(name: str, value: object, topics: Mapping[str, names.Topic]) -> None:
     if not topics[topic].for_onlookers:
         raise ConfigError(
             f"{name}: refused, because the QoS of {topic} is part of the protocol of the loop (see the parameters "
-            f"reliability and transport); allowed topics: {', '.join(chosen)}"
+            f"reliability and transport). Allowed topics: {', '.join(chosen)}"
         )
     if side != "publisher":
         raise ConfigError(
-            f"{name}: no node of a test subscribes to {topic}: must be {PREFIX}{topic}.publisher.{policy}"
+            f"{name}: must be {PREFIX}{topic}.publisher.{policy}, because no node of a test subscribes to {topic}"
         )
     if policy not in POLICIES:
         raise unknown(name, "policy", policy, POLICIES)

@@ -134,8 +134,8 @@ class _Kind:
 class RequestQueue:
     """Requests to one ``service`` without an executor; not thread-safe.
 
-    rclpy holds the interpreter lock while the middleware waits up to 0.1 s for a client that has left. In this
-    class only the conversion of a message holds the lock.
+    rclpy holds the interpreter lock while the middleware waits up to 0.1 s for a client that has left. This class
+    holds the lock only during the conversion of a message.
     """
 
     def __init__(self, service: Service) -> None:
@@ -161,7 +161,7 @@ class RequestQueue:
         message = _POINTER(self._response.create())
         try:
             if not self._response.from_python(response, message):
-                raise RuntimeError(f"{self.service.srv_name}: response cannot be converted")
+                raise RuntimeError(f"{self.service.srv_name}: the response cannot be converted")
             with self.service.handle:
                 self._check(self._send(self._pointer, ctypes.byref(self._info, ID_AT), message), "response")
         finally:
@@ -171,4 +171,4 @@ class RequestQueue:
         if code != OK:
             _library("librcutils.so").rcutils_reset_error()
         if code not in (OK, GONE, NOTHING):
-            raise RuntimeError(f"{self.service.srv_name}: {kind} lost (code {code} of rcl)")
+            raise RuntimeError(f"{self.service.srv_name}: the {kind} was lost (code {code} from rcl)")

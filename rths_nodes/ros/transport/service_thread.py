@@ -137,5 +137,5 @@ class ServiceThread:
         except CancelledError:
             raise
         except Exception as error:
-            self._warn(f"{queue.service.srv_name}: request refused: {error}")
+            self._warn(f"{queue.service.srv_name}: the request was refused ({error})")
             return kind.Response()

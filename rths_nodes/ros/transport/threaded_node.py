@@ -74,4 +74,4 @@ class ThreadedNode:
             except InvalidHandle:  # a subscription was destroyed while the executor used it
                 continue
             except Exception as error:
-                self._node.get_logger().warning(f"message dropped: {type(error).__name__}: {error}")
+                self._node.get_logger().warning(f"a message was dropped ({type(error).__name__}: {error})")

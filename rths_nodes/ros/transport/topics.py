@@ -324,7 +324,7 @@ class NodeTopics:
 
 
 def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
-    there = f" ({nameless} publishers have no name yet)" if nameless else ""
+    there = f" (publishers without a name so far: {nameless})" if nameless else ""
     return f"{', '.join(sorted(absent)) or 'the middleware'} on {topic}{there}"
 
 

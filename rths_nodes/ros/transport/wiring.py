@@ -37,8 +37,8 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Publisher or subscription ``key`` on topic ``name``. If ``awaited``, the ``partners`` (full names) must be
-    discovered before a test.
+    """Publisher or subscription ``key`` on topic ``name``. The ``partners`` (full names) of an ``awaited``
+    endpoint must be discovered before a test.
     """
 
     key: str
@@ -59,7 +59,8 @@ def endpoints(
     """Return the endpoints of the node at ``location`` in a test with ``peers``. With ``clock`` the node publishes
     the time.
 
-    ``wanted`` selects the topics of a test. ``here`` lists the peers on this machine; empty for all peers.
+    ``wanted`` selects the topics of a test. ``here`` lists the peers on this machine; an empty list means all
+    peers.
     """
     result = []
     for publishes, rows in (
