@@ -394,7 +394,7 @@ def test_a_port_in_use_is_named_with_the_key_to_change(capsys: Any) -> None:
 
 def test_more_channels_than_a_datagram_has_are_refused() -> None:
     nine = ", ".join(f"c{i}" for i in range(9))
-    with pytest.raises(ConfigError, match=r"port\.auxiliary_names: the number of channels is 9; must be <= 8"):
+    with pytest.raises(ConfigError, match=naming("port.auxiliary_names", "9", "<= 8")):
         rths_nodes.run(NAME, [udp(25010, auxiliary_names=f"[{nine}]"), BRIEF])
 
 
