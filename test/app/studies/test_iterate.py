@@ -158,7 +158,7 @@ def test_the_command_writes_table_result_figure_and_report(
     told = capsys.readouterr()
     assert "converged: the error" in told.out
     assert "run 1: error" in told.err
-    assert mentions(figure.read_text(), "left", "error")
+    assert mentions(figure.read_text(), "Remaining fraction", "error")
     assert page.read_text().startswith("<!DOCTYPE html>")
     data = json.loads((folder / "iteration.json").read_text())
     assert data["verdict"] == "converged"
