@@ -102,7 +102,7 @@ def test_by_default_it_is_told_and_the_test_goes_on(
     assert mentions(capsys.readouterr().out, "note", "corridor")
     words = figure.corridor(Sheet(), View.one(Evaluation(rths_nodes.read(run))))
     assert words is not None
-    assert mentions(words[0], "Corridor", "left")
+    assert mentions(words[0], "Corridor", "exceeded")
     file.rename(tmp_path / "elsewhere.npz")  # a report does without it, and says so
     try:
         assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0

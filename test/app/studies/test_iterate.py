@@ -72,7 +72,7 @@ def test_a_specimen_that_softens_ends_it_before_run_3(tmp_path: Path) -> None:
     changes = {2: ["axes.story.specimen.stiffness=61e3"]}
     found = iterated(HISTORY, tmp_path, changes=changes)
     assert (found.verdict, len(found.rows)) == ("softened", 2)
-    assert "axes.story: 9.11 % less force" in found.reason
+    assert mentions(found.reason, "axes.story", "force", "9.11 % smaller", "run 1")
     assert "must be <= 5 %" in found.reason
     assert found.exit_code == 3
 
@@ -87,7 +87,7 @@ def test_a_run_beyond_the_first_is_held_before_it_begins(tmp_path: Path) -> None
     found = iterated(HISTORY, tmp_path, within=1.01)
     assert (found.verdict, len(found.rows), found.exit_code) == ("held", 1, 130)
     assert mentions(found.reason, "axes.story", "run 2", "0.0208725 m", "1.08")
-    assert "must be <= 1.01 times, 0.019447 m" in found.reason
+    assert "must be <= 1.01 times, i.e. 0.019447 m" in found.reason
     assert not (tmp_path / "history_2.npz").exists()
     assert iterated(HISTORY, tmp_path, within=1.3).verdict == "converged"
 
@@ -156,9 +156,9 @@ def test_the_command_writes_table_result_figure_and_report(
     command = ["iterate", NAME, "--set", SHORT[0], "--set", LATE, "--record", str(folder)]
     assert main([*command, "--figure", str(figure), "--report", str(page)]) == 0
     told = capsys.readouterr()
-    assert "converged: error" in told.out
+    assert "converged: the error" in told.out
     assert "run 1: error" in told.err
-    assert mentions(figure.read_text(), "left", "error")
+    assert mentions(figure.read_text(), "Remaining fraction", "error")
     assert page.read_text().startswith("<!DOCTYPE html>")
     data = json.loads((folder / "iteration.json").read_text())
     assert data["verdict"] == "converged"
