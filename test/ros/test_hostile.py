@@ -255,7 +255,7 @@ def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(
     notes = [note for note in found.result.notes if "foreign messages were dropped" in note]
     assert len(notes) == 1
     for name in ("target", "command", "measurement", "true_state", "compensator_state"):
-        assert f"{MESSAGES} of /lab/stranger on {name}" in notes[0]
+        assert f"{MESSAGES} from /lab/stranger on {name}" in notes[0]
     if tells_gids and told != "by bytes alone":  # else what may say which run it is has to be looked at
         assert "malformed" not in notes[0], "they were not even looked at"
 
