@@ -178,7 +178,7 @@ def test_what_a_page_may_not_is_refused_before_the_procedure_is_asked() -> None:
     assert not page.alive("\udcff")
     with pytest.raises(ConfigError, match=naming("not the code")):
         page.lead("\udcff", "Eve")
-    with pytest.raises(ConfigError, match=naming("name", "missing")):
+    with pytest.raises(ConfigError, match=naming("name", "must have", "characters")):
         page.lead(code_of(said), " ")
     token = page.lead(code_of(said), "Ada")
     for act, arguments, words in (
