@@ -178,13 +178,13 @@ def test_what_a_page_may_not_is_refused_before_the_procedure_is_asked() -> None:
     assert not page.alive("\udcff")
     with pytest.raises(ConfigError, match=naming("not the code")):
         page.lead("\udcff", "Eve")
-    with pytest.raises(ConfigError, match=naming("name", "missing")):
+    with pytest.raises(ConfigError, match=naming("name", "must have", "characters")):
         page.lead(code_of(said), " ")
     token = page.lead(code_of(said), "Ada")
     for act, arguments, words in (
         ("arm", {"rung": "g"}, "arm: this page cannot arm a rung. Start the page with --arm-from-page"),
         ("fly", {}, "unknown act 'fly'"),
-        ("note", {"text": "x" * 3000}, "note.text: longer than 2000"),
+        ("note", {"text": "x" * 3000}, "note.text: must have at most 2000"),
     ):
         with pytest.raises(ConfigError, match=words):
             page.act(token, act, arguments)

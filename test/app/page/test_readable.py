@@ -252,5 +252,5 @@ def test_who_may_not_stop_can_read_why() -> None:
         MEASURED,
     )
     assert disabled
-    assert "look" in why
+    assert "watch" in why
     assert weak == []

@@ -222,7 +222,7 @@ def test_a_line_that_is_not_as_it_was_written_is_refused_by_its_number(tmp_path:
     for place in {*range(0, length, 37), *range(length - 22, length)}:  # any byte, and each of the check sum
         for bit in (0x01, 0x20, 0x80):
             told = damaged(tmp_path, partial(flipped, place=place, bit=bit))
-            assert f"{NAME}, line 3: is damaged: " in told, (place, bit)
+            assert f"{NAME}, line 3: is damaged, " in told, (place, bit)
     told = damaged(tmp_path, lambda line: line.replace(b'"samples":210', b'"samples":211'))
     assert mentions(told, "checksum", "Delete")
     (tmp_path / NAME).write_bytes(
