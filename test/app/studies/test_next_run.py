@@ -117,7 +117,7 @@ def test_a_series_of_tests_on_a_rig_converges(
     assert found.rows[1].answer["story"] == pytest.approx(1.0, abs=1e-3)
     assert not (folder / "history_3.npz").exists()
     assert main(["iterate", "--next", str(folder), "--mode", mode]) == 0
-    assert "the series has converged (error" in capsys.readouterr().out
+    assert mentions(capsys.readouterr().out, "converged", "error", "no further run")
 
 
 def test_the_next_history_has_the_hashes_of_its_parents(
@@ -197,7 +197,7 @@ def test_an_elastic_limit_is_never_reached(tmp_path: Path, series: Callable[...,
 
 def test_a_run_that_did_not_finish_is_refused(tmp_path: Path) -> None:
     iterated(tmp_path / "series", "--set", "axes.story.limits.force=900")
-    with pytest.raises(ConfigError, match=r"run_1: .* must be finished and valid \(tripped"):
+    with pytest.raises(ConfigError, match=naming("run_1", "finished", "valid", "tripped")):
         write_next(tmp_path / "series")
 
 
