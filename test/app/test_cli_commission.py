@@ -164,7 +164,7 @@ def test_without_a_listener_a_new_session_shows_where_the_rig_rests(
     monkeypatch.setattr(SessionPort, "ear", property(lambda port: None, lambda port, ear: None), raising=False)
     rows = commission(bench(1).bench, {part: TRIALS[part]})
     assert failing(rows) == []
-    assert mentions(next(row for row in rows if row.what == "north").resolution, "times are not measured")
+    assert mentions(next(row for row in rows if row.what == "north").resolution, "times", "not measured")
 
 
 def test_a_fast_motion_of_an_axis_that_is_not_free_ends(bench: Callable[..., EmulatedBench]) -> None:

@@ -120,7 +120,7 @@ class NearBound(Good):
 
 
 FAULTS: dict[str, tuple[type, tuple[str, ...]]] = {
-    "reset": (NoReset, ("reset()", "first")),
+    "reset": (NoReset, ("reset()", "initial state")),
     "shared": (Shared, ("second object", "shares")),
     "input": (Changes, (__file__, "changes", "input")),
     "states": (Grows, ("state()", "2", "state_names", "1")),
@@ -146,7 +146,7 @@ def test_each_fault_is_one_sentence(fault: str, register: Register, capsys: pyte
 
 def test_a_run_refuses_a_reset_that_does_not_begin_again(register: Register) -> None:
     register("compensator", with_own_params(NoReset))
-    with pytest.raises(ConfigError, match=naming("compensator.type", "'mine'", "reset()", "first")):
+    with pytest.raises(ConfigError, match=naming("compensator.type", "'mine'", "reset()", "initial state")):
         rths_nodes.run("chen_ricles_2010", ["duration=0.1", "compensator={type: mine}"])
 
 

@@ -142,7 +142,7 @@ def test_a_message_of_another_run_is_refused_by_its_bytes(one: str, other: str, 
     data = getattr(foreign, f"pack_{name}")(sample[message], STAMP)
     assert theirs.has_sent(data)
     assert not mine.has_sent(data)
-    with pytest.raises(ValueError, match=naming("belongs to another run")):
+    with pytest.raises(ValueError, match=naming("belongs", "another run")):
         getattr(ours, f"unpack_{name}")(data)
     assert number_of(data) == 1
     mine.become(theirs.mark)

@@ -125,8 +125,14 @@ WRONG = {
         {"state": lambda self: None},
         r"state\(\) and state_names must be sequences \(object of type 'NoneType'",
     ),
-    "a broken constructor": ({"__init__": raises}, r"cannot be built: \S+\.py:\d+: in raises: KeyError"),
-    "a constructor of another family": ({"__init__": lambda self, params: None}, r"cannot be built: TypeError"),
+    "a broken constructor": (
+        {"__init__": raises},
+        r"the component cannot be built: \S+\.py:\d+: in raises: KeyError",
+    ),
+    "a constructor of another family": (
+        {"__init__": lambda self, params: None},
+        r"the component cannot be built: TypeError",
+    ),
 }
 
 

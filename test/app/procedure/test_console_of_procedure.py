@@ -194,7 +194,9 @@ def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_
     ):
         terminal.wait_for(asked)
         terminal.type(typed)
-    terminal.wait_for(r"the load cell shows -?(20\d\d\d|199\d\d)[\d.]* N at rest, -?1.00% of its range")
+    terminal.wait_for(
+        r"the load cell shows -?(20\d\d\d|199\d\d)[\d.]* N at rest,\s+which\s+is\s+-?1.00%\s+of\s+its\s+range"
+    )
     terminal.wait_for("is the specimen unloaded now.*: ")
     terminal.type("y")
     terminal.wait_for(r"act \(next: check.*: ")
@@ -202,7 +204,7 @@ def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_
     terminal.wait_for(r"MOTION: check: .*\(story_1\) by 1 mm and back")
     terminal.wait_for("type CLEAR to start this motion.*: ")
     terminal.type("CLEAR")
-    terminal.wait_for("the force has the wrong sign")
+    terminal.wait_for(r"the\s+force\s+has\s+the\s+wrong\s+sign")
     terminal.wait_for(r"act \(Enter: finish.*: ")
     terminal.type("")
     assert terminal.end() != 0

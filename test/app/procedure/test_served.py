@@ -80,7 +80,7 @@ def test_an_act_that_was_prepared_before_a_stop_is_refused_after_it(
         f"{act}: ",
         f"state {state}, stop count {prepared.stops}",
         f"{now}, stop count {prepared.stops + 1}",
-        "look",
+        "Look at the procedure again",
     ):
         assert part in answer.reason
     assert session.runner.session.history == moved

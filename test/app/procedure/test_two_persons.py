@@ -104,7 +104,7 @@ def test_a_program_gives_the_second_name_as_an_argument(tmp_path: Path) -> None:
     names = ("rung", "scenario_hash", "offsets_hash")
     values = ("g", runner.ladder.step("g").hash, offsets.hash)
     refused = served.answer(Request("arm", names, values, "Ada", now.stops, now.state, now.test_id), PEER)
-    assert (refused.done, "second: must not be empty" in refused.reason) == (False, True)
+    assert (refused.done, "second: must not" in refused.reason) == (False, True)
     both = Request("arm", (*names, "second"), (*values, "Grace"), "Ada", now.stops, now.state, now.test_id)
     assert served.answer(both, PEER).done
     runner.session.close()
@@ -155,7 +155,7 @@ def test_the_terminal_asks_for_the_second_name(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"), [({}, "second: must not be empty"), ({"second": "a. tester"}, "second = 'a. tester'")]
+    ("changed", "words"), [({}, "second: must not"), ({"second": "a. tester"}, "second = 'a. tester'")]
 )
 def test_answers_without_another_person_are_refused_at_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changed: dict[str, str], words: str
