@@ -191,9 +191,9 @@ def delay(sheet: Sheet, view: View) -> Words | None:
             view.over_time(sheet, 1.15, (name, unit), group, [*zip(bases, values, strict=True)], 1.1, aim, True)
     view.legend(sheet, view.several(view.axes))
     low, high = (early_or_late(float(pick(first.delay))) for pick in (np.nanmin, np.nanmax))
-    windows = f"windows of {first.length:.2g}\u00a0s" if view.alone else "windows, on the time axis of the rig"
+    spans = f"windows of {first.length:.2g}\u00a0s" if view.alone else "windows, on the time axis of the rig"
     caption = (
-        f"Frequency evaluation index (Guo et al. 2014) in {windows}. A window is omitted if its target moves less "
+        f"Frequency evaluation index (Guo et al. 2014) in {spans}. A window is omitted if its target moves less "
         f"than {PERCENT * STILL:g}\u00a0% as much as in the strongest window. Positive: late. All windows have "
         "equal weight; in the index J1 of the whole test the fastest motion has the largest weight."
     )
