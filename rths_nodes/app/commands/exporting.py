@@ -145,7 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "recording", "", text, nargs="+")
     arguments.add(parser, "--out", "DIR", "new or empty folder", required=True)
     arguments.add_renamed(parser, to="--out")
-    text = "format: csv, mat (MATLAB), hdf5 or designsafe (hybrid simulations in the archive DesignSafe)"
+    text = "format: csv, mat (MATLAB), hdf5 or designsafe (hybrid simulations in the DesignSafe archive)"
     arguments.add(parser, "--form", "", text, FORMS[0], choices=(*FORMS, ARCHIVE))
 
 

@@ -262,8 +262,8 @@ class ModelBased(Coupled):
             FeedbackParams, "LQG feedback of the deviation from the target; default: none", None
         )
         lead: float = number(
-            "time by which the target is read ahead; the transport and the lead of the model file are added to "
-            "this time",
+            "time by which the target is read ahead; the transport delay and the lead of the model file are "
+            "added to this time",
             "s",
             0.0,
             at_least=0.0,
