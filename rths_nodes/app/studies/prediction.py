@@ -80,6 +80,7 @@ def reproduced(run: Run) -> Reproduction:
             if target is not None:
                 commands.target(target)
             command = commands.next(measured)
+            numerical.learnt()
             if command is None:
                 break
             compared += 1
