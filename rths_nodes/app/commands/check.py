@@ -420,7 +420,9 @@ def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -
 
 
 class Rehearsed(NamedTuple):
-    """Result of a simulated test. ``reason`` is empty unless the test tripped; ``errors`` are norms by axis, %."""
+    """Result of a simulated test. ``reason`` is empty unless the test tripped; ``errors`` are control error norms
+    by axis, %.
+    """
 
     margins: Margins
     reason: str

@@ -331,7 +331,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return 0 if the series converged, 3 if it did not, or the exit code of an unfinished run."""
+    """Return exit code 0 if the series converged, 3 if it did not, or the exit code of an unfinished run."""
     from rths_nodes.app.studies.engine import Where
 
     if options.next:
