@@ -126,8 +126,8 @@ def run(
     Raises
     ------
     ConfigError
-        If the input is invalid, or if the engine cannot run the test. If a kernel cannot be translated to C for
-        ``engine="compiled"``, the message names the line.
+        If the input is invalid, if the engine cannot run the test, or if ``engine="compiled"`` cannot translate a
+        kernel to C; the message then names the line.
 
     Examples
     --------

@@ -92,7 +92,7 @@ class RunResult:
 
     @property
     def ending(self) -> str:
-        """Outcome, or the reason why the test is not valid, e.g. ``not valid: 55 % bridged``."""
+        """Outcome or, if the test is not valid, the reason, e.g. ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, self.samples)
 
     @property

@@ -60,7 +60,7 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests in the layout of DesignSafe for hybrid simulations; ``report`` writes the page of a test. Raises
+    """Write tests in DesignSafe's layout for hybrid simulations; ``report`` writes a page per test. Raises
     OSError.
     """
     first = next(iter(runs.values()))

@@ -62,10 +62,10 @@ def refused(status: int, why: str) -> web.Response:
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST. For this header, a page from another origin needs a preflight request, which is refused.
+"""Header of every POST. A page from another origin could send it only after a preflight request, which is refused.
 """
 PER_SECOND = 100
-"""Maximum number of requests per second and address."""
+"""Maximum number of requests per second from each address."""
 TOO_MANY = "too many requests"
 OTHER_NAME = "the request is for a host other than this server"
 OTHER_ORIGIN = "the request is from a page of another origin"
@@ -123,7 +123,9 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 
 
 def known_host(header: str, served: str) -> bool:
-    """Return whether the Host ``header`` contains this server's address. Other names permit DNS rebinding."""
+    """Return whether the Host ``header`` contains this server's address. Accepting other names would permit DNS
+    rebinding.
+    """
     host = host_of(header)
     if host == "localhost" or host == served:
         return True
@@ -135,7 +137,7 @@ def known_host(header: str, served: str) -> bool:
 
 
 class Rate:
-    """Limits the requests of each address to ``PER_SECOND``."""
+    """Limits the rate of requests from each address to ``PER_SECOND``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

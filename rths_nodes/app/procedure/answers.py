@@ -108,7 +108,9 @@ class Answers:
         return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
-        """Refuse a test id that cannot name a folder, rungs out of order, and an invalid largest difference."""
+        """Refuse a test id that cannot name a folder, rungs out of order, and invalid values of
+        ``largest_difference``.
+        """
         problems = Problems()
         if self.test_id is not None:
             with problems.gathered():
