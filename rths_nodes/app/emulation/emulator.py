@@ -266,14 +266,14 @@ class Emulator:
         self.true: Measurement
         """True state of the rig in SI units, in the order of the scenario's axes."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
-        """Function that is called with each true state, for further sensors."""
+        """Function called with each true state, for further sensors."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
         head = scenario.rig_file
         self._flags |= datagrams.WARNING if head is not None and head.warning is not None else 0
         self.warned: Callable[[bool], None] = lambda on: None
-        """Function that is called with each change of the warning output."""
+        """Function called with each change of the warning output."""
         self._bridged = max(1, scenario.bridge.longest(scenario.dt))
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator, hydraulics: high, interlock: closed}"]))

@@ -107,7 +107,7 @@ LOST_S = 0.2
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
-"""Maximum number of clients, and number of these places that are reserved for clients on this computer."""
+"""Maximum number of clients, and number of places reserved for clients on this computer."""
 THREADS = 64
 """Maximum number of threads for acts and file access."""
 LONGEST_NAME = 64

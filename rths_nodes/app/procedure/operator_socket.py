@@ -160,8 +160,7 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """If there are too many connections, close an idle one, so that a stop from another process is accepted.
-        """
+        """Close an idle connection if there are too many, so that another process can send a stop."""
         counts = Counter(call.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
