@@ -279,7 +279,7 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """Wrapper of a port that a check must not open, because the port may belong to a real rig."""
+    """Wrapper that prevents a check from opening a port, which may belong to a real rig."""
 
     armed = True
 

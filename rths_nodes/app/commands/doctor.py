@@ -37,7 +37,7 @@ WORK_S."""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which permits only simulators."""
 LONGEST_GAP_S = 0.010
-"""Longest gap between samples that the default ``bridge.max_bridge`` bridges, s. A longer gap stops a rig."""
+"""Longest gap between samples that the default ``bridge.max_bridge`` bridges, s."""
 UNSUITABLE = "not for a rig"
 BOUNDS = {"--rate": ("Hz", 1.0, 100e3), "--seconds": ("s", 0.1, 3600.0)}
 MOST_TICKS = 20_000_000

@@ -39,7 +39,7 @@ TOGETHER = "\N{NO-BREAK SPACE}"
 
 
 def check_writable(path: Path) -> None:
-    """Raise ConfigError if the file cannot be written; call this before any computation.
+    """Raise ConfigError if the file cannot be written.
 
     A missing folder other than ``runs`` is refused, because its name is probably misspelled.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
 
-The receiver is the C code for laboratory targets. Its commands drive the scenario's rig, as in the
-port ``simulator``. In lockstep each tick waits for its command, and both ports give bit-identical results.
+The receiver is the C code for laboratory targets. In lockstep each tick waits for its command, and the results
+are bit-identical to the results with the port ``simulator``.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ from rths_nodes.mechanics.axial_load import lengths_of
 LOOK_S = 0.05
 """Polling interval for the operator's request to end, s."""
 QUIET_S = 0.5
-"""Silence after which a session ends while its rig is at rest, s. In lockstep ``longest_wait`` applies until the
+"""Silence after which a session ends if its rig is at rest, s. In lockstep ``longest_wait`` applies until the
 session is closed."""
 LAG_S = 0.1
-"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The error limit also
-allows for the transport delay and the bridge."""
+"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The limit of the tracking
+error also allows for the transport delay and the bridge."""
 PERSISTENCE_S = 0.005
 """Time for which force or tracking error exceeds its limit before the receiver stops the rig, s. The test
 computer stops it earlier."""

@@ -55,7 +55,7 @@ LOOK_S = 0.05
 ENDED_S = 0.1
 """Polling interval for the end of the act, s."""
 SAME_KEY_S = 0.2
-"""Time within which several signals count as one request, s, because an operator may press a key twice."""
+"""Time within which several signals (a key pressed twice) count as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Mapping from words that the operator types during a motion to acts. Any other input is a note."""
 ENDING = ("unload", "finish")

@@ -3,8 +3,8 @@
 
 Rungs are compared at the integration steps, which do not depend on the time ratio. Rungs of equal ratio are
 compared at the longer of their steps, because a replayed history has a step in each sample. Histories are divided
-by the level, so that linear tests do not differ. A difference is the rms of the histories' difference divided by
-the rms of the earlier history, from the end of a soft start to the last common step.
+by the level, so that linear tests do not differ. A :func:`difference` extends from the end of a soft start to the
+last common step.
 """
 
 from __future__ import annotations

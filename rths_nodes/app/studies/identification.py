@@ -170,7 +170,7 @@ def fit(
 
 
 def _on_ramps(scenario: Scenario) -> bool:
-    """Return whether the rig interpolates linearly between commands. Other rigs hold each command for one sample."""
+    """Return whether the rig interpolates linearly between commands. Other rigs hold each command for a sample."""
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
