@@ -439,7 +439,7 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Function of ``hops.depth`` that simulates the test, or returns None if a simulation is not possible."""
+"""Function that simulates the test with a ``hops.depth``, or returns None if a simulation is not possible."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:

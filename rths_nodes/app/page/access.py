@@ -17,7 +17,7 @@ LARGEST_BODY = 4096
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
-    """Return an application without routes for the server at ``address``, with one response per connection.
+    """Return an application for the server at ``address``, without routes and with one response per connection.
 
     Requests for another host or from another origin are refused before any limit counts them.
     """

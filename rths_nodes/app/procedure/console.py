@@ -114,8 +114,8 @@ class Console:
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = False
-        """``asking`` is true while a question is open, ``_typed`` once the operator has typed something for the
-        act."""
+        """``asking`` is true while a question is open; ``_typed`` is true once the operator has typed something
+        for the act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
         self._received_at, self._answered, self._warned = -SAME_KEY_S, 0, ""

@@ -65,7 +65,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Compensator: name, settings with type as plain data, and a ``reason`` if it cannot take part."""
+    """Compensator: name, settings (with the type) as plain data, and a ``reason`` if it cannot take part."""
 
     name: str
     settings: Data
