@@ -60,7 +60,9 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests in the DesignSafe layout for hybrid simulations; ``report`` writes a page. Raises OSError."""
+    """Write tests in DesignSafe's layout for hybrid simulations; ``report`` writes a page per test. Raises
+    OSError.
+    """
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}

@@ -139,7 +139,9 @@ class Operating:
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
-        """Perform an act for the situation ``seen`` by the browser, and wait for its end. Raises ConfigError."""
+        """Perform an act for the situation ``seen`` by the browser, and wait until the act ends. Raises
+        ConfigError.
+        """
         if not self.alive(token):
             raise ConfigError(
                 f"{act}: you do not lead this test. To lead it, enter the code that the terminal shows"
