@@ -105,9 +105,7 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return why ``remote`` must not stop the rig of the server at ``host``; an empty string if stopping is
-    allowed.
-    """
+    """Return why ``remote`` must not stop the rig of the server at ``host``, or an empty string."""
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing, so the request is not from the page"
     if not known_host(headers.get("Host", ""), host):

@@ -8,7 +8,7 @@
     POST /code       the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the procedure
     POST /act        {"act", "arguments"} of the leader; the response follows at the end of the act
 
-Clients do not affect the rig: this process has the lowest priority. The front process handles stops.
+Clients do not affect the rig (``connections.py``).
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Prediction:
 
     @property
     def discrepancy(self) -> str:
-        """Description of the difference between recording and repetition; an empty string if they agree."""
+        """Description of the difference between recording and repetition, or an empty string."""
         before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
         if before != after:
             return f"the recorded test was {before}, but its repetition on the identified rig is {after}"
