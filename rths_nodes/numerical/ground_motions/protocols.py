@@ -96,7 +96,7 @@ class Cycles(Finite):
         )
 
     def _path(self, times: Array) -> Triple:
-        """Return the time along the cycles, the fraction of full speed, and its rate of change (1/s)."""
+        """Return the time along the cycles (s), the fraction of full speed, and the rate of the fraction (1/s)."""
         ease, length = self._p.ease, self._ends[-1]
         if not ease:
             return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)

@@ -62,7 +62,7 @@ def wave(angle: Triple) -> Triple:
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Return a rise from 0 at time 0 to 1 at ``length`` (s): a fifth-order polynomial with continuous
+    """Return a rise from 0 at time 0 to 1 at time ``length`` (s): a fifth-order polynomial with continuous
     acceleration.
     """
     if length == 0.0:

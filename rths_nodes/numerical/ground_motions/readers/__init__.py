@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of ground-motion files: convert bytes to accelerations, with the file's step and unit.
 
-The content determines the format, never the file's name. If a file does not follow its format, the error names
-the faulty line.
+The content, not the file's name, determines the format. If a file does not follow its format, the error names the
+faulty line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rths_nodes.numerical.ground_motions.readers.v2 import has_frame, has_start,
 from rths_nodes.numerical.ground_motions.readers.waveforms import read_waveform
 
 HEADER_LINES = 30
-"""Largest number of header lines. PEER's header has four lines; some downloads have more lines above."""
+"""Largest number of header lines. PEER's header has four lines; some downloads have more lines above it."""
 
 _MARK = re.compile(r"(?=.*\bNPTS\b)(?=.*\bDT\b)", re.I)
 _COUNTS = re.compile(r"NPTS\s*=\s*([^\s,;]+)[\s,;]*DT\s*=\s*([^\s,;]+)\s*([a-z]*)", re.I)

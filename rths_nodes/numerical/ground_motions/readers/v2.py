@@ -32,12 +32,12 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 )
 
 RECORDER_STEP = 34
-"""Entry of the COSMOS real header (counted from 1) with the recorder's sampling interval, s."""
+"""Number (from 1) of the entry of the COSMOS real header that holds the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry with the sampling interval of this series, ms, which processing can change."""
+"""Number of the entry that holds the sampling interval of this series, ms. Processing can change this interval."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""Smallest number of marks in a start line, directly above a row of numbers and elsewhere."""
+"""Smallest number of marks in a start line directly above a row of numbers, and in any other start line."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)
@@ -72,7 +72,7 @@ _IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 
 
 def has_start(lines: Sequence[str]) -> bool:
-    """Return whether a line resembles the start of a block, readable or not."""
+    """Return whether a line resembles the start of a block, even if the line is unreadable."""
     return any(
         _is_start(lines, index) and (_SPACED.search(line) is not None or _FORMAT.search(line) is not None)
         for index, line in enumerate(lines)
