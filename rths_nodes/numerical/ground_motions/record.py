@@ -57,8 +57,8 @@ TYPICAL_PEAK = 3.0
 SAME_STEP = 0.005
 """Largest relative difference between time steps that count as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Largest fraction of a record's energy above the Nyquist frequency of the step for which ``rths check`` does not
-warn."""
+"""Largest fraction of a record's energy above the Nyquist frequency of the integration step for which
+``rths check`` does not warn."""
 ON_POINT = 1e-6
 """Largest distance from a point of the record, in steps, that counts as rounding."""
 

@@ -241,9 +241,9 @@ def _check_counts(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first number that is probably the step, 1 s divided by a whole number.
+    """Refuse a first number that is probably the step.
 
-    Its number of decimals differs from all other numbers.
+    It is 1 s divided by a whole number, and only its number of decimals is different.
     """
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
