@@ -388,7 +388,7 @@ class Coupler:
     """Actuators on one rigid coupler in a plane, with their :class:`Geometry`."""
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
-        """Raise ConfigError if the actuators cannot move the coupler; ``path`` locates the parameters."""
+        """Raise ConfigError for ``path`` if the actuators cannot move the coupler."""
         if len(params.anchors) != n_axes:
             raise ConfigError(
                 f"{path}.anchors: the number of rows is {len(params.anchors)}, but must be {n_axes}, one for each "

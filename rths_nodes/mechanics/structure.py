@@ -54,7 +54,7 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Matrices that yield the motion of unloaded degrees of freedom without mass from the others."""
+    """Matrices that map the motion of the other degrees of freedom to the motion of massless, unloaded ones."""
 
     damped: bool
     velocity: Array
@@ -108,8 +108,9 @@ class FirstOrder(NamedTuple):
 
 
 def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """Return M a + C v + K x = p as a system with z = (x_t, v_t, damped x_o); p acts on masses. Raises
-    ConfigError.
+    """Return M a + C v + K x = p as a system with z = (x_t, v_t, damped x_o); p acts on masses.
+
+    Raises ConfigError if the motion of massless degrees of freedom is undetermined.
     """
     o = massless(mass)
     n, t = len(mass), ~o

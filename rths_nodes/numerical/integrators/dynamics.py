@@ -47,7 +47,7 @@ class Stepped(Integrator):
     excitation: Loads
     state: Any
     in_floats: bool
-    """True if the kernel uses floats, which requires one degree of freedom."""
+    """True if the kernel uses floats, for one degree of freedom."""
     in_tuples = False
     """True if the kernel uses tuples or lists instead of arrays."""
 

@@ -151,10 +151,10 @@ def large(
 class Newmark(Dynamics):
     """Constant average acceleration, solved directly for a linear structure; masses can be zero.
 
-    The numerical substructure has no stability limit, but the delay of the measured force by one step causes a
-    limit. The rates of massless degrees of freedom would be undamped. Their acceleration is therefore the change
-    of the velocity per step and, if they have no damping, their velocity is the change of the displacement per
-    step. Raises ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
+    Only the delay of the measured force by one step causes a stability limit. The rates of massless degrees of
+    freedom would be undamped. Their acceleration is therefore the change of the velocity per step and, if they
+    have no damping, their velocity is the change of the displacement per step. Raises ConfigError if the restoring
+    force is nonlinear or the motion with the part under test grows.
     """
 
     SOURCES = ("newmark_1959",)

@@ -83,7 +83,7 @@ def _measured(params: Predefined.Params, samples: int, dt: float, *now: int) -> 
 
 
 def _check_limits(test: TestContext, path: str, targets: Array) -> None:
-    """Refuse ``targets`` of ``Params.targets`` that exceed the stroke or velocity of an axis.
+    """Refuse ``targets`` that exceed the stroke or velocity of an axis.
 
     A history from a file must also begin at 0, because the offset of a sensor would move the rig. With a formula,
     the rig starts at the first target.

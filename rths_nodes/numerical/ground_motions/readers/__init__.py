@@ -92,9 +92,7 @@ READ = (
 
 
 def read(data: bytes) -> Series:
-    """Return the acceleration series in a file's bytes. Raises FormatError, which names the faulty line or the
-    format.
-    """
+    """Return the acceleration series in a file's bytes. Raises FormatError for the faulty line or the format."""
     waveform_format = waveforms.waveform(data)
     if waveform_format is not None:
         return read_waveform(data, waveform_format)

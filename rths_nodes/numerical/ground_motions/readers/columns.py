@@ -3,9 +3,8 @@
 
 Values are separated by blanks, tabs, commas or semicolons, and follow a header and comment lines. A header is
 prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or
-titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. The error for an unreadable value
-names the line. Numbers with another meaning (a number of points above the values, samples or ms instead of s) are
-refused unless the header states the meaning.
+titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. Numbers with another meaning (a
+number of points above the values, samples or ms instead of s) are refused unless the header states the meaning.
 """
 
 from __future__ import annotations

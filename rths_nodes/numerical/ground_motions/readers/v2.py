@@ -34,7 +34,7 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 RECORDER_STEP = 34
 """Number (from 1) of the entry of the COSMOS real header that holds the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Number of the entry that holds the sampling interval of this series, ms. Processing can change this interval."""
+"""Number of the entry that holds the interval of this series, ms. Processing can change the interval."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """Smallest number of marks in a start line directly above a row of numbers, and in any other start line."""

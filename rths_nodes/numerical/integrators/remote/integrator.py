@@ -399,11 +399,10 @@ class Served(Integrator):
     """Server for the element genericClient: its trial displacements are the Targets, the rig's forces are the
     answers.
 
-    The client solves the equation of motion. Some integrators send no velocities or accelerations. A Target's
-    velocity and acceleration are therefore taken from the parabola through the last three displacements; the exact
-    acceleration at the last step is the curvature of this parabola. External and restoring forces are unknown and
-    remain zero. The element has the degrees of freedom of the axes, then observed degrees of freedom without
-    force.
+    Some integrators of the client send no velocities or accelerations. A Target's velocity and acceleration are
+    therefore taken from the parabola through the last three displacements; the exact acceleration at the last step
+    is the curvature of this parabola. External and restoring forces are unknown and remain zero. The element has
+    the degrees of freedom of the axes, then observed degrees of freedom without force.
     """
 
     external = True
