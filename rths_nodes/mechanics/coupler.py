@@ -39,7 +39,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the determinant of J below which actuators jam. A rotation counts as an arc of the longest arm."""
+"""Magnitude of the determinant of J, with rotations as arcs of the longest arm, below which actuators jam."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the reach."""
 CLOSED = 1e-13

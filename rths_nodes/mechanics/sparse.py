@@ -45,7 +45,7 @@ def largest(matrix: Matrix) -> float:
 def inverse(matrix: Matrix) -> Array | Inverse:
     """Return an operator that multiplies by the inverse.
 
-    Raises LinAlgError if an array is singular, NotDefinite if a sparse matrix is not positive definite.
+    Raises LinAlgError for a singular array, NotDefinite for a sparse matrix that is not positive definite.
     """
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 

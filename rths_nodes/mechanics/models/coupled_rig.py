@@ -55,8 +55,8 @@ def coupled_model(
 ) -> CoupledModel:
     """Return a model from its constants; a sequence of one number applies to all actuators.
 
-    Raises ConfigError, with ``path`` before the name, for mismatched sizes, an asymmetric matrix, a mass that is
-    not positive definite, or a negative eigenvalue of damping or stiffness.
+    Raises ConfigError, which names ``path`` and the constant, for mismatched sizes, an asymmetric matrix, a mass
+    that is not positive definite, or a negative eigenvalue of damping or stiffness.
     """
     matrices = {"mass": np.array(mass, float), "damping": np.array(damping), "stiffness": np.array(stiffness)}
     n = len(matrices["mass"])

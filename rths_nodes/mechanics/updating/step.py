@@ -41,7 +41,7 @@ UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRI
 GATE = 5.0
 """Largest innovation of a force that is used. A larger innovation counts as this value in the mean square."""
 IDENTIFIED = 1.0 / 12.0
-"""Fraction of the initial uncertainty at which a parameter is identified: 30 % reduced to 2.5 %."""
+"""Fraction of the initial uncertainty at which a parameter counts as identified, e.g. 30 % reduced to 2.5 %."""
 DETERMINED = 0.5
 """Largest remaining fraction of every parameter's initial uncertainty at which the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
@@ -88,7 +88,7 @@ class Settings(NamedTuple):
     rate: float = 0.05
     """Largest change of a parameter per second, relative to the initial value."""
     leaves: float = math.inf
-    """Number of prior deviations beyond which an estimate has left its prior."""
+    """Number of prior standard deviations beyond which an estimate has left its prior."""
     freezes: bool = False
     """True if copies freeze once an estimate has left its prior."""
 
@@ -131,7 +131,7 @@ class State(NamedTuple):
     displacement: float
     """Displacement of the last usable sample, m."""
     lost: int
-    """Number of unusable samples after the last usable sample."""
+    """Number of unusable samples after that sample."""
     stuck: Still
     """State of the check for a load cell that repeats exactly the same value."""
     noisy: Still

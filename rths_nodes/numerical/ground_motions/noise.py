@@ -23,7 +23,7 @@ from rths_nodes.numerical.ground_motions.waves import (
 )
 
 MOST_LINES = 20_000
-"""Largest number of spectral lines, to limit the computing time."""
+"""Largest number of spectral lines."""
 STREAM = zlib.crc32(b"band_limited_noise")
 """Random stream of the phases."""
 

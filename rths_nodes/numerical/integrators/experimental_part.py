@@ -45,7 +45,7 @@ class Equivalent:
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
     """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
 
-    Raises ConfigError if an equivalent value is set with several degrees of freedom.
+    Raises ConfigError for an equivalent value with several degrees of freedom.
     """
     n_dof = len(structure.influence)
     matrices = []
@@ -64,7 +64,7 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 
 
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
-    """Refuse (ConfigError) a step that is not below the stability limit of the central difference method.
+    """Refuse (ConfigError) a step that is not below the stability limit.
 
     For a spring under test the limit is 2/omega_max. With M_e and C_e under test, forces of dashpots are late by
     half a step and forces of masses by one step, so 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.

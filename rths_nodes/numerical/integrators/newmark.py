@@ -42,7 +42,7 @@ Rates = tuple[Array, Array, Array, Array]
 def rates_of(structure: Structure, dt: float) -> Rates:
     """Return p, q, s, t of :func:`rates` for a step ``dt`` (s): 2/dt, 1, 2/dt, 1 with mass.
 
-    Without mass s, t are 1/dt, 0 and, without damping, p, q too, because the rates would be undamped otherwise.
+    Without mass, s and t are 1/dt and 0; if there is no damping either, so are p and q.
     """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
@@ -237,8 +237,7 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Refuse (ConfigError) a mass under test, and growth in a model of the lowest modes and the part under test.
-    """
+    """Refuse (ConfigError) a mass under test, and growth in a model of the lowest modes and the part under test."""
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "

@@ -44,7 +44,7 @@ KEPT = 0.4
 """Cutoff frequency of a motion sampled faster than the test, as a fraction of the test's servo rate."""
 TIME_TITLES = ("time", "t")
 OF_EXPORTS = ".displacement (m)"
-"""Suffix of column titles of measured displacements in tables that this package exports."""
+"""Suffix of column titles of measured displacements in exported tables."""
 
 
 def step_alike(

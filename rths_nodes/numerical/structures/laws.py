@@ -105,7 +105,7 @@ class OfComponent(Lawful):
 
 
 def law_of(force: StructuralForce) -> Law:
-    """Return the law of a structure's restoring force. A force without a law is copied in each step."""
+    """Return the law of a structure's restoring force."""
     if isinstance(force, Lawful):
         return force.law
     virgin = copy.copy(force)

@@ -106,8 +106,8 @@ class ShearFrame(Partition):
     in the laboratory and is subtracted, without anything that the specimen has in addition.
 
     A restoring force belongs to the numerical part of its story. A gravity load P reduces the stiffness of a story
-    by P / h (P-Delta), with the story height h. The experimental part of P is excluded, because the rig applies it
-    and the measured force contains its effect. The damping model uses the elastic stiffnesses without P-Delta.
+    by P per story height (P-Delta). The experimental part of P is excluded, because the rig applies it and the
+    measured force contains its effect. The damping model uses the elastic stiffnesses without P-Delta.
     """
 
     @params

@@ -68,7 +68,7 @@ def read_at2(lines: Sequence[str]) -> Series:
 
 
 def _counts_line(lines: Sequence[str]) -> int | None:
-    """Return the index of the line with NPTS and DT, unless it is a comment of a file in columns."""
+    """Return the index of the line with NPTS and DT, or None. Comments of a file in columns do not count."""
     head = enumerate(lines[:HEADER_LINES])
     return next((index for index, line in head if _MARK.match(line) and line.lstrip()[:1] not in "#%!|"), None)
 

@@ -51,7 +51,7 @@ UNIFORM_ROUNDED = 0.15
 FEWEST_COUNTED = 10
 """Smallest number of points that is recognised in a line above the values."""
 HEADER_ROWS = 5
-"""Number of rows, from the first, that are searched for a number of points."""
+"""Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4
 """Largest number of columns in a table of components. Wider rows contain a single component."""
 

@@ -38,7 +38,7 @@ _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
 
 
 class Lines(Sequence[str]):
-    """Lines of a text, extracted on demand, because a list of lines takes five times the memory of the text."""
+    """Lines of a text, extracted on demand, because a list takes five times the memory of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -104,9 +104,7 @@ def is_other_unit(text: str) -> bool:
 
 
 def number(word: str, line: int) -> float:
-    """Return a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError with the line
-    number.
-    """
+    """Return a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError with the ``line``."""
     try:
         value = number_of(word)
     except ValueError:

@@ -32,9 +32,9 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 )
 
 RECORDER_STEP = 34
-"""Number (from 1) of the entry of the COSMOS real header that holds the recorder's sampling interval, s."""
+"""Number (from 1) of the entry of the COSMOS real header with the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Number of the entry that holds the interval of this series, ms. Processing can change the interval."""
+"""Number of the entry with the sampling interval of this series, ms, which processing can change."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """Smallest number of marks in a start line directly above a row of numbers, and in any other start line."""
@@ -72,7 +72,7 @@ _IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 
 
 def has_start(lines: Sequence[str]) -> bool:
-    """Return whether a line resembles the start of a block, even if the line is unreadable."""
+    """Return whether a line resembles the start of a block, readable or not."""
     return any(
         _is_start(lines, index) and (_SPACED.search(line) is not None or _FORMAT.search(line) is not None)
         for index, line in enumerate(lines)

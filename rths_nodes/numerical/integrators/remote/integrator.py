@@ -46,7 +46,7 @@ QUICKACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
 
 
 class ConnectionEnded(IntegratorError):
-    """The client has closed the connection. ``missing`` bytes of a message are outstanding, 0 between messages."""
+    """The client has closed the connection. ``missing`` is the number of outstanding bytes of a message, or 0."""
 
     def __init__(self, missing: int) -> None:
         super().__init__("the client has closed the connection" + (" within a message" if missing else ""))
