@@ -48,7 +48,7 @@ class Observation:
         return forces
 
     def restoring(self, force: Array, displacement: Array) -> Array:
-        """Return the observed restoring force ``(n_observed,)`` N for the model's ``force`` and ``displacement``."""
+        """Return the observed restoring force ``(n_observed,)`` N for the model's force and ``displacement``."""
         return force
 
     def external(self, force: Array) -> Array:

@@ -237,7 +237,7 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Refuse (ConfigError) a mass under test, and growth in a model of the lowest modes and the part under test."""
+    """Refuse (ConfigError) a mass under test, and growth in a model of the lowest modes and the tested part."""
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "

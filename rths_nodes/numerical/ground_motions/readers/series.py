@@ -104,7 +104,7 @@ def is_other_unit(text: str) -> bool:
 
 
 def number(word: str, line: int) -> float:
-    """Return a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError with the ``line``."""
+    """Return a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError with ``line``."""
     try:
         value = number_of(word)
     except ValueError:
