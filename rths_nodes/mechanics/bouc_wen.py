@@ -17,7 +17,7 @@ LEAST_GAMMA = 1e-9
 
 
 def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
-    """Raise ConfigError if z never yields or never unloads; ``path`` locates the parameters."""
+    """Raise ConfigError for ``path`` if z never yields or never unloads."""
     suffix = f" {unit}" if unit else ""
     if beta + gamma <= 0.0:
         raise ConfigError(
@@ -44,8 +44,8 @@ def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacemen
     """Return the decay rate of z, q / (z_max x_y) per m, which is fastest at the limit z_max = (beta +
     gamma)^(-1/q).
 
-    x_y is the yield displacement (m). From the opposite limit, z takes 2 q decay times, and then further decay
-    times until its distance from the limit is lost in rounding.
+    x_y is the yield displacement (m). ``settling`` is the number of decay times from the opposite limit until the
+    distance of z from the limit is lost in rounding.
     """
     shape = beta + gamma
     if shape <= 0.0:

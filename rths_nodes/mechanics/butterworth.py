@@ -93,8 +93,8 @@ class Butterworth:
 
 
 def filtered(values: Array, low_pass: Butterworth | None) -> Array:
-    """Filter ``values`` ``(n,)``, starting from the steady state at the first value; without a filter, return
-    them.
+    """Filter ``values`` ``(n,)``, starting from the steady state at the first value. Without a filter, return
+    ``values``.
     """
     if low_pass is None or not len(values):
         return values

@@ -38,7 +38,7 @@ from rths_nodes.core.samples import Array
 Rows = tuple[Numbers, ...]
 
 SINGULAR = 1e-3
-"""Magnitude of the determinant of J below which actuators jam. A rotation counts as an arc of the longest arm."""
+"""Magnitude of the determinant of J, with rotations as arcs of the longest arm, below which actuators jam."""
 ITERATIONS = 20
 """Largest number of iterations of Newton's method, which needs four to six within the reach."""
 CLOSED = 1e-13
@@ -387,7 +387,7 @@ class Coupler:
     """Actuators on one rigid coupler in a plane, with their :class:`Geometry`."""
 
     def __init__(self, params: Geometry, n_dof: int, n_axes: int, path: str) -> None:
-        """Raise ConfigError if the actuators cannot move the coupler; ``path`` locates the parameters."""
+        """Raise ConfigError for ``path`` if the actuators cannot move the coupler."""
         if len(params.anchors) != n_axes:
             raise ConfigError(
                 f"{path}.anchors: the number of rows is {len(params.anchors)}, but must be {n_axes}, one for each "

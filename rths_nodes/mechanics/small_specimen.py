@@ -15,8 +15,8 @@ from rths_nodes.core.specimen import Specimen
 SMALL = 1e-7
 """Steps of displacement (m), velocity (m/s) and internal states for the linearisation."""
 STEEPER = 0.01
-"""Largest relative growth of slopes when a step of ten times ``SMALL`` shrinks to ``SMALL``. Friction exceeds
-this."""
+"""Largest relative growth of slopes when a step of ten times ``SMALL`` shrinks to ``SMALL``. Slopes of friction
+grow more."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,10 @@ def largest(matrix: Matrix) -> float:
 
 
 def inverse(matrix: Matrix) -> Array | Inverse:
-    """Return an operator that multiplies by the inverse. Raises LinAlgError, or NotDefinite if sparse."""
+    """Return an operator that multiplies by the inverse.
+
+    Raises LinAlgError for a singular array, NotDefinite for a sparse matrix that is not positive definite.
+    """
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
 
@@ -68,7 +71,7 @@ def is_definite(matrix: Matrix) -> bool:
 class Inverse:
     """Solves systems with a symmetric positive definite sparse matrix by a banded Cholesky factor.
 
-    Rows are in their own order, or in reverse Cuthill-McKee order if that band is narrower. Raises NotDefinite.
+    Rows keep their order unless reverse Cuthill-McKee order makes the band narrower. Raises NotDefinite.
     """
 
     def __init__(self, matrix: Matrix) -> None:
@@ -128,7 +131,7 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
     """Return the ``count`` lowest undamped modes of a sparse structure: circular frequencies (rad/s) and shapes.
 
     Shapes ``(n, count)`` are scaled to a modal mass of 1 kg. ``stiffness`` is positive definite; ``mass`` may have
-    zero rows. The Lanczos method with the inverse of the stiffness (ARPACK) starts from a constant vector.
+    zero rows. The Lanczos method with the inverse of the stiffness (ARPACK) starts from a fixed vector.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 
@@ -146,8 +149,8 @@ def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Ar
 
 
 def product(matrix: Matrix) -> Matrix | Band:
-    """Return the fast form of ``matrix`` for products: a sparse matrix as a band if the band is narrow, others
-    unchanged.
+    """Return the fast form of ``matrix`` for products: a sparse matrix as a band if the band is narrow, any other
+    matrix unchanged.
     """
     if not is_sparse(matrix):
         return matrix

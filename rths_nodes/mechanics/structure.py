@@ -25,8 +25,8 @@ from rths_nodes.mechanics.sparse import Matrix, is_definite, is_sparse, zero
 def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, Array]:
     """Return Phi ``(n, n)``, Gamma_0 and Gamma_1 ``(n, m)`` of z_k = Phi z_{k-1} + Gamma_0 u_{k-1} + Gamma_1 u_k.
 
-    They solve z' = ``system`` z + ``inputs`` u exactly for u linear over the step ``dt`` (s), by one matrix
-    exponential (Van Loan 1978). For a held input, add both Gammas. Raises ConfigError on overflow.
+    These matrices solve z' = ``system`` z + ``inputs`` u exactly for u linear over the step ``dt`` (s), by one
+    matrix exponential (Van Loan 1978). For a held input, add both Gammas. Raises ConfigError on overflow.
     """
     from scipy.linalg import expm  # the import takes a tenth of a second
 
@@ -54,7 +54,7 @@ def numbered(chosen: NDArray[np.bool_]) -> str:
 
 
 class Followers(NamedTuple):
-    """Matrices that yield the motion of unloaded degrees of freedom without mass from the others."""
+    """Matrices that map the motion of the other degrees of freedom to the motion of massless, unloaded ones."""
 
     damped: bool
     velocity: Array
@@ -108,8 +108,9 @@ class FirstOrder(NamedTuple):
 
 
 def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
-    """Return M a + C v + K x = p as a system with z = (x_t, v_t, damped x_o); p acts on masses. Raises
-    ConfigError.
+    """Return M a + C v + K x = p as a system with z = (x_t, v_t, damped x_o); p acts on masses.
+
+    Raises ConfigError if :func:`followers` does.
     """
     o = massless(mass)
     n, t = len(mass), ~o

@@ -48,7 +48,7 @@ class Observation:
         return forces
 
     def restoring(self, force: Array, displacement: Array) -> Array:
-        """Return the observed restoring force ``(n_observed,)`` N from force and ``displacement`` of the model."""
+        """Return the observed restoring force ``(n_observed,)`` N for the model's force and ``displacement``."""
         return force
 
     def external(self, force: Array) -> Array:
@@ -92,7 +92,7 @@ class Selection(Observation):
 
 
 class WithObserved(Selection):
-    """Observed motion of an external model: ``n_interface`` degrees of freedom, then the others."""
+    """Observed motion of an external model: ``n_interface`` degrees of freedom of the rig, then all others."""
 
     complete = True
 
@@ -157,8 +157,9 @@ class Energies:
         self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Return the energies ``(4,)``, J, after a move to ``displacement`` (m, not copied); ``velocity`` is in
-        m/s, forces are in N.
+        """Return the energies ``(4,)``, J, after a move to ``displacement`` (m), which is not copied.
+
+        ``velocity`` is in m/s, forces are in N.
         """
         self._state, energies = self._step(
             self._constants, self._state, displacement, velocity, restoring, external, self._first

@@ -32,7 +32,7 @@ TABLE = {
 }
 
 NOTHING_NEW = 1e-7
-"""Smallest relative part of a static shape outside the modes for which the shape is added."""
+"""A static shape is added if a larger relative part of the shape is outside the modes."""
 COMPARED = 40
 """Number of frequencies at which compliances are compared."""
 FREQUENCIES = 10

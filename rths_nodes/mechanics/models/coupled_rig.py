@@ -55,8 +55,8 @@ def coupled_model(
 ) -> CoupledModel:
     """Return a model from its constants; a sequence of one number applies to all actuators.
 
-    Raises ConfigError, with ``path`` before the name, for mismatched sizes, an asymmetric matrix, a mass that is
-    not positive definite, or a negative eigenvalue of damping or stiffness.
+    Raises ConfigError, which names ``path`` and the constant, for mismatched sizes, an asymmetric matrix, a mass
+    that is not positive definite, or a negative eigenvalue of damping or stiffness.
     """
     matrices = {"mass": np.array(mass, float), "damping": np.array(damping), "stiffness": np.array(stiffness)}
     n = len(matrices["mass"])
@@ -122,7 +122,8 @@ def feedforward(model: CoupledModel) -> Array:
     """Return the coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
 
     Eq. (2.7) is I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s /
-    k_si is added on the diagonal. The printed Eq. (2.8) scales columns, which agrees for identical actuators only.
+    k_si is added on the diagonal. The printed Eq. (2.8) scales columns; the two equations agree only for identical
+    actuators.
     """
     m = model
     row = (1.0 / (m.actuator_gain * m.servo_gain))[:, None]

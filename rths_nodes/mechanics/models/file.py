@@ -131,7 +131,7 @@ def load(
     """Read and check a model file; ``axes`` are the required names, in order.
 
     With ``inverse_only`` the inverse need not define a model of the rig. Raises ConfigError with file, key and
-    reason if the file is unreadable, its axes differ, or the model is singular, unstable or not minimal.
+    reason if the file is unreadable, the axes differ, or the model is singular, unstable or not minimal.
     """
     origin = f"model {str(path)!r}"
     try:

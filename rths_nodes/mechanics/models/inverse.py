@@ -56,7 +56,7 @@ def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
 def ahead(coefficients: Array, lead: float) -> Array:
     """Return the coefficients for the motion ``lead`` (s) later, from a Taylor series up to the jerk.
 
-    d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t). The shape ``(powers, n, n)`` is the same.
+    d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t), with L = ``lead``. The shape does not change.
     """
     shifted = np.zeros_like(coefficients)
     for power, matrix in enumerate(coefficients):
@@ -98,8 +98,8 @@ def check(coefficients: Array, path: str) -> None:
 def check_static(coefficients: Array, path: str) -> None:
     """Raise ConfigError for an inverse whose static part is singular.
 
-    An inverse that is used directly needs no further check. It need not be a physical model beyond the fitted
-    frequencies.
+    An inverse that is used directly needs no further check, because it need not be a physical model beyond the
+    fitted frequencies.
     """
     if is_singular(coefficients[0]):
         raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular, so that the axes are not separable at rest")

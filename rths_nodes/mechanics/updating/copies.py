@@ -38,7 +38,7 @@ KINDS = {
     ),
     "kelvin_voigt": Kind("specimen", ("stiffness", "damping"), None),
 }
-"""Models of copies, by the names of their components."""
+"""Models of copies, by component."""
 
 
 class Open(NamedTuple):

@@ -40,11 +40,11 @@ UNUSABLE = FLAG_BRIDGED | FLAG_SATURATED | FLAG_SLIPPED | FLAG_SLOWED | FLAG_TRI
 GATE = 5.0
 """Largest innovation of a force that is used. A larger innovation counts as this value in the mean square."""
 IDENTIFIED = 1.0 / 12.0
-"""Fraction of the initial uncertainty at which a parameter is identified: 30 % reduced to 2.5 %."""
+"""Fraction of the initial uncertainty at which a parameter counts as identified, e.g. 30 % reduced to 2.5 %."""
 DETERMINED = 0.5
-"""Largest remaining fraction of the initial uncertainty of every parameter when the copies begin to follow."""
+"""Largest remaining fraction of every parameter's initial uncertainty at which the copies begin to follow."""
 STILL, MOVED = 3.0, 20.0
-"""A load cell counts as dead if the force stays within STILL times the noise, but the expected force moves by
+"""A load cell counts as dead if the force stays within STILL times the noise while the expected force moves by
 MOVED times the noise."""
 UNEXPLAINED = 2.25
 """Mean square of the innovation above which the model does not explain the specimen: an rms of 1.5."""
@@ -55,7 +55,7 @@ DRIFT = 0.005
 FORGETTING = 20.0
 """Forgetting time of recursive least squares, s."""
 MEMORY_NOISE = 0.001
-"""Rms error of the memory per step, relative to its size: moves between samples are assumed to be linear."""
+"""Rms error of the memory per step, relative to its size, because moves between samples are assumed linear."""
 MEMORY_AT_FIRST = 0.1
 """Standard deviation of the memory at the start, relative to its size."""
 GAP = 0.1
@@ -87,13 +87,13 @@ class Settings(NamedTuple):
     rate: float = 0.05
     """Largest change of a parameter per second, relative to the initial value."""
     leaves: float = math.inf
-    """Number of prior deviations beyond which an estimate has left its prior."""
+    """Number of prior standard deviations beyond which an estimate has left its prior."""
     freezes: bool = False
     """True if copies freeze once an estimate has left its prior."""
 
 
 class Sample(NamedTuple):
-    """Displacement (m), velocity (m/s) and force (N) of one instant, and whether it is flagged."""
+    """Displacement (m), velocity (m/s) and force (N) of one instant, and whether the sample is flagged."""
 
     displacement: float
     velocity: float
@@ -130,7 +130,7 @@ class State(NamedTuple):
     displacement: float
     """Displacement of the last usable sample, m."""
     lost: int
-    """Number of unusable samples since then."""
+    """Number of unusable samples after that sample."""
     stuck: Still
     """State of the check for a load cell that repeats exactly the same value."""
     noisy: Still

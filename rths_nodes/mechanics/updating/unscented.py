@@ -44,8 +44,8 @@ class Answer(NamedTuple):
     forces: Array
 
     def spread(self, noise: float) -> float:
-        """Return the standard deviation (N) of measured minus expected force; ``noise`` (N rms) is of the
-        measurement.
+        """Return the standard deviation (N) of measured minus expected force; ``noise`` is the measurement noise
+        (N rms).
         """
         return math.sqrt(float(self.forces @ self.forces) + noise**2)
 

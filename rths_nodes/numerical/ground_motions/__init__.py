@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ground motions: excitations as functions of time, in m/s^2, or in m for a prescribed displacement.
 
-``record`` reads a file or a published record (``readers/``). All others are formulas with exact derivatives, which
-can also prescribe the displacement of a test without a structure.
+``record`` reads a file or a published record (``readers/``). All other ground motions are formulas with exact
+derivatives; they can also prescribe the displacement of a test without a structure.
 """
 
 from __future__ import annotations

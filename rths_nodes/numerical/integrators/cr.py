@@ -16,8 +16,8 @@ Constants = tuple[Operand, float]
 class ChenRicles(Dynamics):
     """v' = v + dt alpha1 a, x' = x + dt v + dt^2 alpha2 a with alpha1 = alpha2 of Eq. (12b).
 
-    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. Without stiffness and
-    damping of the part under test (Eq. 12b instead of 12a), the algorithm is stable only for the numerical part.
+    With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. If alpha omits the
+    stiffness and damping under test (Eq. 12b instead of 12a), only the numerical part is unconditionally stable.
     The published velocity is the backward difference (x' - x) / dt, half a step late.
     """
 

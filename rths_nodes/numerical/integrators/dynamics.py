@@ -40,9 +40,7 @@ Step = Callable[..., tuple[object, Moved]]
 
 
 class Stepped(Integrator):
-    """An integrator defined by a kernel. Constants, state and excitation suffice to continue the integration
-    elsewhere.
-    """
+    """An integrator defined by a kernel. Compiled code can continue from constants, state and excitation."""
 
     kernel: Kernel
     constants: Any
@@ -171,7 +169,7 @@ class Columns:
 def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expected: Array, index: int) -> Array:
     """Return the exact acceleration of a large structure.
 
-    It is the predicted acceleration plus a column for each interface force that differs from its expected value.
+    Each interface force that differs from its expected value adds a column to the predicted acceleration.
     """
     off = expected - measured
     forces = np.flatnonzero(off).tolist()
@@ -235,7 +233,9 @@ class Dynamics(Stepped):
 
     @classmethod
     def prepared(cls, params: AnyParams, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return constants of ``advance`` and its state at rest; the first acceleration is ``a`` (m/s^2)."""
+        """Return the constants of ``advance`` and the initial state of the method; ``a`` is the acceleration
+        (m/s^2).
+        """
         return None, ()
 
     @classmethod

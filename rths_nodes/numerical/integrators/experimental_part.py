@@ -26,7 +26,7 @@ UNDER_TEST = "stability limit with the part under test"
 
 @params
 class Equivalent:
-    """Specimen of a single degree of freedom; with several, the structure defines the part under test."""
+    """Specimen of a single degree of freedom. A structure with several defines the part under test itself."""
 
     equivalent_stiffness: float = number(
         "stiffness k_eq under test, for one degree of freedom; 0: the experimental stiffness of the structure",
@@ -43,7 +43,10 @@ class Equivalent:
 
 
 def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Array, Array]:
-    """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``. Raises ConfigError."""
+    """Return damping (N s/m) and stiffness (N/m) under test, ``(n_dof, n_dof)``.
+
+    Raises ConfigError for an equivalent value with several degrees of freedom.
+    """
     n_dof = len(structure.influence)
     matrices = []
     for name, unit, modelled in (
@@ -61,10 +64,10 @@ def damping_and_stiffness(params: Equivalent, structure: Structure) -> tuple[Arr
 
 
 def refuse_beyond_central_limit(name: str, params: Equivalent, structure: Structure, dt: float) -> None:
-    """Refuse (ConfigError) a step that is not below the stability limit of the central difference method.
+    """Refuse (ConfigError) a step that is not below the stability limit.
 
-    For a spring under test the limit is 2/omega_max. Forces of dashpots are late by half a step and forces of
-    masses by one step, so 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
+    For a spring under test the limit is 2/omega_max. With M_e and C_e under test, forces of dashpots are late by
+    half a step and forces of masses by one step, so 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive definite.
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass
@@ -113,7 +116,7 @@ def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> Non
 
 
 def _longest(stable: Callable[[float], bool], dt: float) -> float:
-    """Return the longest ``stable`` step (s) below the unstable ``dt``, or the shortest candidate."""
+    """Return the longest ``stable`` candidate (s) below the unstable ``dt``, or the shortest if none is stable."""
     good, bad = 0.5 * dt, dt
     for _ in range(HALVINGS):
         if stable(good):

@@ -37,7 +37,7 @@ AT_REST = 1e-12
 """Largest displacement at the start that counts as zero, m."""
 
 TIMES = {"start": (1.0, 0.0), "middle": (0.5, 0.5), "end": (0.0, 1.0)}
-"""Instant within a step -> weights of the ground accelerations at its start and end."""
+"""Instant within a step -> weights of ground accelerations at the start and end of the step."""
 
 
 @params
@@ -161,7 +161,7 @@ class Fmu(Integrator):
             self._ground = of_start * ground_acceleration + of_end * following
 
     def reset(self) -> None:
-        """Reset to step 0; if the model has advanced, set it back to its start."""
+        """Reset to step 0; a model that has advanced returns to its start."""
         if self._process is not None and not self._process.moved:
             return
         self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))

@@ -129,12 +129,12 @@ def advancing(solved: Callable[..., Vector], begun: Callable[..., Begun]) -> Adv
 class HilberHughesTaylor(Dynamics):
     """Each ``step`` is one iteration with the newest measured force; a time step h has ``iterations`` steps.
 
-    M a' + (1 + alpha) (C v' + r') - alpha (C v + r) = (1 + alpha) F' - alpha F, r with the measured force;
-    x' = x~ + beta h^2 a', v' = v~ + gamma h a', beta = (1 - alpha)^2 / 4, gamma = 1/2 - alpha.
+    M a' + (1 + alpha) (C v' + r') - alpha (C v + r) = (1 + alpha) F' - alpha F, where r includes the measured
+    force; x' = x~ + beta h^2 a', v' = v~ + gamma h a', beta = (1 - alpha)^2 / 4, gamma = 1/2 - alpha.
 
     An iteration solves these equations with r' linearised about the measured position and velocity (initial
-    stiffness, including the part under test). Displacements in between lie on the parabola through the last two
-    time steps and the newest iterate.
+    stiffness, including the part under test). Displacements between time steps lie on the parabola through the
+    last two time steps and the newest iterate.
     """
 
     SOURCES = ("hilber_1977", "jung_shing_2006")

@@ -39,9 +39,9 @@ Rates = tuple[Array, Array, Array, Array]
 
 
 def rates_of(structure: Structure, dt: float) -> Rates:
-    """Return p, q, s, t for a step ``dt`` (s): 2/dt, 1, 2/dt, 1 with mass; 1/dt, 0, 1/dt, 0 without mass.
+    """Return p, q, s, t of :func:`rates` for a step ``dt`` (s): 2/dt, 1, 2/dt, 1 with mass.
 
-    Without mass the rates are differences, because they would be undamped otherwise.
+    Without mass, s and t are 1/dt and 0; if there is no damping either, so are p and q.
     """
     none = massless(structure.mass)
     undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
@@ -150,10 +150,10 @@ def large(
 class Newmark(Dynamics):
     """Constant average acceleration, solved directly for a linear structure; masses can be zero.
 
-    The numerical substructure has no stability limit, but the delay of the measured force by one step causes a
-    limit. The rates of massless degrees of freedom would be undamped. Their acceleration is therefore the change
-    of the velocity per step and, without damping, their velocity is the change of the displacement per step.
-    Raises ConfigError if the restoring force is nonlinear or the motion with the part under test grows.
+    Only the delay of the measured force by one step causes a stability limit. The rates of massless degrees of
+    freedom would be undamped. Their acceleration is therefore the change of the velocity per step and, if they
+    have no damping, their velocity is the change of the displacement per step. Raises ConfigError if the restoring
+    force is nonlinear or the motion with the part under test grows.
     """
 
     SOURCES = ("newmark_1959",)
@@ -236,7 +236,7 @@ def growth(structure: Structure, dt: float) -> float:
 
 
 def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
-    """Check the growth with the lowest modes and the static shapes due to forces on the part under test."""
+    """Refuse (ConfigError) a mass under test, and growth in a model of the lowest modes and the tested part."""
     if not zero(structure.experimental_mass):
         raise ConfigError(
             "integrator newmark: stability with a mass under test cannot be checked for a sparse "

@@ -44,7 +44,7 @@ KEPT = 0.4
 """Cutoff frequency of a motion sampled faster than the test, as a fraction of the test's servo rate."""
 TIME_TITLES = ("time", "t")
 OF_EXPORTS = ".displacement (m)"
-"""Suffix of the titles of measured displacements in tables of this package."""
+"""Suffix of column titles of measured displacements in exported tables."""
 
 
 def step_alike(
@@ -83,10 +83,10 @@ def _measured(params: Predefined.Params, samples: int, dt: float, *now: int) -> 
 
 
 def _check_limits(test: TestContext, path: str, targets: Array) -> None:
-    """Refuse ``targets`` of ``Params.targets`` that exceed the stroke or velocity of an axis.
+    """Refuse ``targets`` that exceed the stroke or velocity of an axis.
 
-    A history from a file must also begin at 0, because the offset of a sensor would move the rig. A rig starts at
-    the first target of a formula.
+    A history from a file must also begin at 0, because the offset of a sensor would move the rig. With a formula,
+    the rig starts at the first target.
     """
     motion = targets[:, :2] if targets.ndim == 3 else targets[:, :2, None]
     motion = np.broadcast_to(motion, (*motion.shape[:2], len(test.axes)))
@@ -173,7 +173,7 @@ class Predefined(Prescribed):
 
     @params
     class Params:
-        """Exactly one of ``history`` and ``displacement``; the other keys apply to a measured motion."""
+        """Exactly one of ``history`` and ``displacement`` is set; the other keys apply to a measured motion."""
 
         history: str | None = path(
             "file of a measured motion (columns of text, MATLAB, HDF5 or netCDF), or of a history from rths "

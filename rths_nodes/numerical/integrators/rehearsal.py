@@ -16,8 +16,8 @@ REHEARSAL_S, LOOK_S = 5.0, 0.002
 
 
 def rehearse(integrator: Integrator, steps: int, force: Callable[[], Array]) -> Array:
-    """Return the durations (s) of at most ``steps`` trial steps within ``REHEARSAL_S``; ``force()`` ``(n_dof,)`` N
-    is the measured force.
+    """Return the durations (s) of at most ``steps`` trial steps within ``REHEARSAL_S``; ``force()`` returns the
+    measured force ``(n_dof,)`` N.
 
     Raises ConfigError or IntegratorError if the model fails.
     """

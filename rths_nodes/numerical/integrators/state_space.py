@@ -213,8 +213,8 @@ def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool
 class Exact(ByMatrix):
     """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that is linear over the step.
 
-    The measured force is extrapolated, or held over the step, which reduces damping like half a step of delay.
-    Raises ConfigError if the restoring force is nonlinear or the motion grows with this step.
+    The measured force is extrapolated or held over the step. Holding the force reduces damping like half a step of
+    delay. Raises ConfigError if the restoring force is nonlinear or the motion grows with this step.
     """
 
     @params
@@ -240,8 +240,8 @@ RungeKuttaConstants = tuple[Operand, Operand, object, float]
 class RungeKutta(ByMatrix):
     """Four stages per step. The external force is interpolated, the measured force extrapolated, both linearly.
 
-    For a load that is linear within each step the numerical substructure is integrated with fourth order; for any
-    other load, or with a specimen, with second order. Raises ConfigError if the motion grows with this step.
+    The accuracy of the numerical substructure is of fourth order for a load that is linear within each step, and
+    of second order for any other load or with a specimen. Raises ConfigError if the motion grows with this step.
     """
 
     @params

@@ -25,7 +25,7 @@ TABLE = {
 
 
 SMALL = 100
-"""Largest number of modes for one computation with full matrices, also for a sparse structure."""
+"""Number of degrees of freedom with mass up to which modes of a sparse structure always use full matrices."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:

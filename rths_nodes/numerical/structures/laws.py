@@ -69,7 +69,7 @@ def elastic_stiffness() -> Field:
 
 
 class OfComponent(Lawful):
-    """A restoring-force component defined by its ``KERNEL``, for one degree of freedom or for each separately."""
+    """A restoring force with a ``KERNEL``, for one degree of freedom or for each degree of freedom separately."""
 
     Params: ClassVar[type]
     KERNEL: ClassVar[Kernel]
@@ -105,7 +105,7 @@ class OfComponent(Lawful):
 
 
 def law_of(force: StructuralForce) -> Law:
-    """Return the law of a structure's restoring force. An object without a law is copied in each step."""
+    """Return the law of a structure's restoring force."""
     if isinstance(force, Lawful):
         return force.law
     virgin = copy.copy(force)
@@ -121,8 +121,6 @@ def _by_copies(k: None, s: StructuralForce, x: Vector) -> tuple[StructuralForce,
 
 
 def trial_force(structure: Structure, displacement: Array) -> Array:
-    """Return the restoring force ``(n_dof,)`` N at ``displacement`` (m) without changing the state of the
-    structure.
-    """
+    """Return the restoring force ``(n_dof,)`` N at ``displacement`` (m) without changing the structure's state."""
     force = structure.restoring_force
     return force.trial(displacement) if isinstance(force, Lawful) else copy.copy(force).force(displacement)

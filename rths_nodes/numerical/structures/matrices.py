@@ -25,10 +25,9 @@ from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 LARGEST_FILE = 64 << 20
 """Largest file, bytes; several million entries."""
 MOST = 20_000
-"""Largest number of degrees of freedom. With more, a step does not run in real time and the band needs gigabytes.
-"""
+"""Largest number of degrees of freedom. With more, a step misses real time and banded matrices need gigabytes."""
 DENSE = 64
-"""Largest number of degrees of freedom for dense matrices, as in a Target."""
+"""Largest number of degrees of freedom for dense matrices."""
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")
 
 

@@ -17,7 +17,7 @@ DAMPING = {"type": "modal", "ratios": [0.02]}
 
 
 class Partition:
-    """A linear structure with a part in the laboratory. The numerical part is the difference."""
+    """A linear structure with a part in the laboratory. The numerical part is the whole minus this part."""
 
     elastic_energy: float = 0.0
     influence: Array
@@ -27,7 +27,7 @@ class Partition:
     ) -> None:
         """``total`` has mass and stiffness of the whole, ``tested`` has mass, damping and stiffness under test.
 
-        Raises ConfigError if the difference is not a valid structure.
+        Raises ConfigError if the numerical part is not a valid structure.
         """
         mass, stiffness = total
         self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested

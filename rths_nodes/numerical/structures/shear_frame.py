@@ -103,11 +103,11 @@ class ShearFrame(Partition):
     """Masses on floors with springs between them; x_i is the displacement of floor i relative to the ground.
 
     The drift of story i is x_i - x_{i-1}. Parameters ``experimental_...`` describe the part of the frame that is
-    in the laboratory and is subtracted. They exclude anything that the specimen has in addition.
+    in the laboratory and is subtracted, without anything that the specimen has in addition.
 
     A restoring force belongs to the numerical part of its story. A gravity load P reduces the stiffness of a story
-    by P / h (P-Delta). The experimental part of P is excluded, because the rig applies it and the measured force
-    contains its effect. The damping model uses the elastic stiffnesses without P-Delta.
+    by P per story height (P-Delta). The experimental part of P is excluded, because the rig applies it and the
+    measured force contains its effect. The damping model uses the elastic stiffnesses without P-Delta.
     """
 
     @params

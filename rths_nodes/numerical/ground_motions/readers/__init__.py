@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of ground-motion files: convert bytes to accelerations, with the file's step and unit.
 
-The content determines the format, never the file's name. If a file does not follow its format, the error names
-the faulty line.
+The content, not the file's name, determines the format. If a file does not follow its format, the error names the
+faulty line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rths_nodes.numerical.ground_motions.readers.v2 import has_frame, has_start,
 from rths_nodes.numerical.ground_motions.readers.waveforms import read_waveform
 
 HEADER_LINES = 30
-"""Largest number of header lines. PEER's header has four lines; some downloads have more lines above."""
+"""Largest number of header lines. PEER's header has four lines; some downloads have more lines above it."""
 
 _MARK = re.compile(r"(?=.*\bNPTS\b)(?=.*\bDT\b)", re.I)
 _COUNTS = re.compile(r"NPTS\s*=\s*([^\s,;]+)[\s,;]*DT\s*=\s*([^\s,;]+)\s*([a-z]*)", re.I)
@@ -68,7 +68,7 @@ def read_at2(lines: Sequence[str]) -> Series:
 
 
 def _counts_line(lines: Sequence[str]) -> int | None:
-    """Return the index of the line with NPTS and DT, unless it is a comment of a file in columns."""
+    """Return the index of the line with NPTS and DT, or None. Comments of a file in columns do not count."""
     head = enumerate(lines[:HEADER_LINES])
     return next((index for index, line in head if _MARK.match(line) and line.lstrip()[:1] not in "#%!|"), None)
 
@@ -92,9 +92,7 @@ READ = (
 
 
 def read(data: bytes) -> Series:
-    """Return the acceleration series in a file's bytes. Raises FormatError, which names the faulty line or the
-    format.
-    """
+    """Return the acceleration series in a file's bytes. Raises FormatError for the faulty line or the format."""
     waveform_format = waveforms.waveform(data)
     if waveform_format is not None:
         return read_waveform(data, waveform_format)

@@ -3,9 +3,8 @@
 
 Values are separated by blanks, tabs, commas or semicolons, and follow a header and comment lines. A header is
 prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``), comments, or
-titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. The error for an unreadable value
-names the line. Numbers with another meaning (a number of points above the values, samples or ms instead of s) are
-refused unless the header states the meaning.
+titles of the columns (``time (ms), acc (g)``). A key is recognised by its words. Numbers with another meaning (a
+number of points above the values, samples or ms instead of s) are refused unless the header states the meaning.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 SAME = 0.005
 """Largest relative difference between two statements of the same step."""
 SAME_DURATION = 0.02
-"""Largest relative difference between two durations. A duration can count points or intervals."""
+"""Largest relative difference between two durations, because a duration can count points or intervals."""
 
 _UNIT_OF_KEY = r"[ _]*[(\[]?\s*(?P<unit>ms|msec|s|secs?|seconds?|hz|sps)?\s*[)\]]?\s*"
 _VALUE = _UNIT_OF_KEY + r"(?:[:=]\s*|\s+(?=[-+.\d]))(?P<value>.*)"
 
 UNIFORM = 0.01
-"""Largest deviation from a uniform time column, in steps, in addition to the rounding of printed times."""
+"""Largest deviation from a uniform time column, in steps, unless the rounding of printed times is larger."""
 UNIFORM_ROUNDED = 0.15
-"""Largest deviation from a uniform time column, in steps, including rounding. A missing line causes at least 0.16.
+"""Largest deviation from a uniform time column, in steps, with rounding. A missing line deviates by 0.16 or more.
 """
 FEWEST_COUNTED = 10
-"""Smallest number in a line above the values that can be a number of points."""
+"""Smallest number of points that is recognised in a line above the values."""
 HEADER_ROWS = 5
 """Number of lines that are searched for a number of points."""
 MOST_COMPONENTS = 4
@@ -133,7 +132,7 @@ def _check_commas(rows: Rows) -> None:
 
 
 def _is_table_of_whole_numbers(rows: Rows) -> bool:
-    """Return whether the rows resemble ``20,15``, with increasing first numbers."""
+    """Return whether all rows are pairs such as ``20,15`` and the first numbers increase."""
     last = -np.inf
     for _, line in rows.texts():
         pair = line.strip().split(",")
@@ -241,7 +240,10 @@ def _check_counts(rows: Rows) -> None:
 
 
 def _check_first_step(rows: Rows) -> None:
-    """Refuse a first number that is probably the step: 1 s divided by a whole number, with other decimals."""
+    """Refuse a first number that is probably the step.
+
+    It is 1 s divided by a whole number, and only its number of decimals is different.
+    """
     line, cells = rows[0]
     if len(cells) > 1 or len(rows) <= FEWEST_COUNTED or not _is_short(cells[0]):
         return
@@ -448,7 +450,7 @@ def _agreed(statements: Iterable[tuple[int, float]], quantity: str, unit: str) -
 
 
 def check_duration(step: float | None, points: int, duration: float | None) -> None:
-    """Refuse ``points`` with a ``step`` (s) that contradict the stated ``duration`` (s)."""
+    """Refuse a number of ``points`` that, with ``step`` (s), contradicts the stated ``duration`` (s)."""
     if step and duration and abs(step * points - duration) > SAME_DURATION * duration + 2.0 * step:
         raise FormatError(
             f"the header states a duration of {duration:g} s, but {points} points with a step of {step:g} s last "

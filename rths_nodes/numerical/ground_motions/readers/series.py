@@ -38,7 +38,7 @@ _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
 
 
 class Lines(Sequence[str]):
-    """Lines of a text, extracted on demand, because a list of lines takes five times the memory."""
+    """Lines of a text, extracted on demand, because a list takes five times the memory of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -104,7 +104,7 @@ def is_other_unit(text: str) -> bool:
 
 
 def number(word: str, line: int) -> float:
-    """Return a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError with the line."""
+    """Return a finite number; Fortran exponents (``1.5D-03``) are allowed. Raises FormatError with ``line``."""
     try:
         value = number_of(word)
     except ValueError:
@@ -118,7 +118,7 @@ def number(word: str, line: int) -> float:
 
 
 def positive_step(word: str, line: int, unit: str = "s") -> float:
-    """Return a step in s from a number in ``unit``. Raises FormatError if it is not positive or the unit is
+    """Return a step in s from a number in ``unit``. Raises FormatError if the step is not positive or the unit is
     unknown.
     """
     factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
@@ -131,7 +131,7 @@ def positive_step(word: str, line: int, unit: str = "s") -> float:
 
 
 def whole(word: str, line: int, noun: str, most: int) -> int:
-    """Return a whole number of a header, from 1 to ``most``; messages call it a number of ``noun``."""
+    """Return a whole number from 1 to ``most`` in a header; messages call it a number of ``noun``."""
     if not (word.isascii() and word.isdigit()):
         raise FormatError(f"line {line}: {word!r} is not a valid number of {noun}")
     count = int(word) if len(word) <= len(str(most)) else most + 1

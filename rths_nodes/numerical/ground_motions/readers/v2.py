@@ -32,12 +32,12 @@ from rths_nodes.numerical.ground_motions.readers.series import (
 )
 
 RECORDER_STEP = 34
-"""Entry of the COSMOS real header (counted from 1) with the recorder's sampling interval, s."""
+"""Number (from 1) of the entry of the COSMOS real header with the recorder's sampling interval, s."""
 SERIES_STEP = 62
-"""Entry with the sampling interval of this series, ms, which processing can change."""
+"""Number of the entry with the sampling interval of this series, ms, which processing can change."""
 WIDEST_COLUMN = 1000
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""Smallest number of marks in a start line, directly above a row of numbers and elsewhere."""
+"""Smallest number of marks in a start line directly above a row of numbers, and in any other start line."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)

@@ -110,7 +110,7 @@ def in_text(lines: Sequence[str]) -> str | None:
 LARGEST_OFFSET = 0.1
 """Largest permitted mean of a series, relative to its peak. A larger mean indicates raw values with an offset."""
 SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
-"""Largest difference from the peak in the header: relative, and in m/s^2 because the header has three decimals."""
+"""Largest difference from the peak in the header: a relative part, plus the rounding of the header, m/s^2."""
 
 _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
@@ -165,7 +165,7 @@ def _trace(data: bytes, waveform_format: Format) -> Trace:
 
 
 def _knet(trace: Trace) -> Array:
-    """Return accelerations in m/s^2 minus their mean, which removes the recorder's offset."""
+    """Return accelerations in m/s^2. The mean is subtracted to remove the recorder's offset."""
     stats = trace.stats
     expected = round(stats.knet.duration * stats.sampling_rate)
     if len(trace.data) != expected:

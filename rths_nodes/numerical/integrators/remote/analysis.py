@@ -19,7 +19,7 @@ RIG_ELEMENT = 2_000_000_000
 """Tag of the rig's element, larger than any tag of a model."""
 
 SHORTEST_VECTOR = 256
-"""Shortest message, in doubles; elements with many degrees of freedom need longer messages."""
+"""Shortest message, in doubles."""
 
 ASKS_FIRST = {"CentralDifference"}
 """Integrators that request the force at the beginning of a step and therefore need one more step."""

@@ -2,8 +2,8 @@
 """A numerical substructure in OpenSees, or in another client of its protocol, which drives the rig.
 
 The client sends a greeting, then vectors of little-endian doubles; the first number is the action. The greeting is
-eleven int32: numbers of displacements, velocities, accelerations, forces and times, sent and requested, and the
-length of every vector.
+eleven int32: the numbers of displacements, velocities, accelerations, forces and times that the client sends, then
+those that it requests, and the length of every vector.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ LOOK_S = 0.2
 """Interval at which the timeout is checked while waiting, s."""
 
 QUICKACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
-"""Socket option that acknowledges each segment at once. Otherwise Nagle's algorithm in the client takes 44 ms per
-step."""
+"""Socket option that acknowledges segments at once. Otherwise Nagle's algorithm in the client adds 44 ms per step.
+"""
 
 
 class ConnectionEnded(IntegratorError):
-    """The client has closed the connection. ``missing`` bytes of a message are outstanding, 0 between messages."""
+    """The client has closed the connection. ``missing`` is the number of outstanding bytes of a message, or 0."""
 
     def __init__(self, missing: int) -> None:
         super().__init__("the client has closed the connection" + (" within a message" if missing else ""))
@@ -175,7 +175,7 @@ FARTHEST = 1e6
 
 @dataclass(frozen=True)
 class Request:
-    """Request of the client: action, and for a TRIAL also displacement (m), velocity (m/s) and time (s)."""
+    """Request from the client: action; for a TRIAL also displacement (m), velocity (m/s) and time (s)."""
 
     action: int
     displacement: Array = field(default_factory=lambda: EMPTY)
@@ -232,7 +232,7 @@ def answer(values: Array, length: int, columns: Indices) -> bytes:
 
 
 ROUNDING = 1e-6
-"""Tolerance of times, in steps. A client sums up many steps."""
+"""Tolerance of times, in steps, because a client sums up many steps."""
 
 LONGEST_TALK = 10_000
 """Largest number of requests between two commitState requests. A client that sends more does not converge."""
@@ -260,9 +260,9 @@ class Conversation:
     """Answers the client's requests; ``matrices`` contains the matrix of the part under test for each action.
 
     Before and during the static stage the declared stiffness gives the force, and the rig does not move. In the
-    dynamic stage ``due`` holds the displacement ``(n,)`` of a new trial response, in m from the end of the static
-    stage, once the client requests its force; otherwise ``due`` is None. The rig moves to this displacement, and
-    :meth:`force` returns the answer.
+    dynamic stage ``due`` is the displacement ``(n,)`` of a new trial response, in m relative to the end of the
+    static stage, once the client requests the force; otherwise ``due`` is None. The rig moves to this
+    displacement, and :meth:`force` returns the answer.
 
     New trial responses are recognised by their times, because integrators use t + dt or t + alpha_F dt, and some
     request a force twice or at the start. ``offset`` (m) and ``static_force`` (N) belong to the static stage.
@@ -399,11 +399,10 @@ class Served(Integrator):
     """Server for the element genericClient: its trial displacements are the Targets, the rig's forces are the
     answers.
 
-    The client solves the equation of motion. Some integrators send no velocities or accelerations. A Target's
-    velocity and acceleration are therefore taken from the parabola through the last three displacements; the exact
-    acceleration at the last step is the curvature of this parabola. External and restoring forces are unknown and
-    remain zero. The element has the degrees of freedom of the axes, then observed degrees of freedom without
-    force.
+    Some integrators of the client send no velocities or accelerations. A Target's velocity and acceleration are
+    therefore taken from the parabola through the last three displacements; the exact acceleration at the last step
+    is the curvature of this parabola. External and restoring forces are unknown and remain zero. The element has
+    the degrees of freedom of the axes, then observed degrees of freedom without force.
     """
 
     external = True

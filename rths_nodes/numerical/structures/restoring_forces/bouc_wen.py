@@ -32,7 +32,7 @@ class Constants(NamedTuple):
     decay: float
     """Decay rate of z, 1/m."""
     settling: float
-    """Number of decay times until z is at its limit."""
+    """Number of decay times within which z reaches its limit."""
 
 
 State = tuple[float, float]

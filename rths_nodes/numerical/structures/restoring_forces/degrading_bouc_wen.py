@@ -103,8 +103,7 @@ class DegradingBoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
 
     For one degree of freedom. e = integral of z dx / x_y is the dissipated energy divided by (1 - eta) k x_y^2.
-    nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e are
-    integrated over each move by RK4.
+    nu = 1 + d_nu e reduces the strength and h = 1 + d_h e the stiffness of the hysteretic part.
     """
 
     SOURCES = ("baber_wen_1981",)
