@@ -46,8 +46,8 @@ def plot(
 ) -> Axes:
     """Draw a quantity of ``run`` on ``axes``, by default on a new figure of matplotlib.pyplot.
 
-    ``quantity`` is ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array.
-    ``width`` (mm) is used only in the style ``paper``. Raises ConfigError if the quantity is unknown.
+    ``quantity`` is ``tracking`` (target and measured displacement), ``error``, ``hysteresis``, or the name of an
+    array. ``width`` (mm) is used only in the style ``paper``. Raises ConfigError if the quantity is unknown.
     """
     with _in(axes, style, width) as panel:
         _draw(run, quantity, panel)
@@ -81,10 +81,11 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw a quantity of several runs, by name, from the end of the soft start, on the structure's time axis.
+    """Draw a quantity of several runs, which are given by name.
 
-    ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Line styles distinguish axes or degrees of
-    freedom. Raises ConfigError if a run lacks the quantity.
+    ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Times are on the structure's time axis,
+    from the end of the soft start. Line styles distinguish axes or degrees of freedom. Raises ConfigError if a run
+    lacks the quantity.
     """
     with _in(axes, style, width) as panel:
         _overlay(runs, quantity, panel)
@@ -182,7 +183,7 @@ def _in_words(name: str) -> str:
 
 
 def picture(run: Run, quantities: Sequence[str], width: float = 7.4) -> str:
-    """Return a PNG of the quantities, one above the other, as a data URL for HTML."""
+    """Return a PNG of ``run``, as a data URL for HTML, with one panel per quantity."""
     with in_style(STYLE | {"savefig.dpi": 100.0}), io.BytesIO() as buffer:
         figure = Figure(figsize=(width, 1.9 * len(quantities)), layout="constrained")
         panels = np.atleast_1d(figure.subplots(len(quantities), 1))

@@ -48,7 +48,7 @@ DOTS = 300
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
 """Heights in inches: axis label with tick labels, title, legend line."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distances from a panel to the labels below and at its side, inches per point of font size."""
+"""Distances from a panel to the axis labels below it and at its side, inches per point of font size."""
 
 
 class Paper(NamedTuple):
@@ -62,7 +62,7 @@ class Paper(NamedTuple):
 
 PAGE = Paper(scale=0.66)
 TWO_COLUMNS = 120.0
-"""Smallest width with panels side by side, mm."""
+"""Smallest width of paper on which panels are placed side by side, mm."""
 
 
 def paper_of_style(screen: Paper = PAGE) -> Paper:
@@ -91,7 +91,7 @@ class Sheet:
         self.title = self.caption = self.svg = ""
         self.tall = False
         self.tables: list[tuple[Base, dict[str, Array]]] = []
-        """Base of each table, and curves by heading."""
+        """Base and curves (by column heading) of each table."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
@@ -106,7 +106,7 @@ class Sheet:
         return [panel for _, panel in panels]
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values (n,)`` to the table of ``base``. A base may be longer than its columns."""
+        """Add a column ``values (n,)`` to the table of ``base``. The base may have more values than the column."""
         base = base._replace(values=base.values[: len(values)])
         for number, (other, columns) in enumerate(self.tables):
             n = min(len(base.values), len(other.values))
@@ -132,8 +132,8 @@ class Sheet:
     ) -> None:
         """Draw ``values (n,)`` versus their base, or versus the column ``over``, with gaps at NaN.
 
-        ``within`` limits the curve to an interval of the base. Samples are marked if the interval contains few of
-        them.
+        ``within`` limits the curve to an interval of the independent variable. If the interval contains few
+        samples, each sample is marked.
         """
         if over is not None:
             self.record(base, *over)
@@ -176,7 +176,7 @@ class Sheet:
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
 
     def finish(self) -> Figure:
-        """Lay out the panels. Remove tick labels that the row below repeats."""
+        """Lay out the panels. Remove tick labels and axis labels that the row below repeats."""
         decorated = 0.0
         for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
             repeated = len(row) == len(after) and all(
@@ -278,7 +278,9 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries of each panel: all entries for a single test, one entry for several tests."""
+        """Return the entries by panel: all entries in one panel for a single test, one panel per entry for several
+        tests.
+        """
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -327,7 +329,7 @@ class View:
         """Draw a quantity (name, unit) in a separate panel; return None if no test has the quantity.
 
         ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty. A
-        faint line marks the value ``aim``. With ``dots``, single values are marked.
+        faint line marks the value ``aim``. If ``dots`` is true and there are few values, each value is marked.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None
@@ -344,7 +346,9 @@ class View:
 
 
 def _shades(run: Run) -> list[tuple[str, str, list[tuple[float, float]]]]:
-    """Return label, colour, and start and length (s) of the flagged stretches, which are widened to be visible."""
+    """Return the flagged stretches: label, colour, and start and length (s). Short stretches are widened to be
+    visible.
+    """
     shades = []
     least, dt = max(1, len(run.time) // TIME_DOTS), run.scenario.dt
     for flag, name, colour in SHADES:

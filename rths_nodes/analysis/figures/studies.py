@@ -48,14 +48,15 @@ DOTS = 1500
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-"""Ticks in a decade, by increasing number of ticks."""
+"""Ticks in a decade; later entries have more ticks."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
 def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
     """Return the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` is the tracking index, ``up`` the response index. If they are equal, the figure of both is omitted.
+    ``across`` is the tracking index, ``up`` the response index. If they are equal, the figure of tracking versus
+    response is omitted.
     """
     if not table.finished.any():
         return []
@@ -81,7 +82,7 @@ def _magnitudes(table: StudyTable, label: str, index: str) -> Array:
 
 
 class Magnitudes:
-    """Logarithmic axis of the magnitudes ``values``. Zero has a separate position, left of all other values."""
+    """Logarithmic axis of the magnitudes ``values``. Zero has a separate position below all other values."""
 
     def __init__(self, values: Iterable[Array]) -> None:
         every = np.concatenate([*values, np.zeros(0)])
@@ -141,7 +142,8 @@ def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure
 
 
 def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
-    """Draw magnitudes by label: dots, percentiles, and a cross with the number of failed runs."""
+    """Draw, for each label, the magnitudes as dots, their percentiles, and a cross with the number of failed runs.
+    """
     axis.dress(panel, "x")
     edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
     for position, magnitudes in enumerate(sizes.values()):
@@ -202,18 +204,18 @@ MOST = 6
 """Largest number of groups in a panel; each group has a colour."""
 LETTERS = 30
 SHARE = 0.7
-"""Total width of all groups at a level, relative to the distance between levels."""
+"""Width of the space for all groups at a level, relative to the distance between levels."""
 LINE = 0.05
 """Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
-"""Width of a figure and height of a row of panels with labels, inches."""
+"""Width of a figure, and height of a row of panels including labels, inches."""
 MIDDLE = f"the middle {HIGH - LOW:g} % of the runs"
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
 
 
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure. Forks of this process draw in parallel, with matplotlib
-    loaded.
+    """Return title, caption and SVG of each figure. The figures are drawn in parallel by forks of this process,
+    which have matplotlib loaded.
     """
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():

@@ -96,7 +96,7 @@ STYLE = {
 }
 
 ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize"), 9.0)
-"""Style on the page of a test, which phones and paper show at a reduced size."""
+"""Style of figures on the page of a test, which is displayed at a reduced size on phones and paper."""
 
 INCH = 25.4
 HIGHEST = 247.0
@@ -104,9 +104,9 @@ HIGHEST = 247.0
 PANEL = 56.0
 """Smallest width of a panel on paper, mm. Figures with narrower panels are rearranged."""
 SMALLEST, LOW = 0.72, 1.2
-"""Smallest factor on the height of a panel for paper; smallest height of a panel with its labels, inches."""
+"""Smallest factor on the height of a panel for paper; smallest height of a panel including labels, inches."""
 LETTER, BESIDE = 0.0085, 6.6
-"""Width of a letter in a legend, inches per point; width of an entry's line and gaps, in letters."""
+"""Width of a letter in a legend, inches per point; width of line and gaps of an entry, in letters."""
 PRINT = {
     "font.size": 7.5,
     "axes.labelsize": 7.5,
@@ -120,7 +120,7 @@ PRINT = {
     "savefig.dpi": 600,
     "hatch.linewidth": 0.4,
 }
-"""Style on paper: a common font, 7 to 7.5 points, embedded in the file."""
+"""Style on paper: one font, 7 to 7.5 points, embedded in the file."""
 
 
 def on_paper(millimetres: float) -> Mapping[str, Any]:
@@ -145,7 +145,7 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by suffix).
+    """Save the figure of ``draw`` as ``path``, in the format of the suffix (PNG, SVG or PDF).
 
     ``millimetres`` is the width of the paper, None for the screen. Raises OSError, and ConfigError if the paper is
     too narrow.
@@ -159,7 +159,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper. Its files always have the style for paper."""
+    """Figure for paper. Its files are always written in the style for paper."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):
@@ -177,7 +177,8 @@ def fit(figure: Figure) -> None:
     """Fit ``figure`` to the paper of the style in force: arrange panels, set the size, remove the title, use
     dashes.
 
-    A figure that already has this width keeps its layout. Raises ConfigError if the result would be too high.
+    A figure that already has the width of the paper keeps its layout. Raises ConfigError if the result would be
+    too high.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)
@@ -276,8 +277,8 @@ def styled(names: Iterable[str]) -> list[Entry]:
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line for grey paper. Dashes depend on the colour, width on the line
-    style.
+    """Return colour, style and width of a line for grey paper. The dashes depend on ``colour``, the width depends
+    on ``line``.
     """
     if colour not in PALETTE:
         return colour, line, width
