@@ -26,10 +26,10 @@ EQUAL = 1e-9
 class Aligned:
     """A test under its ``name``: counted samples, and steps after the soft start.
 
-    ``time`` and ``counted`` (times of the counted samples) are ``(n,)``, ``step_time`` is ``(n_steps,)``, in s on
-    the structure's time axis. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``, ``moved``
-    (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time axis of
-    the recording.
+    Times are in s on the structure's time axis: ``time`` and ``counted`` (of the counted samples) are ``(n,)``,
+    ``step_time`` is ``(n_steps,)``. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``;
+    ``moved`` (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time
+    axis of the recording.
     """
 
     def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
@@ -119,7 +119,9 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Interpolate ``values`` from ``time_of_values`` to ``time``, both rising; nan outside and next to a nan."""
+    """Interpolate ``values`` from ``time_of_values`` to ``time`` (both rise). Outside, and next to a nan, return
+    nan.
+    """
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))

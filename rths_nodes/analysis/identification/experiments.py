@@ -87,8 +87,10 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the test in which ``axis`` moves in ``cycles``. Raises ConfigError if a limit of the axis is
-    exceeded.
+    """Return the test in which ``axis`` moves in ``cycles``.
+
+    Raises ConfigError if the motion exceeds a limit of the axis or half the servo rate, or if the voltage has no
+    input.
     """
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]

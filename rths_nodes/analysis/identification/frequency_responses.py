@@ -231,7 +231,9 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return Schwarz's criterion for ``count`` values with an rms ``error``."""
+    """Return Schwarz's criterion for the rms ``error`` of a fit of ``coefficients`` coefficients to ``count``
+    values.
+    """
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
@@ -252,7 +254,9 @@ class Lines(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Coefficients of displacement to jerk, ``(4, n_axes, n_axes)``, zero above the fitted order."""
+    """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``, zero above the
+    fitted order.
+    """
 
     coefficients: Array
     deviation: Array
@@ -261,7 +265,7 @@ class Fit(NamedTuple):
 
 
 def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
-    """Return the response at the multiples of 1 / ``period`` (Hz) in ``band`` (Hz), without the first period.
+    """Return the response at the multiples of 1 / ``period`` (Hz) in ``band`` (Hz). The first period is omitted.
 
     Raises ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if
     axes were not driven separately.

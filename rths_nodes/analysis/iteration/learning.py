@@ -56,8 +56,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return the spectra of a history. The history must decay before its end; otherwise its late part would
-        alias.
+        """Return the spectra of a history that is faded to zero at its end. Otherwise, its late part would alias.
         """
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
@@ -105,11 +104,11 @@ WORST = 0.5
 KNOWN = 0.3
 """Largest permitted |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Fraction of the commands that a usable L leaves unexplained, for the weights of the fit."""
+"""Fraction of the commands that the fit expects a usable L to leave unexplained, for its weights."""
 QUIET = 1e-6
-"""Relative power of the commands below which a band need not be explained."""
+"""Power of the commands in a band, relative to the largest, below which the fit ends."""
 LONGEST, TRIED = 1.25, 11
-"""Range of the delays in the search, relative to the delay of best correlation; number of these delays."""
+"""Longest delay in the search, relative to the delay of best correlation; number of delays."""
 PASSES = 4
 """Number of fits; each weights the noise by the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
@@ -190,7 +189,8 @@ def _of_axis(
 ) -> tuple[float, Array]:
     """Return delay (s) and coefficients of an axis from the ``signals``: commands, displacements and targets.
 
-    The weight of a spectral line is the inverse of its unexplained power, a fraction of its power plus ``noise``.
+    The weight of a spectral line is the inverse of its unexplained power: a fraction of its power, plus the
+    ``noise`` that L amplifies.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -243,8 +243,8 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to commands ``u`` of the worst axis in each band, with noise and, by ``z``,
-    without.
+    """Return the ratio of ``rest`` to the commands ``u`` in each band, for the worst axis: with noise and, by
+    means of the targets ``z``, without noise.
     """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):
