@@ -93,7 +93,7 @@ class Evaluation:
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Reason for each missing part of the result, by part, if a component cannot be built."""
+        """Reason for each part that is missing because a component cannot be built."""
         self._tracked = {} if tracked is None else {False: tracked}
         self._delays = {False: list(delays)} if delays else {}
 
@@ -211,9 +211,8 @@ class Evaluation:
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked` and, if the recording is complete, of the frequency evaluation.
-
-        The indices of the frequency evaluation are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
+        """Return the indices of :meth:`tracked` and, for a complete recording, those of the frequency evaluation:
+        ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)

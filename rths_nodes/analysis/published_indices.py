@@ -71,7 +71,7 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
-"""Names of quantities in addition to the published indices, by set."""
+"""Names of further quantities, by set."""
 
 
 class Published(NamedTuple):
@@ -138,11 +138,10 @@ def _check_frame(evaluation: Evaluation) -> None:
 
 
 class _Compared(NamedTuple):
-    """Displacements (m) of the numerical substructure and of the reference structure; both are at the counted
-    ``steps``.
+    """Displacements (m) at the counted ``steps``: numerical substructure and reference structure.
 
     ``driven`` is the displacement of the reference structure at the axis of the RTHS benchmark. ``stories`` are
-    the errors of the floors without a sensor. ``targets`` are scales of the axes' targets.
+    errors of floors without a sensor. ``targets`` are scales of the axes' targets.
     """
 
     steps: Indices

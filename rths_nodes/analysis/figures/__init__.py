@@ -50,8 +50,8 @@ OVERLAID: tuple[Draw, ...] = (
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
     """Draw the figures of one test (timing last) or of several tests.
 
-    All figures except the timing need samples. If a component that a figure needs is not installed, the figure is
-    listed in ``left_out`` of the first test.
+    All figures except the timing need samples. A figure is listed in ``left_out`` of the first test if one of its
+    components is not installed.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:

@@ -25,8 +25,8 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Smallest input energy, relative to its maximum, at which the HSEM sets the axis limits. The value applies if
-there is no strain energy."""
+"""Smallest input energy, relative to its maximum, at which the HSEM sets the axis limits if there is no strain
+energy."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:

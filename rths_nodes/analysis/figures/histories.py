@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
-The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). A response spectrum of the excitation is added.
+The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). A response spectrum is added.
 """
 
 from __future__ import annotations
@@ -296,8 +296,7 @@ def response(sheet: Sheet, view: View) -> Words | None:
 
 
 def equilibrium(sheet: Sheet, view: View) -> Words | None:
-    """Draw the residual of the equation of motion, in % of the largest force. Raises ConfigError if a term was not
-    recorded.
+    """Draw the residual of equilibrium, in % of the largest force. Raises ConfigError if a term was not recorded.
     """
     if view.of.scenario.structure is None:
         return None
@@ -457,8 +456,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure that are in the range of the figure; an empty array if
-    none is known.
+    """Return the longest periods (s) of the whole structure within the figure's range; an empty array if unknown.
     """
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:

@@ -81,11 +81,10 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw a quantity of several runs, which are given by name.
+    """Draw a quantity of several named runs, from the end of the soft start, on the structure's time axis.
 
-    ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Times are on the structure's time axis,
-    from the end of the soft start. Line styles distinguish axes or degrees of freedom. Raises ConfigError if a run
-    lacks the quantity.
+    ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Line styles distinguish axes or degrees of
+    freedom. Raises ConfigError if a run lacks the quantity.
     """
     with _in(axes, style, width) as panel:
         _overlay(runs, quantity, panel)

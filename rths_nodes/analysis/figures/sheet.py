@@ -62,7 +62,7 @@ class Paper(NamedTuple):
 
 PAGE = Paper(scale=0.66)
 TWO_COLUMNS = 120.0
-"""Smallest width of paper on which panels are placed side by side, mm."""
+"""Smallest paper width with panels side by side, mm."""
 
 
 def paper_of_style(screen: Paper = PAGE) -> Paper:
@@ -278,9 +278,7 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries by panel: all entries in one panel for a single test, one panel per entry for several
-        tests.
-        """
+        """Return the entries of each panel: one panel for a single test, one panel per entry for several tests."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -329,7 +327,7 @@ class View:
         """Draw a quantity (name, unit) in a separate panel; return None if no test has the quantity.
 
         ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty. A
-        faint line marks the value ``aim``. If ``dots`` is true and there are few values, each value is marked.
+        faint line marks the value ``aim``. With ``dots``, the values are marked if they are few.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None

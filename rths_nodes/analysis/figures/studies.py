@@ -142,8 +142,7 @@ def by_label(sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> Figure
 
 
 def labelled(panel: Axes, sizes: Mapping[str, Array], title: str, axis: Magnitudes) -> None:
-    """Draw, for each label, the magnitudes as dots, their percentiles, and a cross with the number of failed runs.
-    """
+    """Draw magnitudes by label: dots, percentiles, and a cross with the number of failed runs."""
     axis.dress(panel, "x")
     edge, every = panel.get_xlim()[1], max(1, sum(map(len, sizes.values())) // DOTS)
     for position, magnitudes in enumerate(sizes.values()):
@@ -214,9 +213,7 @@ CROSSES = "Crosses: runs that did not finish, which count as larger than all oth
 
 
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure. The figures are drawn in parallel by forks of this process,
-    which have matplotlib loaded.
-    """
+    """Return title, caption and SVG of each figure. Forks, which have matplotlib loaded, draw in parallel."""
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():
             return list(map(_drawn, drawings))

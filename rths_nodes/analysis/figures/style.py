@@ -96,7 +96,7 @@ STYLE = {
 }
 
 ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize"), 9.0)
-"""Style of figures on the page of a test, which is displayed at a reduced size on phones and paper."""
+"""Style on a test's page, which phones and paper show at a reduced size."""
 
 INCH = 25.4
 HIGHEST = 247.0
@@ -145,7 +145,7 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save the figure of ``draw`` as ``path``, in the format of the suffix (PNG, SVG or PDF).
+    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by suffix).
 
     ``millimetres`` is the width of the paper, None for the screen. Raises OSError, and ConfigError if the paper is
     too narrow.

@@ -32,8 +32,8 @@ class Cyclic:
     ``cycles``.
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
-    displacement in the first harmonic. ``effective_stiffness`` is in N/m. ``energy`` (J) is dissipated in a cycle,
-    ``damping`` (N s/m) is the equivalent dashpot, and ``damping_ratio`` is the effective damping ratio.
+    displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
+    ``damping`` (N s/m) is the equivalent dashpot, and ``damping_ratio`` is the effective ratio.
     ``stiffness_scatter`` (N/m) and ``loss_factor_scatter`` are standard deviations over the cycles, nan for a
     single cycle or too few samples.
 

@@ -162,8 +162,8 @@ class Response:
 class Substructure:
     """Numerical substructure of a scenario with one step per sample, for whole histories.
 
-    Raises ConfigError if structure or setup is nonlinear, if the structure has too many degrees of freedom, or if
-    the experimental part is unknown.
+    Raises ConfigError if structure or setup is nonlinear, the structure is too large, or the experimental part is
+    unknown.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -281,11 +281,11 @@ PLAYED: dict[str, object] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an iteration: mode, rule, relaxation, and its (first) factor ``omega``.
+    """Settings of an iteration: mode, rule, relaxation with its (first) factor ``omega``, and end of Q
+    (``cutoff``, Hz).
 
-    ``cutoff`` is the end of Q (Hz), by default derived from the first run. ``within`` is the largest ratio of
-    command, velocity and force to their peaks in the first run. ``changes`` are overrides of the scenario, by the
-    number of the run from which they apply.
+    ``within`` is the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are
+    overrides of the scenario, by the number of the run from which they apply.
     """
 
     mode: str
@@ -311,9 +311,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """A run on the identified model: ``peaks`` by axis, and distance ``missed`` from the target, % of the target's
-    rms.
-    """
+    """A run on the identified model: ``peaks`` by axis, and distance ``missed`` from the target, % of its rms."""
 
     peaks: dict[str, Peaks]
     missed: float

@@ -189,8 +189,7 @@ def _of_axis(
 ) -> tuple[float, Array]:
     """Return delay (s) and coefficients of an axis from the ``signals``: commands, displacements and targets.
 
-    The weight of a spectral line is the inverse of its unexplained power: a fraction of its power, plus the
-    ``noise`` that L amplifies.
+    The weight of a spectral line is the inverse of its unexplained power, a fraction of its power plus ``noise``.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -243,8 +242,8 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to the commands ``u`` in each band, for the worst axis: with noise and, by
-    means of the targets ``z``, without noise.
+    """Return the ratio of ``rest`` to commands ``u``, for the worst axis in each band, with noise and (by the
+    targets ``z``) without.
     """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):

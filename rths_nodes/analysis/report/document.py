@@ -61,7 +61,7 @@ _TOLD = (
 
 
 SHARED_HASH = "Scenario hash"
-"""Hash that the nodes of a run compare."""
+"""Name of the hash that the nodes of a run compare."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -157,7 +157,9 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return sentences on the result of a ``noun``. If the test was stopped, the first states the time at rest."""
+    """Return sentences on the result of a ``noun``. For a stopped test, the first sentence states the time at
+    rest.
+    """
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1
@@ -314,7 +316,7 @@ def write_report(
     """Write the page about ``run``.
 
     ``reference`` adds errors relative to the whole structure, which the scenario must have. ``test`` is the
-    procedure. ``defaults`` also lists parameters with default values. Raises OSError and ConfigError.
+    procedure of the run. ``defaults`` also lists parameters with default values. Raises OSError and ConfigError.
     """
     write_page(path, render(run, reference, test, defaults))
 
