@@ -26,8 +26,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
-"""Pattern of the names of compensator states that are not parameters: indices, and values derived from alpha or
-the delay."""
+"""Pattern of compensator states that are not parameters: indices, and values derived from alpha or the delay."""
 
 T = TypeVar("T")
 Indices = NDArray[np.intp]
@@ -93,12 +92,12 @@ class Evaluation:
         self.scenario = run.scenario
         self.assembly = assembly or Assembly(run.scenario)
         self.left_out: dict[str, str] = {}
-        """Reason for each part that is missing because a component cannot be built."""
+        """Reason for each missing part of the result."""
         self._tracked = {} if tracked is None else {False: tracked}
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. If a component cannot be built, record the reason and return ``otherwise``."""
+        """Return ``compute()``. If ConfigError is raised, record the reason and return ``otherwise``."""
         try:
             return compute()
         except ConfigError as error:
@@ -184,7 +183,7 @@ class Evaluation:
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of the measured or ``true`` displacement, by axis and name; no indices if no sample
+        """Return the indices of measured or ``true`` displacement by axis and name; no indices if no sample
         counts.
         """
         if not len(self.counted):
@@ -229,8 +228,8 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator's states, by quantity and axis. For example, ``axes.story_1.alpha`` is
-        under ``alpha`` and ``story_1``.
+        """Histories of the compensator's states by quantity, then axis: ``axes.story_1.alpha`` is under ``alpha``
+        and ``story_1``.
         """
         states: dict[str, dict[str, Array]] = {}
         for column, name in enumerate(self.run.compensator_names):

@@ -119,9 +119,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Interpolate ``values`` from ``time_of_values`` to ``time`` (both rise). Outside, and next to a nan, return
-    nan.
-    """
+    """Interpolate ``values`` from ``time_of_values`` to ``time``, both rising; nan outside and next to a nan."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))

@@ -87,8 +87,7 @@ def force(sheet: Sheet, view: View) -> Words:
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Draw the running form of Fig. 11, and the energy balance of one test or the input energies of several tests.
-    """
+    """Draw the running form of Fig. 11, and one test's energy balance or the input energies of several tests."""
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
     name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]

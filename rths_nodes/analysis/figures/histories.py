@@ -82,9 +82,9 @@ LETTER = 0.08
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
-"""Largest number of degrees of freedom, and of panels of compensator quantities, in a figure of several tests."""
+"""Largest numbers of degrees of freedom and of compensator panels in a figure of several tests."""
 ROUNDING = 1e-6
-"""Largest residual that rounding alone explains, %."""
+"""Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
 """Displayed units of states, with conversion factors. Other states keep their recorded unit."""
@@ -296,8 +296,7 @@ def response(sheet: Sheet, view: View) -> Words | None:
 
 
 def equilibrium(sheet: Sheet, view: View) -> Words | None:
-    """Draw the residual of equilibrium, in % of the largest force. Raises ConfigError if a term was not recorded.
-    """
+    """Draw the residual of equilibrium, in % of the largest force. Raises ConfigError if a term was not recorded."""
     if view.of.scenario.structure is None:
         return None
     time, force, scale = residual(view.of)
@@ -456,8 +455,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure within the figure's range; an empty array if unknown.
-    """
+    """Return the longest periods (s) of the whole structure within the figure's range; an empty array if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

@@ -46,8 +46,8 @@ def plot(
 ) -> Axes:
     """Draw a quantity of ``run`` on ``axes``, by default on a new figure of matplotlib.pyplot.
 
-    ``quantity`` is ``tracking`` (target and measured displacement), ``error``, ``hysteresis``, or the name of an
-    array. ``width`` (mm) is used only in the style ``paper``. Raises ConfigError if the quantity is unknown.
+    ``quantity`` is ``tracking`` (target and measured), ``error``, ``hysteresis``, or the name of an array.
+    ``width`` (mm) is used only in the style ``paper``. Raises ConfigError if the quantity is unknown.
     """
     with _in(axes, style, width) as panel:
         _draw(run, quantity, panel)

@@ -48,7 +48,7 @@ DOTS = 300
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
 """Heights in inches: axis label with tick labels, title, legend line."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distances from a panel to the axis labels below it and at its side, inches per point of font size."""
+"""Distances from a panel to the axis labels below and at its side, inches per point of font size."""
 
 
 class Paper(NamedTuple):
@@ -91,7 +91,7 @@ class Sheet:
         self.title = self.caption = self.svg = ""
         self.tall = False
         self.tables: list[tuple[Base, dict[str, Array]]] = []
-        """Base and curves (by column heading) of each table."""
+        """Base of each table, and curves by heading."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
@@ -106,7 +106,7 @@ class Sheet:
         return [panel for _, panel in panels]
 
     def record(self, base: Base, head: str, values: Array) -> None:
-        """Add a column ``values (n,)`` to the table of ``base``. The base may have more values than the column."""
+        """Add a column ``values (n,)`` to the table of ``base``. A base may be longer than its columns."""
         base = base._replace(values=base.values[: len(values)])
         for number, (other, columns) in enumerate(self.tables):
             n = min(len(base.values), len(other.values))
@@ -176,7 +176,7 @@ class Sheet:
         self.figure.legend(handles, labels, loc="outside upper left", ncols=across, **spacing)
 
     def finish(self) -> Figure:
-        """Lay out the panels. Remove tick labels and axis labels that the row below repeats."""
+        """Lay out the panels. Remove tick labels that the row below repeats."""
         decorated = 0.0
         for (_, row), (_, after) in pairwise([*self._rows, (0.0, [])]):
             repeated = len(row) == len(after) and all(
@@ -249,8 +249,8 @@ class View:
     """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
     test.
 
-    A single test is drawn over the time of its recording, with flagged stretches and one colour per axis. Several
-    tests are drawn with one colour per test and one panel per axis.
+    A single test has one colour per axis and flagged stretches, over the time of its recording. Several tests have
+    one colour per test and one panel per axis.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -327,7 +327,7 @@ class View:
         """Draw a quantity (name, unit) in a separate panel; return None if no test has the quantity.
 
         ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty. A
-        faint line marks the value ``aim``. With ``dots``, the values are marked if they are few.
+        faint line marks the value ``aim``. With ``dots``, values are marked if they are few.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None

@@ -55,8 +55,7 @@ NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
     """Return the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` is the tracking index, ``up`` the response index. If they are equal, the figure of tracking versus
-    response is omitted.
+    ``across`` is the tracking index, ``up`` the response index. If they are equal, their joint figure is omitted.
     """
     if not table.finished.any():
         return []
@@ -203,7 +202,7 @@ MOST = 6
 """Largest number of groups in a panel; each group has a colour."""
 LETTERS = 30
 SHARE = 0.7
-"""Width of the space for all groups at a level, relative to the distance between levels."""
+"""Total width of all groups at a level, relative to the distance between levels."""
 LINE = 0.05
 """Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1

@@ -106,7 +106,7 @@ PANEL = 56.0
 SMALLEST, LOW = 0.72, 1.2
 """Smallest factor on the height of a panel for paper; smallest height of a panel including labels, inches."""
 LETTER, BESIDE = 0.0085, 6.6
-"""Width of a letter in a legend, inches per point; width of line and gaps of an entry, in letters."""
+"""Width of a letter in a legend, inches per point; width of an entry's line and gaps, in letters."""
 PRINT = {
     "font.size": 7.5,
     "axes.labelsize": 7.5,
@@ -159,7 +159,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper. Its files are always written in the style for paper."""
+    """Figure for paper. Its files always have the style for paper."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):
@@ -177,8 +177,8 @@ def fit(figure: Figure) -> None:
     """Fit ``figure`` to the paper of the style in force: arrange panels, set the size, remove the title, use
     dashes.
 
-    A figure that already has the width of the paper keeps its layout. Raises ConfigError if the result would be
-    too high.
+    A figure that already has the paper's width keeps its layout. Raises ConfigError if the result would be too
+    high.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)

@@ -61,8 +61,8 @@ class Relation:
 class Estimate:
     """Estimate for one axis, over a window from ``start`` to ``end`` (s).
 
-    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. ``missing`` samples limit the window to
-    the longest complete stretch. ``suggested`` holds parameters by compensator and name. ``notes`` holds the
+    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. If samples are ``missing``, the window
+    is the longest complete stretch. ``suggested`` holds parameters by compensator and name. ``notes`` holds the
     reasons for missing results.
     """
 

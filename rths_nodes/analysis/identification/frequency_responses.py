@@ -231,7 +231,7 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return Schwarz's criterion for a fit to ``count`` values with an rms ``error``."""
+    """Return Schwarz's criterion for ``count`` values with an rms ``error``."""
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 

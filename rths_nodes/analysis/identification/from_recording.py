@@ -98,8 +98,8 @@ def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Ar
 
 
 def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
-    """Return numerator and denominator of G, highest power first, from g, log tau (orders 1 and 3), and log w and
-    log zeta (orders 2 and 3).
+    """Return numerator and denominator of G, highest power first, from g, log tau (orders 1, 3), log w and log
+    zeta (orders 2, 3).
     """
     gain, logarithms = float(parameters[0]), np.exp(parameters[1:])
     denominator = np.ones(1)

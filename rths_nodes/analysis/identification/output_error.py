@@ -65,7 +65,7 @@ class Identified(NamedTuple):
 def identify(
     sampled: FrequencyResponse, dt: float, ramp: bool, orders: Orders | None = None, delay: float | None = None
 ) -> Identified:
-    """Return the model of a rig from its ``sampled`` response; ``dt`` (s) is the time between samples.
+    """Return the model of a rig from its response, ``sampled`` every ``dt`` (s).
 
     A command is held over the preceding sample, or approached on a ``ramp``. By default ``orders`` and ``delay``
     (s) are identified. Raises ConfigError if no model is stable.

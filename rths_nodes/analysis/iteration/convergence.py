@@ -23,7 +23,7 @@ RISES = 2
 SOFTER = 0.05
 """Largest permitted relative loss of force for the same motion since the first run."""
 TOLERANCE = 0.5
-"""Default of the largest error that counts as converged, % of the rms of the target."""
+"""Default largest error that counts as converged, % of the rms of the target."""
 AT_FLOOR = 2.0
 """Largest ratio of error to noise that counts as converged. Two equal runs have a ratio of sqrt(2)."""
 

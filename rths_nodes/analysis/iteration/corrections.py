@@ -92,8 +92,7 @@ UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of an axis relative to the test's zero: command (m), its velocity (m/s), displacement (m), force (N).
-    """
+    """Peaks of an axis relative to the test's zero: command (m), its velocity (m/s), displacement (m), force (N)."""
 
     command: float
     velocity: float
@@ -139,9 +138,7 @@ STRAIGHT = 1e-3
 
 
 class Response:
-    """Motion of the ``axes`` ``(n_axes, n_dof)``, at the servo rate, of a linear structure with the ``matrices``
-    M, C, K.
-    """
+    """Motion, at the servo rate, of ``axes`` ``(n_axes, n_dof)`` of a linear structure (``matrices`` M, C, K)."""
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
         self._system, self._inputs, rows = first_order(*matrices)
@@ -218,12 +215,11 @@ class Substructure:
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the distance of the measured motion from the solution, (1 + G E)^-1 r, ``(samples, n_axes)`` m.
-        """
+        """Return the distance of the measured motion from the solution, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the response ``(samples, 3, n_axes)``, to the force E r, of the structure with specimens E."""
+        """Return the response ``(samples, 3, n_axes)`` of the structure with specimens E to the force E r."""
         return self.with_specimen(*specimens).motion(specimens.force(residual) @ self._spread.T)
 
 
@@ -258,7 +254,7 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 WEAKEST = 1e-3
 """Relative singular value below which a difference of residuals counts as noise."""
 LARGEST = 2.0
-"""Largest relaxation factor of Aitken. A limit is needed because equal residuals do not determine a factor."""
+"""Limit of Aitken's relaxation factor, which equal residuals do not determine."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {
@@ -333,8 +329,8 @@ def check(scenario: Scenario) -> None:
 class Corrections:
     """An iteration in progress: target and commands of the next run, results of previous runs.
 
-    ``inverse`` is identified in the first run. ``first`` is a run made elsewhere; without it, the first run
-    follows the targets that are known before the test. Raises ConfigError if the scenario cannot be iterated.
+    ``inverse`` is identified in the first run. ``first`` is a run made elsewhere; without ``first``, run 1 follows
+    the targets known before the test. Raises ConfigError if the scenario cannot be iterated.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
@@ -437,8 +433,7 @@ class Corrections:
         )
 
     def rehearsed(self) -> Rehearsal:
-        """Return a rehearsal of the next run on the identified rig and specimens, up to ``inverse.known_to`` (Hz).
-        """
+        """Return a rehearsal of the next run on the identified rig and specimens, up to ``inverse.known_to`` (Hz)."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)

@@ -56,8 +56,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return the spectra of a history that is faded to zero at its end. Otherwise, its late part would alias.
-        """
+        """Fade a history to zero and return the spectra. Without the fade, its late part would alias."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -104,9 +103,9 @@ WORST = 0.5
 KNOWN = 0.3
 """Largest permitted |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Fraction of the commands that the fit expects a usable L to leave unexplained, for its weights."""
+"""Fraction of the commands that a usable L leaves unexplained; sets the weights of the fit."""
 QUIET = 1e-6
-"""Power of the commands in a band, relative to the largest, below which the fit ends."""
+"""Relative power of the commands in a band below which the fit ends."""
 LONGEST, TRIED = 1.25, 11
 """Longest delay in the search, relative to the delay of best correlation; number of delays."""
 PASSES = 4

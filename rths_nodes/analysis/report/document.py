@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML page about a test, without scripts and external files.
+"""Self-contained HTML page about a test, without scripts.
 
 The figures are Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
 """
@@ -61,7 +61,7 @@ _TOLD = (
 
 
 SHARED_HASH = "Scenario hash"
-"""Name of the hash that the nodes of a run compare."""
+"""Name of the hash that the nodes compare."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -316,7 +316,7 @@ def write_report(
     """Write the page about ``run``.
 
     ``reference`` adds errors relative to the whole structure, which the scenario must have. ``test`` is the
-    procedure of the run. ``defaults`` also lists parameters with default values. Raises OSError and ConfigError.
+    procedure. ``defaults`` also lists parameters with default values. Raises OSError and ConfigError.
     """
     write_page(path, render(run, reference, test, defaults))
 

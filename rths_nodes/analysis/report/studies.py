@@ -194,7 +194,7 @@ def _cell(score: Score, index: str) -> tuple[str, str]:
 
 
 WORST = 10
-"""Number of worst runs listed per index; each group has at least one."""
+"""Number of worst runs listed per index, at least one per group."""
 ROWS = 100
 REASONS = 20
 """Largest number of listed reasons for runs without a result."""

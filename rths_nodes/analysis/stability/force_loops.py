@@ -39,7 +39,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 FADED = 1e-9
 """Relative value below which a response counts as ended."""
 PATIENCE = 128
-"""Number of samples without a response before the response counts as ended."""
+"""Number of quiet samples after which a response counts as ended."""
 LONGEST = 100_000
 SLOWEST = 1e-7
 """Lowest frequency in the search, relative to the Nyquist frequency."""

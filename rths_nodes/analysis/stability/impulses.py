@@ -46,8 +46,8 @@ QUIET = 1.25
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
-"""Number of samples without a response before the response counts as ended, in addition to the memory of ramp,
-compensator and transport."""
+"""Number of quiet samples after which a response counts as ended, in addition to the memory of ramp, compensator
+and transport."""
 MOVED = 2
 KINDS = 3
 
@@ -219,7 +219,7 @@ class Way:
     def at_slow_motion(self) -> tuple[Array, Array]:
         """Return the damping (N s/m) and stiffness (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
 
-        K and C of F(s) = (K + C s) X(s) follow from the sums and the first moments in time of both responses.
+        K + C s = F(s) / X(s) follows from the sums and first moments in time of both responses.
         """
         moments = []
         for unit in np.eye(self.n_axes):
