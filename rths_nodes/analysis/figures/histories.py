@@ -296,7 +296,7 @@ def response(sheet: Sheet, view: View) -> Words | None:
 
 
 def equilibrium(sheet: Sheet, view: View) -> Words | None:
-    """Draw the residual of equilibrium, in % of the largest force. Raises ConfigError if a term was not recorded."""
+    """Draw the residual of equilibrium, % of the largest force. Raises ConfigError if a term was not recorded."""
     if view.of.scenario.structure is None:
         return None
     time, force, scale = residual(view.of)
@@ -455,7 +455,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure within the figure's range; an empty array if unknown."""
+    """Return the longest periods (s) of the whole structure within the figure's range; empty array if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

@@ -100,7 +100,7 @@ NOMINAL: Entry = ("nominal", FAINT, DASHES)
 
 
 def corridor(sheet: Sheet, view: View) -> Words | None:
-    """Draw measured quantities over their predicted bands. Raises ConfigError if the corridor's file is missing."""
+    """Draw measured quantities over the predicted bands. Raises ConfigError if the corridor's file is missing."""
     run, file = view.run, view.run.scenario.monitor.corridor
     if file is None:
         return None

@@ -92,7 +92,7 @@ UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of an axis relative to the test's zero: command (m), its velocity (m/s), displacement (m), force (N)."""
+    """Peaks of an axis from the test's zero: command (m), its velocity (m/s), displacement (m), force (N)."""
 
     command: float
     velocity: float
@@ -215,7 +215,7 @@ class Substructure:
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the distance of the measured motion from the solution, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
+        """Return the distance of measured motion from the solution, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
@@ -433,7 +433,7 @@ class Corrections:
         )
 
     def rehearsed(self) -> Rehearsal:
-        """Return a rehearsal of the next run on the identified rig and specimens, up to ``inverse.known_to`` (Hz)."""
+        """Return a rehearsal of the next run on the identified rig and specimens up to ``inverse.known_to``, Hz."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)
