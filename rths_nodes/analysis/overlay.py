@@ -88,7 +88,7 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Raise ConfigError if a test does not match the first. Only imported tests may differ in duration."""
+    """Raise ConfigError if a test does not match the first test. Only imported tests may differ in duration."""
     (first, one), *rest = runs.items()
     problems = Problems()
     for name, run in rest:

@@ -35,7 +35,7 @@ from rths_nodes.recording.run import Run
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force."""
 LARGE = 0.99
-"""Quantile of the force that is the large force; values above it count as spikes."""
+"""Quantile of the force that is used as the large force; values above it count as spikes."""
 UNCERTAINTY = 0.3
 """Default relative standard deviation of the initial values."""
 FEWEST = 100

@@ -433,7 +433,7 @@ class Corrections:
         )
 
     def rehearsed(self) -> Rehearsal:
-        """Return a rehearsal of the next run on the identified rig and specimens up to ``inverse.known_to``, Hz."""
+        """Rehearse the next run on the identified rig and specimens, up to ``inverse.known_to`` (Hz)."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)

@@ -310,7 +310,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None without a limit, or if a part has no response."""
+    """Return the critical delay (s) in continuous time; None without a limit or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
     except ConfigError:
