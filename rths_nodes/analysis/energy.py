@@ -12,7 +12,7 @@ FEWEST = 2
 
 
 def experimental_force(evaluation: Evaluation) -> Array:
-    """Return the measured force at the interface at steps 0, 1, ..., ``(m, n_interface)`` N."""
+    """Return the measured force at the interface, ``(m, n_interface)`` N, at steps 0, 1, ..."""
     run, setup = evaluation.run, evaluation.assembly.setup
     loads = run.loads if setup.takes_loads else None
     measured = run.force if loads is None else np.hstack((run.force, loads.force))
@@ -29,8 +29,8 @@ def energies(evaluation: Evaluation) -> dict[str, Array]:
     """Return the energies (J) at steps 0, 1, ..., integrated by the trapezoidal rule. Unrecorded energies are
     omitted.
 
-    Each term of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) is integrated over the displacement, from the
-    end of a soft start. Without a structure, only the specimen has an energy.
+    Each term of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) is integrated over the displacement. The
+    integration begins after a soft start. Without a structure, only the energy of the specimen is returned.
     """
     run = evaluation.run
     specimen = experimental_force(evaluation)

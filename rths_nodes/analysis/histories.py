@@ -26,7 +26,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run, longest_stretch
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
-"""Names of compensator states that are not parameters: indices, and values derived from alpha or the delay."""
+"""Pattern of compensator states that are not parameters: indices, and values derived from alpha or the delay."""
 
 T = TypeVar("T")
 Indices = NDArray[np.intp]
@@ -36,8 +36,8 @@ Indices = NDArray[np.intp]
 class Histories:
     """Running indices over the counted samples, without soft start and safe stop.
 
-    ``samples`` (numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured, m) and
-    ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and ``energy_error_percent`` are
+    ``samples`` (numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured displacement, m)
+    and ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and ``energy_error_percent`` are
     ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the strain energy at first yield,
     or the value that replaces it in the scenario.
     """
@@ -76,10 +76,9 @@ def rows_of(numbers: Indices) -> slice:
 
 
 class Evaluation:
-    """A Run and the quantities computed from it, each computed once, on first use.
+    """A Run and the quantities computed from it. Each quantity is computed once, on first use.
 
-    ``left_out`` lists missing parts of the result if a component cannot be built. ``tracked`` and ``delays`` are
-    indices computed during the test.
+    ``tracked`` and ``delays`` are indices computed during the test.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class Evaluation:
         self._delays = {False: list(delays)} if delays else {}
 
     def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
-        """Return ``compute()``. If a component cannot be built, record the reason and return ``otherwise``."""
+        """Return ``compute()``. If ConfigError is raised, record the reason and return ``otherwise``."""
         try:
             return compute()
         except ConfigError as error:
@@ -184,7 +183,9 @@ class Evaluation:
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return indices of the measured or ``true`` displacement by axis and name; none if no sample counts."""
+        """Return the indices of measured or ``true`` displacement by axis and name; no indices if no sample
+        counts.
+        """
         if not len(self.counted):
             return {}
         if self.gaps and (of_test := self.run.metrics.get("axes")):  # computed during the test, from all samples
@@ -209,9 +210,8 @@ class Evaluation:
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked` and, for a complete recording, of the frequency evaluation.
-
-        The latter are ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
+        """Return the indices of :meth:`tracked` and, for a complete recording, those of the frequency evaluation:
+        ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)
@@ -228,7 +228,7 @@ class Evaluation:
 
     @cached_property
     def states(self) -> dict[str, dict[str, Array]]:
-        """Histories of the compensator's state by quantity, then axis: ``axes.story_1.alpha`` is under ``alpha``
+        """Histories of the compensator's states by quantity, then axis: ``axes.story_1.alpha`` is under ``alpha``
         and ``story_1``.
         """
         states: dict[str, dict[str, Array]] = {}
@@ -286,7 +286,7 @@ CYCLES, LEAST = 3.0, 4
 
 @dataclass(frozen=True, eq=False)
 class Windowed:
-    """Delay (s, positive if late) and amplitude ratio in windows of ``length`` s, ``(m, n_axes)``; NaN at rest.
+    """Delay (s, positive if late) and amplitude ratio, ``(m, n_axes)``, in windows of ``length`` s; NaN if still.
 
     ``time`` (s) is the middle of each window, ``(m,)``.
     """
@@ -326,7 +326,7 @@ def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
 
 
 def live_columns(evaluation: Evaluation) -> Array:
-    """Return first, lowest, highest and last value of each column and curve, ``(columns, curves, 4)``.
+    """Return first, lowest, highest and last value of each curve in each column, ``(columns, curves, 4)``.
 
     Force-controlled axes are excluded. The tracking indicator is nan if no sample counts.
     """

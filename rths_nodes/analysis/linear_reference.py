@@ -67,7 +67,7 @@ def linear_response(assembly: Assembly) -> LinearResponse:
 
 
 def linear_displacement(assembly: Assembly) -> Array:
-    """Return the displacement, ``(steps + 1, n_dof)`` m. The array is read-only because plants share it."""
+    """Return the displacement, ``(steps + 1, n_dof)`` m. Do not change the array, because tests may share it."""
     structure = assembly.structure
     if structure is None or is_sparse(structure.mass):
         return linear_response(assembly).displacement
@@ -77,7 +77,7 @@ def linear_displacement(assembly: Assembly) -> Array:
 
 
 def recursion(phi: Array, driven: Array) -> Array:
-    """Return the states of z' = phi z + u from rest, ``(steps + 1, n)``, for inputs u of all steps, ``(steps,
+    """Return the states of z' = phi z + u from rest, ``(steps + 1, n)``. ``driven`` holds the inputs u, ``(steps,
     n)``.
 
     Blocks are computed in parallel, each from rest; then the response to their initial states is added.

@@ -26,10 +26,10 @@ EQUAL = 1e-9
 class Aligned:
     """A test under its ``name``: counted samples, and steps after the soft start.
 
-    ``time`` and ``counted`` (times of the counted samples) are ``(n,)``, ``step_time`` is ``(n_steps,)``, in s on
-    the structure's time axis. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``, ``moved``
-    (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time axis of
-    the recording.
+    Times are in s on the structure's time axis: ``time`` and ``counted`` (of the counted samples) are ``(n,)``,
+    ``step_time`` is ``(n_steps,)``. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``;
+    ``moved`` (m) is ``(n_steps, n_dof)``. If ``recorded`` is true, all samples and steps are included, on the time
+    axis of the recording.
     """
 
     def __init__(self, name: str, evaluation: Evaluation, recorded: bool = False) -> None:
@@ -88,7 +88,7 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Raise ConfigError if a test does not match the first. Only imported tests may differ in duration."""
+    """Raise ConfigError if a test does not match the first test. Only imported tests may differ in duration."""
     (first, one), *rest = runs.items()
     problems = Problems()
     for name, run in rest:

@@ -137,10 +137,10 @@ def _check_frame(evaluation: Evaluation) -> None:
 
 
 class _Compared(NamedTuple):
-    """Displacements (m) of the numerical substructure and the reference structure at the counted ``steps``.
+    """Displacements (m) at the counted ``steps``: numerical substructure and reference structure.
 
     ``driven`` is the displacement of the reference structure at the axis of the RTHS benchmark. ``stories`` are
-    indices of floors without a sensor. ``targets`` are scales of the axes' targets.
+    errors of floors without a sensor. ``targets`` are scales of the axes' targets.
     """
 
     steps: Indices
@@ -221,7 +221,7 @@ def published_lag(target: Array, measured: Array, delay: Delay | None = None) ->
     """Return J1: the lag, 0 to 49 samples, at which ``measured`` correlates most with ``target`` (Pearson),
     ``(n,)`` each.
 
-    ``delay`` holds the sums over the same samples, except the first and last ``longest`` measurements.
+    ``delay`` may hold sums over the same samples, without the first and last ``longest`` measurements.
     """
     n = len(target)
     lags = np.arange(min(LONGEST_LAG, n - 1))
@@ -286,7 +286,7 @@ def scale_of(values: Array) -> Scale:
 
 
 def errors_of(before: str, after: str, error: Array, scale: Scale) -> dict[str, float]:
-    """Return standard deviation and peak of ``error`` in % of ``scale``; names begin with ``before``, end with
+    """Return standard deviation and peak of ``error``, in % of ``scale``. Names begin with ``before`` and end with
     ``after``.
     """
     return {
@@ -300,7 +300,7 @@ def _largest(values: Array) -> float:
 
 
 def _share(part: float, total: float) -> float:
-    """Return a percentage; nan if both values are zero, as in a test that ends before any motion."""
+    """Return a percentage; nan if ``total`` is zero, as in a test that ends before any motion."""
     return PERCENT * (part / total) if total else math.nan
 
 

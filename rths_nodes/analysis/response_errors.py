@@ -51,8 +51,8 @@ class Response:
 
     ``times`` (s) are ``(steps + 1,)``, on the structure's time axis from the end of the soft start. Displacement
     (m), velocity (m/s) and acceleration (m/s^2) are ``(steps + 1, n_dof)``. ``force`` of the specimens is ``(steps
-    + 1, n_axes)`` N. ``substeps`` is the number of Runge-Kutta steps in an integration step, ``error`` the
-    relative change due to the last halving.
+    + 1, n_axes)`` N. ``substeps`` is the number of Runge-Kutta steps in an integration step. ``error`` is the
+    relative change in the last halving.
     """
 
     times: Array
@@ -212,9 +212,9 @@ def ideal_response(
     """Return the response of the whole ``structure`` with ``damper``, from rest.
 
     ``ground_acceleration`` ``(samples,)`` m/s^2 has a value every ``dt`` (s) and is linear between samples.
-    ``location`` ``(n_dof,)`` is the elongation of the damper per displacement. By default the damper is between
-    ground and first degree of freedom. ``controller``, built for :func:`measured_names`, sets the damper's voltage
-    in every sample. Raises ConfigError if a restoring force is nonlinear.
+    ``location`` ``(n_dof,)`` is the elongation of the damper per unit displacement. By default the damper is
+    between ground and first degree of freedom. ``controller``, built for :func:`measured_names`, sets the damper's
+    voltage in every sample. Raises ConfigError if the structure is nonlinear.
     """
     if not is_linear(structure):
         raise ConfigError("structure: must have a linear restoring force for the ideal response")
@@ -245,9 +245,7 @@ def ideal_response(
 
 
 def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
-    """Return matrix A ``(2 n, 2 n)`` of the whole structure, z = (x, x'), and column ``(2 n,)`` of the damper
-    force.
-    """
+    """Return A ``(2 n, 2 n)`` of z' = A z, z = (x, x'), and the column ``(2 n,)`` of the damper force."""
     mass, damping, stiffness = combined(structure)
     n = len(mass)
     lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
@@ -299,7 +297,7 @@ def _small_enough(scenario: Scenario) -> Scenario:
 def response_errors(evaluation: Evaluation) -> dict[str, dict[str, float]]:
     """Return the rms errors (%) of ``displacement`` and absolute ``acceleration`` by degree of freedom.
 
-    An error is 100 sqrt(sum (a - b)^2 / sum b^2) over the completed steps, where b is the whole structure.
+    An error is 100 sqrt(sum (a - b)^2 / sum b^2) over the completed steps of test a and whole structure b.
     """
     displacement, acceleration = whole_response(evaluation.scenario)
     start = evaluation.first_step

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Display of numbers: rounded, grouped, with engineering units.
 
-Reports and figures use typographic symbols. Tables of the terminal use ASCII (:func:`plain`, :func:`shown`,
-:func:`uncertain`, :func:`interval`, :func:`duration`, :func:`span`).
+Reports and figures use typographic symbols. Tables of the terminal use ASCII.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ CLOCKS = (
 )
 """Measured durations: recorded name and displayed name."""
 LOOP = "Loop: Measurement to Command"
-"""Displayed name of the first duration on hosts with nodes."""
+"""Displayed name of ``loop`` on hosts with nodes."""
 HOPS = (
     ("integrator", "Integrator, once per step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
     ("transport", "Transport between nodes, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Parts of the loop, in order. Each part is the work of one node, but the mean of ``transport`` is the remainder.
-"""
+"""Parts of the loop, in order. Each part is the work of one node, except ``transport``, whose mean is the
+remainder."""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:

@@ -250,7 +250,7 @@ class Writer:
     def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
         """Append the CDR bytes of a message, stamped in ns since the epoch.
 
-        Raises KeyError for an unknown topic, and RecordingError if the disk is full.
+        Raises KeyError for an unknown topic, and the errors of :meth:`flush`.
         """
         channel = self._channels[topic]
         channel[1] += 1
@@ -287,9 +287,10 @@ class Writer:
         return self._file.fileno()
 
     def close(self, information: Mapping[str, str]) -> None:
-        """Add the last ``information`` (outcome, first and last sample) and index the file, once.
+        """Add the last ``information`` (outcome, first and last sample) and index the file. Further calls do
+        nothing.
 
-        Raises RecordingError if this fails; :func:`recover` can then recover the written data.
+        Raises RecordingError on failure; :func:`recover` can then recover the written data.
         """
         if self._file.closed:
             return
@@ -406,9 +407,9 @@ def recover(directory: Path | str, out: Path | str | None = None) -> Recovered:
     """Index the journal of a killed recorder; ``directory`` may also be the file of the journal.
 
     A complete recording is not changed. Damaged parts are omitted and reported. With ``out``, the recording is
-    created in the directory ``out``, and the original is not changed. Raises ConfigError if there is no recording,
-    if the recording is in use or was made by another recorder, and if ``out`` contains a recording. Raises
-    RecordingError if writing fails.
+    created in that directory, and the original is not changed. Raises ConfigError if there is no recording, if the
+    recording is in use or was made by another recorder, or if ``out`` contains a recording. Raises RecordingError
+    if writing fails.
     """
     path = recording(directory)
     if out is not None:

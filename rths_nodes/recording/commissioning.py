@@ -65,7 +65,7 @@ def of_rig(rig: Path | str) -> Commissioning | None:
 
 
 def in_effect(scenario: Scenario, rig: str) -> tuple[Commissioning | None, str]:
-    """Return the commissioning of the rig file ``rig``, and the reason that bars rungs that move the rig.
+    """Return the commissioning of the rig file ``rig``, and the reason why rungs that move the rig are barred.
 
     The reason is an empty string if no rung is barred. Simulators and emulators need no commissioning. Raises
     ConfigError for an invalid file.

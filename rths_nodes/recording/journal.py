@@ -2,7 +2,7 @@
 """Conversion of a journal to a recording for rosbag2 tools, after a normal stop or a crash.
 
 A journal is an append-only MCAP file (https://mcap.dev/spec) without chunks, index or footer. All complete records
-can be read, at whatever point the recorder stopped. :func:`index` copies them into an indexed file, writes
+can be read, wherever the recorder stopped. :func:`index` copies them into an indexed file, writes
 ``metadata.yaml`` (rosbag2, version 9) and finally replaces the journal with the copy. A crash before the
 replacement leaves the journal unchanged. A damaged indexed file is rebuilt in the same way; the original is kept.
 """

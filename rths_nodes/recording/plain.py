@@ -27,8 +27,8 @@ _NUMBERS = itertools.count()
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace the file at ``path`` with ``text``, atomically even in a crash. An OSError leaves the file
-    unchanged.
+    """Atomically replace the file at ``path`` with ``text``, even if the program crashes. If OSError is raised,
+    the file is unchanged.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
     try:

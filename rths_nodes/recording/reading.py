@@ -283,7 +283,7 @@ def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> S
     """Return the checked scenario of a recording. The message of a ConfigError begins with ``origin``.
 
     Copies of files are searched below ``folders`` first. Components and parameters that are not installed here are
-    kept as recorded; an attempt to build them raises an error with the reason.
+    kept as recorded; building them raises an error with the reason.
     """
     data = parse(text, origin)
     if not isinstance(data, Mapping):

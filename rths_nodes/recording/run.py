@@ -35,7 +35,7 @@ Flags = NDArray[np.uint32]
 ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
 """Fields of a Target with the energies of a model, if only some of its degrees of freedom are published."""
 ELSEWHERE = "elsewhere"
-"""Value of the host of an imported test, and of the type of components that are unknown."""
+"""Host of an imported test, and type of its unknown components."""
 _ROWS = 1 << 16
 
 
@@ -187,7 +187,7 @@ class Run:
 
     @property
     def not_valid(self) -> str:
-        """Reason why a finished test is not valid; an empty string if it is valid."""
+        """Reason why a finished test is not valid; otherwise an empty string."""
         return self.late.not_valid(len(self.time) - 1) if self.outcome == "finished" else ""
 
     @property

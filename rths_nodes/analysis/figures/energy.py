@@ -25,11 +25,12 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Smallest input energy, relative to its maximum, at which an HSEM without strain energy sets the axis limits."""
+"""Smallest input energy, relative to its maximum, at which the HSEM sets the axis limits if there is no strain
+energy."""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
-    """Draw Fig. 8: restoring force versus displacement of both substructures."""
+    """Draw Fig. 8: restoring force of each substructure versus its displacement."""
     run, dofs = view.run, styled(view.run.dof_names)
     numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
     *left, right = sheet.row(2.7, 6, 6) if numerical else sheet.row(2.7)
@@ -86,7 +87,7 @@ def force(sheet: Sheet, view: View) -> Words:
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Draw the running form of Fig. 11 and one test's energy balance, or the input energies of several tests."""
+    """Draw the running form of Fig. 11, and one test's energy balance or the input energies of several tests."""
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
     name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]
@@ -166,7 +167,7 @@ def _energy(joules: float, digits: int = 2) -> str:
 
 
 def synchronisation(sheet: Sheet, view: View) -> Words:
-    """Draw the synchronisation subspace plot (Mercan 2007) of each axis, with and without the diagonal."""
+    """Draw, for each axis, measured displacement and control error versus target (Mercan 2007)."""
     run, running, base = view.run, view.of.running, view.counted[0]
     (group,) = view.groups(view.axes)
     for axis, entry, suffix in group:

@@ -27,7 +27,7 @@ def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
 
 
 def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> None:
-    """Write each sheet to ``folder`` as ``kind`` (pdf or svg), and ``captions.txt``. Raises OSError."""
+    """Write each sheet (pdf or svg, by ``kind``) and ``captions.txt`` to ``folder``. Raises OSError."""
     _write([(sheet.name, sheet.title, sheet.caption, sheet.figure) for sheet in drawn], folder, kind)
 
 

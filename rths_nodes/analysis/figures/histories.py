@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
-The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). A response spectrum of the excitation is added.
+The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). A response spectrum is added.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ LETTER = 0.08
 ZOOM = 2.0
 """Duration of the magnified part of the displacements, s."""
 FEW, MANY = 4, 8
-"""Largest numbers of degrees of freedom and of compensator quantities in a figure of several tests."""
+"""Largest numbers of degrees of freedom and of compensator panels in a figure of several tests."""
 ROUNDING = 1e-6
 """Largest residual due to rounding, %."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
@@ -173,7 +173,7 @@ def _by_axis(
 
 
 def delay(sheet: Sheet, view: View) -> Words | None:
-    """Draw delay and amplitude ratio over time (frequency evaluation index). Return None if all tests are too
+    """Draw delay and amplitude ratio (frequency evaluation index) over time. Return None if all tests are too
     short.
     """
     windows = [test.of.windowed for test in view.tests]
@@ -240,7 +240,7 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a ``state``, none without values; ``histories`` are by test, then axis."""
+    """Yield the panels of a ``state`` that have values; ``histories`` are by test, then axis."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -257,7 +257,7 @@ def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> 
 
 
 def labelled(state: str, units: Mapping[str, str]) -> tuple[tuple[str, str], float]:
-    """Return name and unit of a compensator state in a figure, and the factor to that unit."""
+    """Return the displayed name and unit of a compensator state, and the factor to that unit."""
     stage, dot, name = state.rpartition(".")
     stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
     unit, factor = SHOWN_UNITS.get(units.get(state, ""), (units.get(state, ""), 1.0))
@@ -296,7 +296,7 @@ def response(sheet: Sheet, view: View) -> Words | None:
 
 
 def equilibrium(sheet: Sheet, view: View) -> Words | None:
-    """Draw the residual in % of the largest force. Raises ConfigError if a term was not recorded."""
+    """Draw the residual of equilibrium, % of the largest force. Raises ConfigError if a term was not recorded."""
     if view.of.scenario.structure is None:
         return None
     time, force, scale = residual(view.of)
@@ -457,7 +457,7 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure in the figure's range; an empty array if unknown."""
+    """Return the longest periods (s) of the whole structure within the figure's range; empty array if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

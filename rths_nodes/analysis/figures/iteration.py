@@ -21,7 +21,7 @@ SIZE = (9.6, 5.6)
 ERRORS = {"error": "measured", "noise": "noise", "residual": "repeatable", "true": "true displacement"}
 """Columns of the convergence table, with their names in the figure."""
 ZOOM = 2.0
-"""Displayed duration of the last run, at its strongest motion, s."""
+"""Displayed duration of the last run, around its strongest motion, s."""
 
 
 def draw(rows: Sequence[Row], inverse: Inverse | None, last: Run, title: str) -> Figure:

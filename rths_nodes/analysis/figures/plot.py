@@ -81,7 +81,7 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw a quantity of several runs, by name, from the end of the soft start, on the structure's time axis.
+    """Draw a quantity of several named runs, from the end of the soft start, on the structure's time axis.
 
     ``quantity`` is ``error``, ``hysteresis``, or the name of an array. Line styles distinguish axes or degrees of
     freedom. Raises ConfigError if a run lacks the quantity.
@@ -182,7 +182,7 @@ def _in_words(name: str) -> str:
 
 
 def picture(run: Run, quantities: Sequence[str], width: float = 7.4) -> str:
-    """Return a PNG of the quantities, one above the other, as a data URL for HTML."""
+    """Return a PNG of ``run``, as a data URL for HTML, with one panel per quantity."""
     with in_style(STYLE | {"savefig.dpi": 100.0}), io.BytesIO() as buffer:
         figure = Figure(figsize=(width, 1.9 * len(quantities)), layout="constrained")
         panels = np.atleast_1d(figure.subplots(len(quantities), 1))

@@ -48,7 +48,7 @@ DOTS = 300
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
 """Heights in inches: axis label with tick labels, title, legend line."""
 BELOW, ASIDE = 0.028, 0.066
-"""Distances from a panel to the labels below and at its side, inches per point of font size."""
+"""Distances from a panel to the axis labels below and at its side, inches per point of font size."""
 
 
 class Paper(NamedTuple):
@@ -62,7 +62,7 @@ class Paper(NamedTuple):
 
 PAGE = Paper(scale=0.66)
 TWO_COLUMNS = 120.0
-"""Smallest width with panels side by side, mm."""
+"""Smallest paper width with panels side by side, mm."""
 
 
 def paper_of_style(screen: Paper = PAGE) -> Paper:
@@ -132,8 +132,8 @@ class Sheet:
     ) -> None:
         """Draw ``values (n,)`` versus their base, or versus the column ``over``, with gaps at NaN.
 
-        ``within`` limits the curve to an interval of the base. Samples are marked if the interval contains few of
-        them.
+        ``within`` limits the curve to an interval of the independent variable. If the interval contains few
+        samples, each sample is marked.
         """
         if over is not None:
             self.record(base, *over)
@@ -249,8 +249,8 @@ class View:
     """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
     test.
 
-    A single test is drawn over the time of its recording, with flagged stretches and one colour per axis. Several
-    tests are drawn with one colour per test and one panel per axis.
+    A single test has one colour per axis and flagged stretches, over the time of its recording. Several tests have
+    one colour per test and one panel per axis.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -278,7 +278,7 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries of each panel: all entries for a single test, one entry for several tests."""
+        """Return the entries of each panel: one panel for a single test, one panel per entry for several tests."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -327,7 +327,7 @@ class View:
         """Draw a quantity (name, unit) in a separate panel; return None if no test has the quantity.
 
         ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty. A
-        faint line marks the value ``aim``. With ``dots``, single values are marked.
+        faint line marks the value ``aim``. With ``dots``, values are marked if they are few.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None
@@ -344,7 +344,9 @@ class View:
 
 
 def _shades(run: Run) -> list[tuple[str, str, list[tuple[float, float]]]]:
-    """Return label, colour, and start and length (s) of the flagged stretches, which are widened to be visible."""
+    """Return the flagged stretches: label, colour, and start and length (s). Short stretches are widened to be
+    visible.
+    """
     shades = []
     least, dt = max(1, len(run.time) // TIME_DOTS), run.scenario.dt
     for flag, name, colour in SHADES:

@@ -29,7 +29,7 @@ TALLEST = 6.0
 """Largest drawn apparent stiffness or damping, relative to the stiffness k, as in Fig. 5 of Horiuchi et al."""
 MOST = 0.25
 JUMP = 0.25
-"""Smallest relative step of a curve that indicates another motion."""
+"""Relative step of a curve above which another motion is followed."""
 LIMIT = "#B22222"
 DATA_AND_AXES = ("data", "axes fraction")
 
@@ -106,7 +106,9 @@ def _curves(
     limit: Crossing | None,
     shown: tuple[float, float],
 ) -> None:
-    """Draw a curve for each mode and each further growing motion. ``shown`` is offset and factor of the values."""
+    """Draw a curve for each mode and each further growing motion. ``shown`` is offset and factor of displayed
+    values.
+    """
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [
         (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)

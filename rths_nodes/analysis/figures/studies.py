@@ -48,14 +48,14 @@ DOTS = 1500
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-"""Ticks in a decade, by increasing number of ticks."""
+"""Ticks in a decade; later entries have more ticks."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
 def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
     """Return the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` is the tracking index, ``up`` the response index. If they are equal, the figure of both is omitted.
+    ``across`` is the tracking index, ``up`` the response index. If they are equal, their joint figure is omitted.
     """
     if not table.finished.any():
         return []
@@ -81,7 +81,7 @@ def _magnitudes(table: StudyTable, label: str, index: str) -> Array:
 
 
 class Magnitudes:
-    """Logarithmic axis of the magnitudes ``values``. Zero has a separate position, left of all other values."""
+    """Logarithmic axis of the magnitudes ``values``. Zero has a separate position below all other values."""
 
     def __init__(self, values: Iterable[Array]) -> None:
         every = np.concatenate([*values, np.zeros(0)])
@@ -206,15 +206,13 @@ SHARE = 0.7
 LINE = 0.05
 """Distance between the lines of crosses, relative to the range of the magnitudes."""
 WIDTH, HEIGHT = 7.4, 2.1
-"""Width of a figure and height of a row of panels with labels, inches."""
+"""Width of a figure, and height of a row of panels including labels, inches."""
 MIDDLE = f"the middle {HIGH - LOW:g} % of the runs"
 CROSSES = "Crosses: runs that did not finish, which count as larger than all others."
 
 
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure. Forks of this process draw in parallel, with matplotlib
-    loaded.
-    """
+    """Return title, caption and SVG of each figure. Forks, which have matplotlib loaded, draw in parallel."""
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():
             return list(map(_drawn, drawings))

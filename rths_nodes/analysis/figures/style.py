@@ -96,7 +96,7 @@ STYLE = {
 }
 
 ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize"), 9.0)
-"""Style on the page of a test, which phones and paper show at a reduced size."""
+"""Style on a test's page, which phones and paper show at a reduced size."""
 
 INCH = 25.4
 HIGHEST = 247.0
@@ -104,7 +104,7 @@ HIGHEST = 247.0
 PANEL = 56.0
 """Smallest width of a panel on paper, mm. Figures with narrower panels are rearranged."""
 SMALLEST, LOW = 0.72, 1.2
-"""Smallest factor on the height of a panel for paper; smallest height of a panel with its labels, inches."""
+"""Smallest factor on the height of a panel for paper; smallest height of a panel including labels, inches."""
 LETTER, BESIDE = 0.0085, 6.6
 """Width of a letter in a legend, inches per point; width of an entry's line and gaps, in letters."""
 PRINT = {
@@ -120,7 +120,7 @@ PRINT = {
     "savefig.dpi": 600,
     "hatch.linewidth": 0.4,
 }
-"""Style on paper: a common font, 7 to 7.5 points, embedded in the file."""
+"""Style on paper: one font, 7 to 7.5 points, embedded in the file."""
 
 
 def on_paper(millimetres: float) -> Mapping[str, Any]:
@@ -177,7 +177,8 @@ def fit(figure: Figure) -> None:
     """Fit ``figure`` to the paper of the style in force: arrange panels, set the size, remove the title, use
     dashes.
 
-    A figure that already has this width keeps its layout. Raises ConfigError if the result would be too high.
+    A figure that already has the paper's width keeps its layout. Raises ConfigError if the result would be too
+    high.
     """
     width = matplotlib.rcParams["figure.figsize"][0]
     in_grey_lines(figure)
@@ -276,8 +277,8 @@ def styled(names: Iterable[str]) -> list[Entry]:
 
 
 def in_grey(colour: str, line: object, width: float) -> tuple[str, object, float]:
-    """Return colour, style and width of a line for grey paper. Dashes depend on the colour, width on the line
-    style.
+    """Return colour, style and width of a line for grey paper. The dashes depend on ``colour``, the width depends
+    on ``line``.
     """
     if colour not in PALETTE:
         return colour, line, width

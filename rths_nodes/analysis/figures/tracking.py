@@ -24,7 +24,7 @@ COMMAND: Entry = ("command", INK, DASHES)
 
 
 def places(evaluation: Evaluation, axis: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the first and last counted sample of the zooms at the peak and at the fastest zero crossing."""
+    """Return the first and last counted sample of two zooms: at the peak and at the fastest zero crossing."""
     target = evaluation.run.target[evaluation.counted, axis]
     crossings = np.flatnonzero(np.diff(np.signbit(target)))
     if len(crossings) < 2:
@@ -81,7 +81,7 @@ def followed(
     command: bool = True,
     within: tuple[float, float] | None = None,
 ) -> None:
-    """Draw target and command of the first test, and the measured displacement of each test, for one axis, mm."""
+    """Draw one axis (mm): target and command of the first test, and the measured displacement of each test."""
     first, base = view.first, view.samples[0]
     column = (axis, view.axes[axis], f" {view.axes[axis][0]}" if len(view.axes) > 1 else "")
     target = view.head(first, f"target{column[2]} (mm)")

@@ -28,15 +28,18 @@ FEWEST = 6
 
 @dataclass(frozen=True)
 class Cyclic:
-    """Cyclic test of an axis: ``wanted`` and measured ``amplitude`` (m), ``frequency`` (Hz), number of ``cycles``.
+    """Cyclic test of an axis: commanded (``wanted``) and measured ``amplitude`` (m), ``frequency`` (Hz), number of
+    ``cycles``.
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
     displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
-    and ``damping`` (N s/m) is the equivalent dashpot. ``damping_ratio`` is effective. ``stiffness_scatter`` (N/m)
-    and ``loss_factor_scatter`` are standard deviations over the cycles, nan for a single cycle or too few samples.
+    ``damping`` (N s/m) is the equivalent dashpot, and ``damping_ratio`` is the effective ratio.
+    ``stiffness_scatter`` (N/m) and ``loss_factor_scatter`` are standard deviations over the cycles, nan for a
+    single cycle or too few samples.
 
-    Actuator: ``gain`` and ``delay`` (s) relate measured displacement to command and include transport. The delay
-    is ambiguous by whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle, ``(POINTS,)``.
+    Actuator: ``gain`` and ``delay`` (s) relate measured displacement to command and include the transport delay.
+    The delay is ambiguous by whole periods. ``displacement`` (m) and ``force`` (N) are the mean cycle,
+    ``(POINTS,)``.
     """
 
     wanted: float
@@ -63,7 +66,8 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests, and their ranges.
+    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests. The ranges are
+    over the tests.
 
     Jacobsen's dashpot, ``Cyclic.damping``, also represents the energy of the other harmonics.
     """
@@ -130,9 +134,10 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
 
 
 def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
-    """Return stiffness (N/m) and loss factor in the slowest of the ``tests`` with the smallest amplitude.
+    """Return stiffness (N/m), loss factor and their scatters, from the slowest of the ``tests`` with the smallest
+    amplitude.
 
-    The scatters describe the cycles of this test. The scatter of the stiffness includes the rms difference from
+    The scatters are over the cycles of this test. The scatter of the stiffness includes the rms difference from
     the tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
     """
     least = min(test.wanted for test in tests)

@@ -28,7 +28,7 @@ MODEL_TAPS = 3
 """Number of parameters of the discrete model, Wang et al., Eq. (3)."""
 
 PURE = 0.95
-"""Fraction of power in one spectral line above which a command is a sine."""
+"""Fraction of a command's power in one spectral peak above which the command counts as a sine."""
 LINE = 3
 """Half width of the peak of a sine with a Hann window, in spectral lines."""
 STARTING = 10
@@ -62,8 +62,8 @@ class Estimate:
     """Estimate for one axis, over a window from ``start`` to ``end`` (s).
 
     ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. If samples are ``missing``, the window
-    is the longest complete stretch. ``suggested`` has parameters by compensator and name, ``notes`` the reasons
-    for missing results.
+    is the longest complete stretch. ``suggested`` holds parameters by compensator and name. ``notes`` holds the
+    reasons for missing results.
     """
 
     start: float
@@ -80,10 +80,10 @@ class Estimate:
 def estimate(
     run: Run, axis: str | None = None, start: float | None = None, end: float | None = None
 ) -> dict[str, Estimate]:
-    """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s), without soft start.
+    """Return estimates by axis, for ``axis`` or for all axes, from ``start`` to ``end`` (s).
 
-    Unless ``start`` is given, the start-up of a sine is omitted. Raises ConfigError if too few samples are usable,
-    or if an axis does not move.
+    Unless ``start`` is given, the soft start and the start-up of a sine are omitted. Raises ConfigError if too few
+    samples are usable, or if an axis does not move.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)

@@ -87,8 +87,8 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
 
 
 def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
-    """Return the test in which ``axis`` moves in ``cycles``. Raises ConfigError if a limit of the axis is
-    exceeded.
+    """Return the test in which ``axis`` moves in ``cycles``. Raises ConfigError if limits, servo rate or rig do
+    not permit the cycles.
     """
     _resolved(scenario, "frequency", cycles.frequency)
     name = scenario.moved_axes[axis]

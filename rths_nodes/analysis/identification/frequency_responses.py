@@ -251,7 +251,9 @@ class Lines(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Coefficients of displacement to jerk, ``(4, n_axes, n_axes)``, zero above the fitted order."""
+    """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``, zero above the
+    fitted order.
+    """
 
     coefficients: Array
     deviation: Array
@@ -260,7 +262,7 @@ class Fit(NamedTuple):
 
 
 def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
-    """Return the response at the multiples of 1 / ``period`` (Hz) in ``band`` (Hz), without the first period.
+    """Return the response at the multiples of 1 / ``period`` (Hz) in ``band`` (Hz). The first period is omitted.
 
     Raises ValueError if the period is not a whole number of samples, if there are fewer than two periods, or if
     axes were not driven separately.

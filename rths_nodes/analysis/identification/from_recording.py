@@ -90,16 +90,16 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
 def paired(moved: Array, force: Array, axis: Axis, dt: float) -> tuple[Array, Array]:
     """Return displacement and force at the same instants, from histories ``(n,)`` of the same samples.
 
-    The delay of the load cell is removed, so the last samples are omitted. The filter of the force is applied to
-    the displacement, too, so that no lag appears as negative damping.
+    The delay of the load cell is removed, so the last samples are omitted. The displacement is filtered like the
+    force; otherwise the lag of the filter would appear as negative damping.
     """
     delay = axis.sensors.force_delay
     return filtered(moved, low_pass(axis, dt))[: len(moved) - delay], force[delay:]
 
 
 def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
-    """Return numerator and denominator of G, highest power first, from g, log tau (orders 1 and 3), log w and log
-    zeta.
+    """Return numerator and denominator of G, highest power first, from g, log tau (orders 1, 3), log w and log
+    zeta (orders 2, 3).
     """
     gain, logarithms = float(parameters[0]), np.exp(parameters[1:])
     denominator = np.ones(1)
@@ -112,7 +112,9 @@ def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
 
 
 def simulated(parameters: Array, command: Array, dt: float) -> Array:
-    """Return the actuator's displacement (m) for ``command (n,)`` m; a value is held over the preceding sample."""
+    """Return the actuator's displacement (m) for ``command (n,)`` m. Each value is held during the sample before
+    it.
+    """
     from scipy.signal import lfilter
 
     (gain,), denominator = polynomials(parameters)
@@ -160,7 +162,7 @@ def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
 
 
 def _delay(command: Array, moved: Array, dt: float) -> float:
-    """Return the delay (s) of slow motions, from a fit of m = c - delay c' (first-order Taylor series)."""
+    """Return the delay (s) of slow motions, from a fit of m = c - delay c' for displacement m and command c."""
     slope = np.gradient(command, dt)
     return float((slope @ (command - moved)) / max(float(slope @ slope), 1e-300))
 

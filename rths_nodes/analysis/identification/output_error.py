@@ -43,7 +43,7 @@ ACCURATE, RELATIVE = 1e-4, 0.01
 """Relative errors of the responses in addition to noise: default, and value for responses that no model explains.
 """
 EXPLAINED = 2.0
-"""Ratio of mean square residual to noise above which a model does not explain the responses."""
+"""Ratio of mean square residual to noise variance above which a model does not explain the responses."""
 NORMAL_95 = 1.96
 """Half width of the 95 % interval, in standard deviations."""
 
@@ -59,13 +59,13 @@ class Identified(NamedTuple):
     """True if the model explains the responses within noise; otherwise the delay includes other dynamics."""
     deviation: Array
     measured: FrequencyResponse
-    """The identified response, without the effects of hold, sampling and delay."""
+    """The measured response, without the effects of hold, sampling and delay."""
 
 
 def identify(
     sampled: FrequencyResponse, dt: float, ramp: bool, orders: Orders | None = None, delay: float | None = None
 ) -> Identified:
-    """Return the model of a rig from its response at samples of ``dt`` (s).
+    """Return the model of a rig from its response, ``sampled`` every ``dt`` (s).
 
     A command is held over the preceding sample, or approached on a ``ramp``. By default ``orders`` and ``delay``
     (s) are identified. Raises ConfigError if no model is stable.

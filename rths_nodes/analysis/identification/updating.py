@@ -35,7 +35,7 @@ from rths_nodes.recording.run import Run
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force."""
 LARGE = 0.99
-"""Quantile that defines the large force; it excludes spikes."""
+"""Quantile of the force that is used as the large force; values above it count as spikes."""
 UNCERTAINTY = 0.3
 """Default relative standard deviation of the initial values."""
 FEWEST = 100
@@ -96,7 +96,7 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy with the test's parameters and the ``stated`` values. Raises ConfigError if a value is
+    """Return a copy with the test's parameters, which ``stated`` values replace. Raises ConfigError if a value is
     invalid.
     """
     data = run.scenario.data()

@@ -23,7 +23,7 @@ RISES = 2
 SOFTER = 0.05
 """Largest permitted relative loss of force for the same motion since the first run."""
 TOLERANCE = 0.5
-"""Default error that counts as converged, % of the rms of the target."""
+"""Default largest error that counts as converged, % of the rms of the target."""
 AT_FLOOR = 2.0
 """Largest ratio of error to noise that counts as converged. Two equal runs have a ratio of sqrt(2)."""
 
@@ -35,8 +35,8 @@ class Row:
     ``error`` is the remaining error, ``noise`` the noise below the cut-off, ``residual`` the residual of whole
     histories. ``missed`` (m rms) is the displacement minus its target, at all frequencies. ``true`` is the
     distance of a simulator's true displacement from the target (tracking) or from the displacement of the
-    scenario's structure in one piece. ``answer`` is, by axis, the force of the specimen relative to the first run
-    for the same motion. ``command``, ``velocity`` and ``force`` are peaks relative to the first run.
+    scenario's structure in one piece. ``answer`` is, by axis, the force of the specimen relative to its force for
+    the same motion in the first run. ``command``, ``velocity`` and ``force`` are peaks relative to the first run.
     """
 
     number: int

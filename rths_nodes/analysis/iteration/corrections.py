@@ -61,8 +61,8 @@ class Specimens(NamedTuple):
 
 
 def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cutoff: float) -> Array:
-    """Return the ratio of ``force`` to the force of the ``expected`` specimens, ``(n_axes,)``, below ``cutoff``
-    (Hz).
+    """Return the ratio of ``force`` to the force of the ``expected`` specimens below ``cutoff`` (Hz),
+    ``(n_axes,)``.
 
     The ratio is the least-squares factor for the same motion. If the expected force is zero, the ratio is nan.
     """
@@ -92,7 +92,7 @@ UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of an axis relative to the test's zero: command (m), its velocity (m/s), displacement, force."""
+    """Peaks of an axis from the test's zero: command (m), its velocity (m/s), displacement (m), force (N)."""
 
     command: float
     velocity: float
@@ -138,7 +138,7 @@ STRAIGHT = 1e-3
 
 
 class Response:
-    """Motion of ``axes`` ``(n_axes, n_dof)`` of a linear structure (``matrices`` M, C, K) at the servo rate."""
+    """Motion, at the servo rate, of ``axes`` ``(n_axes, n_dof)`` of a linear structure (``matrices`` M, C, K)."""
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
         self._system, self._inputs, rows = first_order(*matrices)
@@ -159,7 +159,8 @@ class Response:
 class Substructure:
     """Numerical substructure of a scenario with one step per sample, for whole histories.
 
-    Raises ConfigError unless structure and setup are linear and small, and the experimental part is known.
+    Raises ConfigError if structure or setup is nonlinear, the structure is too large, or the experimental part is
+    unknown.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -188,7 +189,8 @@ class Substructure:
         self.predicted = self.whole.motion(assembly.force_on_whole)
         """Motion of the axes for the declared structure in one piece, ``(samples, 3, n_axes)``."""
         self.reference = self._reference(assembly)
-        """Displacement with the simulated specimens, ``(samples, n_axes)`` m; None if a specimen is not linear."""
+        """Displacement with the simulated specimens, ``(samples, n_axes)`` m; None unless each axis has a linear
+        specimen."""
         _check_straight(assembly, self.predicted[:, 0])
 
     def _reference(self, assembly: Assembly) -> Array | None:
@@ -213,7 +215,7 @@ class Substructure:
         return Response((m, c, k), self._transformation, self.dt)
 
     def distance(self, residual: Array, specimens: Specimens) -> Array:
-        """Return the distance of both substructures from agreement, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
+        """Return the distance of measured motion from the solution, (1 + G E)^-1 r, ``(samples, n_axes)`` m."""
         return np.asarray((residual - self.pushed(residual, specimens))[:, 0])
 
     def pushed(self, residual: Array, specimens: Specimens) -> Array:
@@ -252,7 +254,7 @@ def _check_straight(assembly: Assembly, moved: Array) -> None:
 WEAKEST = 1e-3
 """Relative singular value below which a difference of residuals counts as noise."""
 LARGEST = 2.0
-"""Largest relaxation factor of Aitken, needed because equal residuals do not determine a factor."""
+"""Limit of Aitken's relaxation factor, which equal residuals do not determine."""
 
 MODES = TRACKING, HISTORY
 PLAYED: dict[str, object] = {
@@ -275,8 +277,8 @@ PLAYED: dict[str, object] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an iteration: mode, rule, relaxation with its (first) factor ``omega``, and end of Q (Hz) or
-    None.
+    """Settings of an iteration: mode, rule, relaxation with its (first) factor ``omega``, and end of Q
+    (``cutoff``, Hz).
 
     ``within`` is the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are
     overrides of the scenario, by the number of the run from which they apply.
@@ -305,7 +307,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """A run on the identified model: ``peaks`` by axis, and distance ``missed`` from the target, %."""
+    """A run on the identified model: ``peaks`` by axis, and distance ``missed`` from the target, % of its rms."""
 
     peaks: dict[str, Peaks]
     missed: float
@@ -327,8 +329,8 @@ def check(scenario: Scenario) -> None:
 class Corrections:
     """An iteration in progress: target and commands of the next run, results of previous runs.
 
-    ``inverse`` is the rig identified in the first run. ``first`` is a run made elsewhere; without it, the first
-    run plays the initially known commands. Raises ConfigError if the scenario cannot be iterated.
+    ``inverse`` is identified in the first run. ``first`` is a run made elsewhere; without ``first``, run 1 follows
+    the targets known before the test. Raises ConfigError if the scenario cannot be iterated.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
@@ -372,8 +374,8 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Process a run: add its row and, after the first run, invert the rig. Raises ConfigError if this is
-        impossible.
+        """Process a run: add its row. After the first run, also identify the inverse of the rig, or raise
+        ConfigError.
         """
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
@@ -431,7 +433,7 @@ class Corrections:
         )
 
     def rehearsed(self) -> Rehearsal:
-        """Return a rehearsal of the next run on the identified rig and specimens, below ``inverse.known_to``."""
+        """Rehearse the next run on the identified rig and specimens, up to ``inverse.known_to`` (Hz)."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)
@@ -500,7 +502,9 @@ class Step:
 
 
 class Relaxation:
-    """Relaxation ``kind`` with the (first) factor ``omega``, on the numerical ``part``; see the module."""
+    """Relaxation ``kind`` (see the module) with the (first) factor ``omega``; ``part`` is the numerical
+    substructure.
+    """
 
     def __init__(self, kind: str, omega: float, part: Substructure) -> None:
         self._kind, self.omega, self._part = kind, omega, part

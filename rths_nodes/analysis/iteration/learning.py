@@ -56,9 +56,7 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Return the spectra of a history. The history must decay before its end; otherwise its late part would
-        alias.
-        """
+        """Fade a history to zero and return the spectra. Without the fade, its late part would alias."""
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -105,11 +103,11 @@ WORST = 0.5
 KNOWN = 0.3
 """Largest permitted |1 - L T|, without noise, in the band of W."""
 EXPECTED = 0.02
-"""Fraction of the commands that a usable L leaves unexplained, for the weights of the fit."""
+"""Fraction of the commands that a usable L leaves unexplained; sets the weights of the fit."""
 QUIET = 1e-6
-"""Relative power of the commands below which a band need not be explained."""
+"""Relative power of the commands in a band below which the fit ends."""
 LONGEST, TRIED = 1.25, 11
-"""Range of the delays in the search, relative to the delay of best correlation; number of these delays."""
+"""Longest delay in the search, relative to the delay of best correlation; number of delays."""
 PASSES = 4
 """Number of fits; each weights the noise by the previous L."""
 WIDTH = 2.0 ** (1.0 / 3.0)
@@ -243,8 +241,8 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to commands ``u`` of the worst axis in each band, with noise and, by ``z``,
-    without.
+    """Return the ratio of ``rest`` to commands ``u``, for the worst axis in each band, with noise and (by the
+    targets ``z``) without.
     """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):

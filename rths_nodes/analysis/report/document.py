@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Self-contained HTML page about a test, without scripts and external files.
+"""Self-contained HTML page about a test, without scripts.
 
 The figures are Figs. 7-11 of Chen & Ricles (2010), as inline SVG.
 """
@@ -61,7 +61,7 @@ _TOLD = (
 
 
 SHARED_HASH = "Scenario hash"
-"""Hash that the nodes of a run compare."""
+"""Name of the hash that the nodes compare."""
 
 
 def across(simulation: str, made_elsewhere: bool = False) -> str:
@@ -157,7 +157,9 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return sentences on the result of a ``noun``. If the test was stopped, the first states the time at rest."""
+    """Return sentences on the result of a ``noun``. For a stopped test, the first sentence states the time at
+    rest.
+    """
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
     several = len(axes) > 1

@@ -30,7 +30,7 @@ class Compared(NamedTuple):
 
 
 def write(tests: Sequence[Compared], path: Path) -> View:
-    """Write the page that compares ``tests`` with the first, and return their view. Raises OSError and
+    """Write the page that compares ``tests`` with the first test, and return the view. Raises OSError and
     ConfigError.
     """
     check({test.name: test.run for test in tests})

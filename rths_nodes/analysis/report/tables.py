@@ -71,7 +71,7 @@ _FLAGGED = (
 
 
 def indices(evaluation: Evaluation) -> Table | None:
-    """Return the table of indices, or None. If true values are known, each axis has two columns."""
+    """Return the table of indices; None without indices. If true values are known, each axis has two columns."""
     if len(evaluation.run.time) < 2:
         return None
     columns = _columns(evaluation)

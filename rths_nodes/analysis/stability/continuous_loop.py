@@ -180,8 +180,7 @@ class ContinuousLoop(WholeStructure):
         """Return det(M^-1 Z(s)) ``(n,)``, whose zeros are the motions of the closed loop.
 
         ``gain`` is a factor on the specimens' forces, ``delay`` a further delay of every axis (s). ``ratio`` is a
-        factor on all times of the rig, which is equivalent to a factor on the natural frequencies of the
-        structure.
+        factor on all times of the rig, equivalent to a factor on the structure's natural frequencies.
         """
         omega = -1j * s * ratio / self.time_ratio
         way = self.rig(omega) * (gain * np.exp(-1j * omega * delay))[:, None, None]

@@ -92,7 +92,7 @@ def _in_the_loop(loop: Loop, root: complex) -> complex:
 def growing_ones(
     loop: Loop, count: int, starts: Iterable[complex], limits: Iterable[Crossing]
 ) -> tuple[complex, ...]:
-    """Return growing motions without conjugates, fastest first, followed from ``starts`` and ``limits``."""
+    """Return growing motions without conjugates, fastest first. The search begins at ``starts`` and ``limits``."""
     growing: list[complex] = []
 
     def add(motion: complex) -> None:

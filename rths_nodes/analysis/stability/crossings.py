@@ -98,7 +98,8 @@ def folded(loop: Loop, motion: complex) -> complex:
 
 
 def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: float) -> int:
-    """Return the number of growing roots, with conjugates, in continuous time up to the servo's Nyquist frequency.
+    """Return the number of growing roots, with conjugates; in continuous time, up to the servo's Nyquist
+    frequency.
 
     The neighbourhood of ``frequencies`` (rad/s) is finely resolved; ``state`` is gain, delay and ratio. Raises
     ConfigError if the turns cannot be resolved.
@@ -135,7 +136,7 @@ def sweep(loop: Loop, frequencies: Iterable[float] = (), top: float = 0.0, per_d
 def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
     """Return further delays (s), at least ``-shorter``, at which an eigenvalue of the open loop is -1.
 
-    In discrete time, the factor e^{-s delay} of a delayed force is only an approximation. The values are then
+    In discrete time, the factor e^{-s delay} of a delayed force is only an approximation, so the values are
     corrected by following the motion.
     """
     crossings = []
@@ -241,7 +242,7 @@ def _tracked(values: Complex) -> Complex:
 
 
 def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Iterable[float]) -> Crossing | None:
-    """Return the limit within ``widths`` of ``about`` at which the motion is on the border, if there is one."""
+    """Return the limit within ``widths`` of ``about`` at which the motion is on the border, or None."""
     border = loop.border
     start = complex(border, HZ * about.frequency)
 
@@ -301,7 +302,7 @@ def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0)
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
     """Return the limit between a stable ratio and a higher unstable ratio.
 
-    The motion is followed to the limit. If this leads to another of several close motions, the interval is halved.
+    The motion is followed to the limit. If another of several close motions is followed, the interval is halved.
     """
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)

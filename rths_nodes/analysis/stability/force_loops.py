@@ -38,17 +38,17 @@ from rths_nodes.mechanics.butterworth import Butterworth
 FADED = 1e-9
 """Relative value below which a response counts as ended."""
 PATIENCE = 128
-"""Number of samples without a response before the response counts as ended."""
+"""Number of quiet samples after which a response counts as ended."""
 LONGEST = 100_000
 SLOWEST = 1e-7
-"""Relative frequency at which the search begins."""
+"""Lowest frequency in the search, relative to the Nyquist frequency."""
 POINTS = 8_000
 
 
 @dataclass(frozen=True, eq=False)
 class ForceLoop:
-    """The force loop of an axis at its ``load`` (N), closed by the nodes or the controller, with samples of ``dt``
-    (s).
+    """Force loop of an axis at its ``load`` (N), closed by the nodes or the controller; ``dt`` is the sample
+    period, s.
 
     ``law`` and ``plant`` are responses ``(n,)``; the response of the law includes (1 - 1/z). ``late`` is the
     number of additional samples of delay in the loop.

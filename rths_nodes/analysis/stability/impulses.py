@@ -46,8 +46,8 @@ QUIET = 1.25
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
-"""Number of samples without a response before the response counts as ended, in addition to the memory of ramp,
-compensator and transport."""
+"""Number of quiet samples after which a response counts as ended, in addition to the memory of ramp, compensator
+and transport."""
 MOVED = 2
 KINDS = 3
 
@@ -71,7 +71,9 @@ class Impulses:
 
     @cached_property
     def delay(self) -> float:
-        """Low-frequency delay of the rig's slowest axis, with transport, s. Raises ConfigError if undetermined."""
+        """Low-frequency delay of the rig's slowest axis, with transport delay, s. Raises ConfigError if
+        undetermined.
+        """
         return self.asked_for_delay()
 
 
@@ -198,7 +200,9 @@ class Way:
         return Impulses(forces, displacements, 1 - self.per_step, at_once, self._delay)
 
     def _at_once(self, n_dof: int) -> Array | None:
-        """Return forces that the setup adds to the axes in the pose under load, e.g. with inclined actuators."""
+        """Return forces per displacement (N/m) that the setup adds to the axes under load, e.g. if actuators are
+        inclined.
+        """
         if self.loaded is None or not self._setup.takes_loads:
             return None
         forces, nothing = self.loaded.rest_force, np.zeros(n_dof)
@@ -215,7 +219,7 @@ class Way:
     def at_slow_motion(self) -> tuple[Array, Array]:
         """Return the damping (N s/m) and stiffness (N/m) against which the axes act, ``(n_axes, n_axes)`` each.
 
-        F(s) = (K + C s) X(s), from the sums of both responses and from their first moments in time.
+        K + C s = F(s) / X(s) follows from the sums and first moments in time of both responses.
         """
         moments = []
         for unit in np.eye(self.n_axes):
@@ -271,7 +275,7 @@ class Way:
     ) -> Array:
         """Return the rig's response to ``commands``, from rest until it has ended, ``(samples, 2, n_axes)``.
 
-        The forces are the forces at the integrator or, with ``felt``, the result of ``felt``.
+        The forces are the output of ``felt``, by default the forces at the integrator.
         """
         self._rig.reset()
         follow, auxiliary = self._rig.follow, self.auxiliary

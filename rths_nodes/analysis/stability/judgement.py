@@ -48,7 +48,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Smallest relative margin of the delay that causes no caution. It is twice the scatter (about 10 %) of identified
+"""Smallest relative margin of the delay that causes no caution: twice the scatter (about 10 %) of identified
 delays of servo-hydraulic actuators due to amplitude, load and oil temperature."""
 
 
@@ -310,7 +310,7 @@ def delay_margin(scenario: Scenario) -> DelayMargin:
 
 
 def continuous_delay(scenario: Scenario) -> float | None:
-    """Return the critical delay (s) in continuous time; None without a limit, or if a part has no response."""
+    """Return the critical delay (s) in continuous time; None without a limit or if a part has no response."""
     try:
         loop = continuous_loop(scenario)
     except ConfigError:

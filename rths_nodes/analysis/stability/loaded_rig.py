@@ -67,7 +67,7 @@ class LoadedRig:
         return places[: self._n], forces[: self._n]
 
     def push(self, index: int, size: float) -> Array:
-        """Return the forces (N) relative to the loads, ``(n_axes,)``, after one more sample.
+        """Return the forces (N) relative to rest, ``(n_axes,)``, after one more sample.
 
         The force axis is commanded ``size`` (m) from its place; all other axes are at their places.
         """

@@ -53,7 +53,7 @@ def sampled_loop(
     """Return the loop of ``scenario`` in discrete time. Raises ConfigError if it cannot be judged.
 
     ``cache`` keeps the responses from Targets to forces, which take most of the time. Scenarios that differ only
-    in their structure share these responses. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the
+    in structure share these responses. ``stiffness`` ``(n_dof, n_dof)`` N/m replaces the stiffness of the
     restoring force, but not in the constants of the integrator.
     """
     assembly = Assembly(scenario)

@@ -289,7 +289,8 @@ class SampledLoop:
     def characteristic(
         self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0, share: float = 1.0
     ) -> Complex:
-        """Return the determinant of the module, ``(n,)``, whose zeros are the motions (rad/s) of the closed loop.
+        """Return the determinant (see the module), ``(n,)``, whose zeros are the motions (rad/s) of the closed
+        loop.
 
         ``gain`` is a factor on the forces. ``delay`` is a further delay of every axis (s), linear between samples
         as in the actuator ``pure_delay``. ``ratio`` is a factor on the natural frequencies, applied to the
