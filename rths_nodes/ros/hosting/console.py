@@ -107,7 +107,7 @@ class Console(Node):
         self.problems[ACTUATOR] = reason
 
     def trip(self, reason: str) -> None:
-        """Trip the rig. The rig does not move until all nodes are discovered, so earlier calls do nothing."""
+        """Trip the rig. Do nothing until all nodes are discovered, because the rig does not move before then."""
         if self._trip is not None:
             header = {"stamp": time.time_ns(), "run": self._topics.run.mark}
             self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))

@@ -2,7 +2,8 @@
 """Executor of nodes: all nodes of a test in one process, or a single node.
 
 Nodes in one process pass messages directly, in the order of the loop. Messages for other processes are published
-in the slack before a tick. A thread answers services; the loop executes requests that change a node.
+in the slack, the time left before a tick. A thread answers services; the loop executes requests that change a
+node.
 """
 
 from __future__ import annotations
@@ -194,15 +195,15 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep of a process whose nodes pass messages directly, so that no message wakes the process, s."""
+"""Sleep of a process whose nodes pass messages directly, s. No message wakes such a process."""
 FOLLOWING_SLEEP_S = 0.002
-"""Sleep of nodes that follow the executive in real time, s. These nodes then read several rows of the ring at
-once."""
+"""Sleep of nodes that follow the executive in real time, s. Afterwards, several rows of its ring buffer are ready.
+"""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
 """Number of consecutive yields to the middleware thread that delivers messages by topic. With sockets, one yield
-is enough; after several, two nodes would keep yielding to each other."""
+is enough; with more, two nodes would keep yielding to each other."""
 POLLS = 4
 """Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
@@ -380,7 +381,7 @@ class LoopExecutor:
         self._warm_up(pacer)
 
     def _warm_up(self, pacer: Pacer) -> None:
-        """Warm up the nodes last, so that their data are still in the caches at the tick."""
+        """Warm up the nodes just before the tick, so that their data are still in the caches at the tick."""
         for node, budget in self._warm_ups:
             if node.works and node.warm_up.due:
                 budget.decay()
@@ -453,7 +454,9 @@ class LoopExecutor:
             self._slept_at = ended
 
     def _wait_for_message(self, timeout: float) -> None:
-        """Sleep until a stream has a message. All pending messages must have been received."""
+        """Sleep until a stream has a message, but at most ``timeout`` s. The caller must have received all pending
+        messages.
+        """
         inboxes = [
             node.topics.opened[key]
             for node in self._ring

@@ -60,7 +60,7 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "page_port": ("8085", "TCP port of the page; 0 selects a free port, and a port in use is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
-"""Python arguments that start the page. This package must not import ``rths_nodes.app``."""
+"""Python arguments that start the page, because ``rths_nodes.ros`` must not import ``rths_nodes.app``."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),
@@ -118,8 +118,8 @@ def description(
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown argument, because launch accepts unknown arguments.
 
-    Arguments are checked only if the command line names this file or its wrapper. An including file has other
-    arguments.
+    Arguments are checked only if the command line names this file or its wrapper, because a file that includes
+    this file has other arguments.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
@@ -134,7 +134,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions for the nodes of a test, with one run id. Raises ConfigError."""
+    """Launch actions for the nodes of a test, with one run id. Raises ConfigError if the test cannot run."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations

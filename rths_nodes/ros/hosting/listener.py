@@ -50,7 +50,7 @@ TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
-"""Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED)."""
+"""Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED), and the use of each rig."""
 
 
 class RigListener(ThreadedNode):
@@ -119,7 +119,7 @@ class RigListener(ThreadedNode):
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the next ``number``, and the columns since ``number``. All belong to one run."""
+        """Return the situation, the next ``number``, and the columns since ``number``, all of the same run."""
         with self._lock:
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
@@ -128,7 +128,9 @@ class RigListener(ThreadedNode):
             return self._situation(), last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store the result of a stop (``stop``), or whether a stop can reach the rig (``reaches``)."""
+        """Store an entry of ``status``: ``stop`` (result of a stop) or ``reaches`` (True if a stop can reach the
+        rig).
+        """
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])
@@ -236,9 +238,10 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 
 class WatchListener(ThreadedNode):
-    """Observes the test in ``namespace`` from start to close.
+    """Receives the states of procedure and rig in ``namespace``, from start to close.
 
-    A separate thread stores time (s, monotonic), topic and content of each message. Raises ConfigError.
+    A separate thread stores the time of arrival (s, monotonic), topic and content of each message. Raises
+    ConfigError if ROS 2 does not start.
     """
 
     def __init__(self, namespace: str, name: str) -> None:
