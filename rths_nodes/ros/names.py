@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of all topics: name, type, QoS, publishers and subscribers.
 
-The table does not need rclpy. Wiring, recordings and documentation use the table.
+Wiring, recordings and documentation use the table, which does not need rclpy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
 AXIS = "axis"
 """Node of one axis, below the namespace of the rig."""
 CONSOLE = "console"
-"""Node of ``rths run`` if other processes run the nodes. The console receives results and may request a trip."""
+"""Node of ``rths run`` if nodes of the test run in other processes. The console receives results and may request a
+trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Node that stops a procedure and publishes its state; not a peer of any run."""
@@ -39,7 +40,7 @@ OBSERVERS = options.OBSERVERS
 NAMESPACE = options.NAMESPACE
 
 STOPS = ("stop", "trip")
-"""Services of the actuator node that end a test, in the state HELD or TRIPPED."""
+"""Services of the actuator node that end a test in the state HELD or TRIPPED, respectively."""
 FORMER_TRIP = "emergency_stop"
 """Name of the topic and of the service ``trip`` up to version 0.9.0. The next version will not accept this name.
 """
@@ -105,7 +106,7 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
-"""Topics with the axes as joints: measured, target and commanded states."""
+"""Topics with the measured, target and commanded states of the axes, as joints."""
 
 
 def _joints(name: str) -> Topic:

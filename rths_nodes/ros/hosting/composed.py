@@ -51,9 +51,7 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    """Make the node ``role`` with parameter ``values`` and the faults in its parameters. ``hosted`` is passed to
-    :class:`Host`.
-    """
+    """Make the node ``role`` with parameter ``values`` and its faults. ``hosted`` is passed to :class:`Host`."""
     clock = hosted.get("clock", SYSTEM_CLOCK)
     opened, interpose = with_faults(open_writer, hosted.get("own_process", False), clock)
     host = Host(**{"interpose": interpose} | hosted)

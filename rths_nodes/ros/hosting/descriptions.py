@@ -39,7 +39,7 @@ def describe(
     """Describe the nodes of a rig, with a recorder if the test is recorded.
 
     ``axes`` are the axes that have their own nodes: all axes or none. With ``console`` the test waits for the
-    console of the runner.
+    runner's console.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -55,8 +55,8 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError for an unknown node, or
-    if the host is ``composed`` and the actuator node is not started.
+    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError for an unknown or
+    missing node.
     """
     peers = tuple(description.peer for description in descriptions)
     recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)

@@ -38,7 +38,7 @@ BEHIND_NS = 20_000_000
 
 
 class SlackBudget:
-    """Estimated duration of a task, to decide whether the task fits before a tick."""
+    """Estimated duration of a task that must fit before a tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -53,7 +53,7 @@ class SlackBudget:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run and time ``task``. Return False if ``task`` had no work and returned False."""
+        """Run and time ``task``. Return False if ``task`` returned False (no work)."""
         started = self._now()
         did = task() is not False
         if did:
@@ -454,8 +454,7 @@ class LoopExecutor:
             self._slept_at = ended
 
     def _wait_for_message(self, timeout: float) -> None:
-        """Sleep until a stream has a message, but at most ``timeout`` s. The caller must have received all pending
-        messages.
+        """Sleep until a stream has a message, at most ``timeout`` s. All pending messages must have been received.
         """
         inboxes = [
             node.topics.opened[key]

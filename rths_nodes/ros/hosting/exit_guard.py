@@ -67,8 +67,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes longer than ``seconds``. Raises OSError if no timer is
-    available.
+    """End this process with ``code`` if the block takes longer than ``seconds``. Raises OSError without a timer.
     """
     guard = ExitGuard()
     guard.arm(seconds, code)

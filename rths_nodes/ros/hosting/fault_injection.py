@@ -225,8 +225,8 @@ class FaultyInbox:
 
 
 class StruckInbox:
-    """Inbox of Measurements that calls ``strike()`` at Measurement ``first``, and then is empty while
-    ``may_work()`` is false.
+    """Inbox of Measurements that calls ``strike()`` at Measurement ``first``, and then is empty unless
+    ``may_work()``.
     """
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:

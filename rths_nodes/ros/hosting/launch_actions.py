@@ -87,8 +87,8 @@ def description(
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
-    """Return a launch description with the arguments of a test, ``further`` arguments, and the entities that
-    ``make(context)`` returns.
+    """Return a launch description with the arguments of a test, ``further`` arguments, and the entities from
+    ``make(context)``.
 
     ``defaults`` replaces default values; ``composes`` adds the arguments ``composed`` and ``separate``. Invalid
     tests and unknown arguments are refused before any node starts.
@@ -118,8 +118,8 @@ def description(
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
     """Raise ConfigError for an unknown argument, because launch accepts unknown arguments.
 
-    Arguments are checked only if the command line names this file or its wrapper, because a file that includes
-    this file has other arguments.
+    Arguments are checked only if the command line names this file or its wrapper, because an including file has
+    other arguments.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments
@@ -134,7 +134,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions for the nodes of a test, with one run id. Raises ConfigError if the test cannot run."""
+    """Launch actions for the nodes of a test, with one run id. Raises ConfigError for an invalid test."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations

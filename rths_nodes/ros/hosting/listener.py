@@ -50,7 +50,7 @@ TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
 OVER = {"run": ENDED, "procedure": (State.FINISHED,)}
 RIG_OF = {ACTUATOR: "run", OPERATOR: "procedure"}
-"""Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED), and the use of each rig."""
+"""Nodes that report the type of their rig (REAL RIG, EMULATED or SIMULATED)."""
 
 
 class RigListener(ThreadedNode):
@@ -128,9 +128,7 @@ class RigListener(ThreadedNode):
             return self._situation(), last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store an entry of ``status``: ``stop`` (result of a stop) or ``reaches`` (True if a stop can reach the
-        rig).
-        """
+        """Store ``stop`` (result of a stop) or ``reaches`` (whether a stop can reach the rig) from ``status``."""
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])
@@ -238,10 +236,9 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 
 class WatchListener(ThreadedNode):
-    """Receives the states of procedure and rig in ``namespace``, from start to close.
+    """Receives the states of procedure and rig in ``namespace`` from start to close.
 
-    A separate thread stores the time of arrival (s, monotonic), topic and content of each message. Raises
-    ConfigError if ROS 2 does not start.
+    A separate thread stores arrival time (s, monotonic), topic and content of each message. Raises ConfigError.
     """
 
     def __init__(self, namespace: str, name: str) -> None:

@@ -281,8 +281,8 @@ class Processes:
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes count; ``reported`` are the roles with a Summary.
 
-        A process that the runner has ended after its Summary does not count. A recorder counts even then, because
-        its recording is incomplete.
+        A process that the runner has ended after its Summary does not count. A recorder does, because its
+        recording is incomplete.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

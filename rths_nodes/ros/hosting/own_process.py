@@ -40,10 +40,10 @@ from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.transport.middleware import ros_context
 
 TOLD_S = 5.0
-"""Longest turn of the actuator node after its Summary, s. Beyond this time the node counts as hung."""
+"""Longest turn of the actuator node after its Summary before the node counts as hung, s."""
 
 TURN_S = 30.0
-"""Longest turn of a node after the test, s, even with a slow disk. Beyond this time the node counts as hung."""
+"""Longest turn of a node after the test before the node counts as hung, s. A disk may be slow."""
 
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""

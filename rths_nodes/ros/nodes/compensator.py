@@ -131,7 +131,7 @@ class CompensatorNode(RthsNode):
     def _overdue(self) -> bool:
         """Return True if a Target is late and was already late in the last turn.
 
-        If both this process and the integrator were suspended, the integrator gets a turn in between.
+        Between these turns, an integrator that was suspended together with this process can run.
         """
         deadline = self.deadline
         if deadline is None or self._looked < deadline:

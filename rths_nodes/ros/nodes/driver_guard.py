@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the axis limits for a third-party driver node, in case the driver does not check limits."""
+"""Check of the axis limits, in case a third-party driver node does not check them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node continued after the Trip"
 LATER_NS = 2 * SECOND
-"""Additional waiting time for a driver before the Trip, and again after the Trip, ns."""
+"""Additional time to wait for a driver's Measurement before the Trip, and again after the Trip, ns."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
@@ -55,7 +55,7 @@ class DriverGuard:
         self._received_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return True if the rig may continue after ``measured``. Safe stops are not checked.
+        """Return True if the rig may continue after ``measured``. Samples of a safe stop are not checked.
 
         ``judged`` is true if the actuator node of this package has checked ``measured``.
         """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages for nodes that follow the executive. The stages publish its messages and compute nothing.
+"""Stages for nodes that follow the executive. The stages return the executive's messages and compute nothing.
 
 The nodes of one process share a :class:`Feed`. A Measurement is released with the next row, because this row
-completes the responding Command and Target.
+completes the Command and Target that answer the Measurement.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class RigClock:
 
     ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
     Measurement, of Measurement 0 and of the end (ns of ``clock``); 0 means unknown. ``loop`` has durations from
-    Measurement to Command, ``work`` has durations from tick to Measurement.
+    Measurement to Command; ``work`` has durations from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -180,7 +180,8 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer; only calls ``warn`` for an ``optional`` observer."""
+    """Trips the rig if ``heartbeat`` reports a lost observer; for an ``optional`` observer, only calls ``warn``.
+    """
 
     def __init__(
         self,

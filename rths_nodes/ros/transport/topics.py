@@ -224,7 +224,7 @@ class NodeTopics:
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
         """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
 
-        With ``holds``, other subscribers receive them on request (:meth:`publish_held`).
+        With ``holds``, other subscribers receive these messages only on request (:meth:`publish_held`).
         """
         me = self._node.get_fully_qualified_name()
         listening = [
