@@ -21,8 +21,7 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
 AXIS = "axis"
 """Node of one axis, below the namespace of the rig."""
 CONSOLE = "console"
-"""Node of ``rths run`` if nodes of the test run in other processes. The console receives results and may request a
-trip."""
+"""Node of ``rths run`` if other processes run the nodes. The console receives results and may request a trip."""
 ROLES = (*NODES, AXIS)
 OPERATOR = "operator"
 """Node that stops a procedure and publishes its state; not a peer of any run."""
@@ -31,7 +30,7 @@ STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
 """Names in the record for callers of the operator's services."""
 MOTION = "motion "
-"""Prefix of the run name in messages with the curves of a procedure's motion."""
+"""Prefix of the run name for the curves of a procedure's motion."""
 RIG = "rig"
 """Executable that runs several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -148,8 +147,8 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""Two subscriptions for trip requests from other programs. Only the volatile subscription matches volatile
-publishers. Only the latched subscription receives earlier messages of latched publishers."""
+"""Two subscriptions for trip requests from other programs: only the volatile subscription matches volatile
+publishers; only the latched subscription receives earlier messages from latched publishers."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """Diagnostics, with the absolute name that ROS tools expect."""

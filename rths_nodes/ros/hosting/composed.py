@@ -76,8 +76,8 @@ def run(
 ) -> Result:
     """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
 
-    Until the test begins, ``starting`` receives a text about nodes that are not ready. ``port``, if given, is open
-    and replaces the scenario's port. Raises NodeRefused if a node refuses the test.
+    Until the test begins, ``starting`` receives a text about nodes not yet ready. ``port``, if given, is open and
+    replaces the scenario's port. Raises NodeRefused if a node refuses the test.
     """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:

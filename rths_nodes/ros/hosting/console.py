@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Console of the runner: a node that receives state, progress and results of the test."""
+"""Console of the runner: receives state, progress and results of the test."""
 
 from __future__ import annotations
 

@@ -18,15 +18,15 @@ from rths_nodes.ros.names import RECORDER
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """Role, namespace and parameters of a node. ``role`` is also the name of the executable."""
+    """Role, namespace and parameters of a node. ``role`` is also the executable."""
 
     role: str
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
-    """Name of the axis, for an axis node; also the last part of ``namespace``."""
+    """Axis of an axis node; also the last part of ``namespace``."""
     scenario: Scenario | None = None
-    """Scenario from the runner; None if the parameters define the scenario."""
+    """Scenario from the runner; None if the parameters define it."""
 
     @property
     def peer(self) -> str:

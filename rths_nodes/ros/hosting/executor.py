@@ -381,7 +381,7 @@ class LoopExecutor:
         self._warm_up(pacer)
 
     def _warm_up(self, pacer: Pacer) -> None:
-        """Warm up the nodes just before the tick, so that their data are still in the caches at the tick."""
+        """Warm up the nodes last, so that their data are still in the caches at the tick."""
         for node, budget in self._warm_ups:
             if node.works and node.warm_up.due:
                 budget.decay()
@@ -454,8 +454,7 @@ class LoopExecutor:
             self._slept_at = ended
 
     def _wait_for_message(self, timeout: float) -> None:
-        """Sleep until a stream has a message, at most ``timeout`` s. All pending messages must have been received.
-        """
+        """Sleep until a stream has a message, at most ``timeout`` s. Earlier messages must have been received."""
         inboxes = [
             node.topics.opened[key]
             for node in self._ring

@@ -39,7 +39,7 @@ class _Event(ctypes.Structure):
 
 
 class ExitGuard:
-    """Ends this process with an exit code, unless the guard is disarmed or armed again in time."""
+    """Ends this process with an exit code, unless disarmed or armed again in time."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
@@ -67,8 +67,7 @@ class ExitGuard:
 
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
-    """End this process with ``code`` if the block takes longer than ``seconds``. Raises OSError without a timer.
-    """
+    """End this process with ``code`` if the block takes longer than ``seconds``. Raises OSError."""
     guard = ExitGuard()
     guard.arm(seconds, code)
     try:

@@ -116,7 +116,7 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Raise ConfigError for an unknown argument, because launch accepts unknown arguments.
+    """Raise ConfigError for an unknown argument, which launch would accept.
 
     Arguments are checked only if the command line names this file or its wrapper, because an including file has
     other arguments.
@@ -134,7 +134,7 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
 
 
 class LaunchedTest:
-    """Launch actions for the nodes of a test, with one run id. Raises ConfigError for an invalid test."""
+    """Launch actions for the nodes of a test, with one run id. Raises ConfigError."""
 
     def __init__(self, context: LaunchContext, check_free: Callable[[Path], None]) -> None:
         configured = context.launch_configurations

@@ -39,12 +39,12 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Maximum number of stored messages. If more arrive, the oldest are dropped."""
+"""Maximum number of stored messages; older messages are dropped."""
 
 MOST_COLUMNS = 60_000
 """Maximum number of stored columns of 10 ms, enough for ten minutes."""
 AT_ONCE = 400
-"""Maximum number of messages returned per request. A client that lags needs several requests."""
+"""Maximum number of messages per request; a client that lags needs several requests."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
@@ -236,7 +236,7 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 
 class WatchListener(ThreadedNode):
-    """Receives the states of procedure and rig in ``namespace`` from start to close.
+    """Receives the states of procedure and rig in ``namespace``.
 
     A separate thread stores arrival time (s, monotonic), topic and content of each message. Raises ConfigError.
     """

@@ -51,8 +51,8 @@ PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner. A node exits when the runner exits."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with a file descriptor to which a node writes the reason for its end, because a node that
-is not configured has no topics."""
+"""Environment variable with a file descriptor, to which a node writes the reason for its end, because an
+unconfigured node has no topics."""
 
 
 def death(name: str, code: int) -> str:

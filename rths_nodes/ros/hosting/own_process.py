@@ -43,7 +43,7 @@ TOLD_S = 5.0
 """Longest turn of the actuator node after its Summary before the node counts as hung, s."""
 
 TURN_S = 30.0
-"""Longest turn of a node after the test before the node counts as hung, s. A disk may be slow."""
+"""Longest turn of a node after the test before the node counts as hung, s; enough for a slow disk."""
 
 FLUSHED_S = 10.0
 """Timeout for a node to deliver its last messages, or to detect that its peers have left, s."""
@@ -245,9 +245,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def print_problems(node: RthsNode, left: bool = False) -> None:
-    """Print problems of a node, and send errors to the runner. ``left`` is true if launch prints the problem
-    instead.
-    """
+    """Print problems of a node, and send errors to the runner. With ``left``, launch prints the problem instead."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

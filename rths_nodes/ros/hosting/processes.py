@@ -29,8 +29,7 @@ def run(
 ) -> Result:
     """Start the nodes as processes, monitor them until the end of the test, and end all processes.
 
-    Until the test begins, ``starting`` receives a text about nodes that are not ready. Raises ConfigError if a
-    node cannot start.
+    Until the test begins, ``starting`` receives a text about nodes not yet ready. Raises ConfigError.
     """
     first = descriptions[0]
     peers = tuple(description.peer for description in descriptions)

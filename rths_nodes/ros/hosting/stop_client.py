@@ -27,8 +27,8 @@ THREADS = 2
 
 
 def stop_address(namespace: str) -> bytes:
-    """Return the address at which the executive in ``namespace`` receives datagrams. The datagram ``S`` stops the
-    test, ``T`` trips it.
+    """Return the address at which the executive in ``namespace`` receives datagrams: ``S`` to stop the test, ``T``
+    to trip it.
     """
     return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
 

@@ -31,7 +31,7 @@ class DriverGuard:
     """Checks Commands to a driver of the rig and Measurements from the driver. The first breach causes a trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample; it is empty before a trip. If a driver ignores a Trip, the test ends
+    ``tripped`` is the reason with the sample, empty before a trip. If a driver ignores a Trip, the test ends
     as tripped. A test that ends before the last sample has failed.
     """
 
@@ -55,7 +55,7 @@ class DriverGuard:
         self._received_at = 0
 
     def measurement(self, measured: Measurement, judged: bool = False) -> bool:
-        """Return True if the rig may continue after ``measured``. Samples of a safe stop are not checked.
+        """Return True if the rig may continue after ``measured``. Safe stops are not checked.
 
         ``judged`` is true if the actuator node of this package has checked ``measured``.
         """
@@ -76,7 +76,7 @@ class DriverGuard:
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
-        """Return True if ``command`` may be published. After a breach, return False."""
+        """Return True if ``command`` may be published; after a breach, False."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)

@@ -37,8 +37,8 @@ class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
     ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark.
-    ``scenario_hash``, unless None, is the hash that the other run must have. Once the test is ``settled()``, other
-    runs are ignored. Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is
+    ``scenario_hash``, unless None, must be the hash of the other run. Once the test is ``settled()``, other runs
+    are ignored. Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is
     certain of the publisher, the node joins no active or ended test and ignores old messages. A message that
     arrives before the name of its publisher is kept for :meth:`cleared`.
     """

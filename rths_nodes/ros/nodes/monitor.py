@@ -33,8 +33,8 @@ INTERVAL_NS = 100_000_000
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message with ``values`` ``(columns, curves, 4)``, which begin at sample ``first`` and have
-    ``per`` samples per column.
+    """Return the message with ``values`` ``(columns, curves, 4)``, which begin at sample ``first``, with ``per``
+    samples per column.
     """
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing of a test in the actuator node, and supervision of monitor and recorder.
 
-In lockstep the rig waits for monitor and recorder. In real time the rig continues while both are alive.
+In lockstep the rig waits for these two nodes. In real time the rig continues while both are alive.
 """
 
 from __future__ import annotations
@@ -180,8 +180,7 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer; for an ``optional`` observer, only calls ``warn``.
-    """
+    """Trips the rig if ``heartbeat`` reports a lost observer; for an ``optional`` one, only calls ``warn``."""
 
     def __init__(
         self,

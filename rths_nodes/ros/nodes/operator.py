@@ -84,7 +84,7 @@ class Conducted(Protocol):
     def scenario(self) -> Scenario: ...
 
     def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement to ``receiver``, in the thread that drives the rig. None means no receiver."""
+        """Pass every Measurement to ``receiver`` (None: no receiver), in the thread that drives the rig."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorder node: writes messages of the rig, and messages on topics of other programs, unchanged into a recording.
-"""
+"""Recorder node: writes messages of the rig and of other programs, unchanged, into a recording."""
 
 from __future__ import annotations
 

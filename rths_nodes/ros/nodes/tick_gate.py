@@ -33,8 +33,8 @@ Act = Callable[[str], None]
 class TickGate:
     """Holds the Command of the next tick, and decides when that tick may run, with or without the Command.
 
-    ``observers`` watches monitor and recorder. ``stops``, requested through services, are executed before the next
-    tick; ``receive_stops`` polls for other requests. If no Command arrives for ``patience`` ns, the rig trips.
+    ``observers`` watches monitor and recorder. ``stops`` are executed before the next tick; ``receive_stops``
+    polls for other requests. If no Command arrives for ``patience`` ns, the rig trips.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Number of samples directly before this sample that were lost or were not used in time."""
+    """Number of samples directly before this sample that were lost or not used in time."""
 
 
 class JointReader:
@@ -347,8 +347,7 @@ class Ros2ControlPort(OfPort, Readback):
         self._taken_at = self._looked_at = time.monotonic_ns()
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """Find and check controller and broadcaster without sending a command. Raises ConfigError if a check
-        fails.
+        """Find and check controller and broadcaster without sending a command. Raises ConfigError.
 
         ``pacer`` is called at each sample of the rig. A pacer is required, because this port needs real time.
         """

@@ -61,7 +61,7 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; an empty text if unknown.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; empty if unknown.
 
     ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
     """
@@ -159,7 +159,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners. Return a text about missing answers; an empty string if none is missing."""
+        """Call the partners. Return a text about missing answers; empty if none is missing."""
         if self._load is None:
             return ""
         missing = []
@@ -336,7 +336,7 @@ class Acceptor:
 class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
-    ``answered`` is true once the call was accepted or refused, or has timed out. ``problem`` is the reason for a
+    ``answered`` is true once the call is accepted or refused, or times out. ``problem`` is the reason for a
     missing ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
     discovered this node.
     """

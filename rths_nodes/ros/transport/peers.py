@@ -96,9 +96,9 @@ class PublisherGuard:
     """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
     ``known`` are the gids of the peers' publishers. While the guard is open, an unknown gid is looked up in the
-    graph; if the graph has no node for the gid yet, the last message is kept. Some distributions have no gids.
-    Then only the bytes show whether a message belongs to this run. With ``early``, messages before the test may
-    come from a node without a run.
+    graph; if the graph has no node for the gid yet, the last message is kept. In distributions without gids, only
+    the bytes show whether a message belongs to this run. With ``early``, messages before the test may come from a
+    node without a run.
     """
 
     def __init__(
