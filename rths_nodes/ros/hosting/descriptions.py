@@ -55,8 +55,8 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError for an unknown or
-    missing node.
+    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError for an unknown node or
+    a missing actuator node.
     """
     peers = tuple(description.peer for description in descriptions)
     recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)

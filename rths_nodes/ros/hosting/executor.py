@@ -197,8 +197,8 @@ IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
 """Sleep of a process whose nodes pass messages directly, s. No message wakes such a process."""
 FOLLOWING_SLEEP_S = 0.002
-"""Sleep of nodes that follow the executive in real time, s. Afterwards, several rows of its ring buffer are ready.
-"""
+"""Sleep of nodes that follow the executive in real time, s. Afterwards, several rows of the executive's ring are
+ready."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6

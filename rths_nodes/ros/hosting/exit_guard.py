@@ -39,7 +39,7 @@ class _Event(ctypes.Structure):
 
 
 class ExitGuard:
-    """Ends this process with an exit code, unless disarmed or armed again in time."""
+    """Ends this process with an exit code, unless the guard is disarmed or armed again in time."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)

@@ -60,7 +60,8 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "page_port": ("8085", "TCP port of the page; 0 selects a free port, and a port in use is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
-"""Python arguments that start the page, because ``rths_nodes.ros`` must not import ``rths_nodes.app``."""
+"""Python arguments that start the page as a program, because ``rths_nodes.ros`` must not import
+``rths_nodes.app``."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),

@@ -39,7 +39,7 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Maximum number of stored messages; older messages are dropped."""
+"""Maximum number of stored messages; the oldest are dropped first."""
 
 MOST_COLUMNS = 60_000
 """Maximum number of stored columns of 10 ms, enough for ten minutes."""

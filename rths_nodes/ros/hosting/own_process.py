@@ -50,7 +50,7 @@ FLUSHED_S = 10.0
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
-    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``, and exit with its exit code."""
+    """Run the node ``role``, or a rig of several nodes, with ROS ``arguments``. Exit with the resulting code."""
     try:
         hosted = _hosted(role, arguments)
     except ConfigError as error:
@@ -245,7 +245,7 @@ def start_if_wanted(node: RthsNode) -> None:
 
 
 def print_problems(node: RthsNode, left: bool = False) -> None:
-    """Print problems of a node, and send errors to the runner. With ``left``, launch prints the problem instead."""
+    """Print problems of a node, and send errors to the runner. With ``left``, launch prints the problem."""
     reported = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:

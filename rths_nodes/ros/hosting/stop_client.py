@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node with which a page stops a rig, without subscriptions that could delay a stop."""
+"""Node with which a page stops a rig. The node has no subscriptions that could delay a stop."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def last_tick(self) -> int:
-        """Number of the last tick. Axis nodes count ticks, which continue during a pause, unlike samples."""
+        """Number of the last tick. Axis nodes count ticks, because samples do not continue during a pause."""
         return int(self.rig.ticks)
 
     @property

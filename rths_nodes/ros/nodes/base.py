@@ -426,8 +426,8 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage of ``node``. It does nothing if it would save no time or if the stage is
-    ``external``.
+    """Return the warm-up of the stage of ``node``, which does nothing if the stage is ``external`` or no time is
+    saved.
     """
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1
