@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of environment variables before ROS 2 is loaded, one rule per variable.
+"""Checks of environment variables, made before ROS 2 is loaded.
 
 If a variable is wrong, ROS 2 ends the process, raises errors that do not name the variable, or lets nodes wait
 forever.
@@ -29,12 +29,12 @@ PEERS = "ROS_STATIC_PEERS"
 """Variable with the hosts of other nodes, separated by ``;``."""
 DOMAIN = "ROS_DOMAIN_ID"
 HIGHEST_DOMAIN = 232
-"""Highest valid domain. The ports of higher domains exceed 65535, and Fast DDS ends the process."""
+"""Highest valid domain. Higher domains need ports above 65535, for which Fast DDS ends the process."""
 PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Variables with the settings file of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
+"""Variables that name the settings files of Fast DDS 3 and 2. Without a file, Fast DDS uses shared memory."""
 SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
 ANSWER_S = 0.2
-"""Time for a host to report a closed port, s."""
+"""Timeout for a host to report a closed port, s."""
 KEYS = (
     *("identity_ca.cert.pem", "cert.pem", "key.pem"),
     *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),
@@ -216,7 +216,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 
 
 def _absent(server: str) -> str:
-    """Return why ``server`` is not a discovery server, or an empty string."""
+    """Return why ``server`` cannot be a discovery server; empty if it may be one."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"

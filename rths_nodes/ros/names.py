@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table of all topics: name, type, QoS, publishers and subscribers.
 
-The table does not need rclpy. Wiring, recordings and documentation use the table.
+Wiring, recordings and documentation use the table, which does not need rclpy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STOP, PAGE_STOP, HOLD = OPERATOR_SERVICES
 STRANGER, PAGE = "anybody", "page"
 """Names in the record for callers of the operator's services."""
 MOTION = "motion "
-"""Prefix of the run name in messages with the curves of a procedure's motion."""
+"""Prefix of the run name for the curves of a procedure's motion."""
 RIG = "rig"
 """Executable that runs several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -39,7 +39,7 @@ OBSERVERS = options.OBSERVERS
 NAMESPACE = options.NAMESPACE
 
 STOPS = ("stop", "trip")
-"""Services of the actuator node that end a test, in the state HELD or TRIPPED."""
+"""Services of the actuator node that end a test in the state HELD or TRIPPED, respectively."""
 FORMER_TRIP = "emergency_stop"
 """Name of the topic and of the service ``trip`` up to version 0.9.0. The next version will not accept this name.
 """
@@ -105,7 +105,7 @@ def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...])
 
 
 STATES, TARGETS, COMMANDS = JOINTS = ("joint_states", "joint_targets", "joint_commands")
-"""Topics with the axes as joints: measured, target and commanded states."""
+"""Topics with the measured, target and commanded states of the axes, as joints."""
 
 
 def _joints(name: str) -> Topic:
@@ -147,8 +147,8 @@ TOPICS: dict[str, Topic] = {
 TRIP_REQUESTS = tuple(
     Topic(TRIP, _type_of("Trip"), (), (ACTUATOR,), latched=latched, recorded=False) for latched in (False, True)
 )
-"""Two subscriptions for trip requests from other programs. Only the volatile subscription matches volatile
-publishers. Only the latched subscription receives earlier messages of latched publishers."""
+"""Two subscriptions for trip requests from other programs: only the volatile subscription matches volatile
+publishers; only the latched subscription receives earlier messages from latched publishers."""
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """Diagnostics, with the absolute name that ROS tools expect."""

@@ -51,7 +51,7 @@ def make_node(
     cli_args: Sequence[str] | None = None,
     **hosted: Any,
 ) -> RthsNode:
-    """Make the node ``role`` with parameter ``values`` and with faults. ``hosted`` is passed to :class:`Host`."""
+    """Make the node ``role`` with parameter ``values`` and its faults. ``hosted`` is passed to :class:`Host`."""
     clock = hosted.get("clock", SYSTEM_CLOCK)
     opened, interpose = with_faults(open_writer, hosted.get("own_process", False), clock)
     host = Host(**{"interpose": interpose} | hosted)
@@ -76,8 +76,8 @@ def run(
 ) -> Result:
     """Run the nodes until the end of the test; the roles ``separate`` run in their own processes.
 
-    Until the test begins, ``starting`` receives a text about missing nodes. ``port`` is open and replaces the
-    scenario's port. Raises NodeRefused if a node refuses the test.
+    Until the test begins, ``starting`` receives a text about nodes not yet ready. ``port``, if given, is open and
+    replaces the scenario's port. Raises NodeRefused if a node refuses the test.
     """
     beside = [description for description in descriptions if description.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
@@ -180,8 +180,8 @@ class ComposedTest:
     def _prepare(self) -> None:
         """Start real-time scheduling once, after all endpoints are matched.
 
-        During discovery, threads busy-wait for locks that processes share. Under real-time scheduling they may
-        wait forever.
+        During discovery, threads busy-wait for locks that processes share. Under real-time scheduling, these
+        threads may wait forever.
         """
         if self._prepared or self.rig.settings.lockstep:
             return

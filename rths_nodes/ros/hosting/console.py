@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Console of the runner: a node that receives state, progress and results of the test."""
+"""Console of the runner: receives state, progress and results of the test."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Console(Node):
         return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
-        """Receive messages, and query the graph again for publishers whose node names are still missing."""
+        """Receive messages, and query the graph again for the missing names of publishers."""
         guards = self._topics.guards.values()
         for guard in guards:
             if not guard.complete:
@@ -107,7 +107,7 @@ class Console(Node):
         self.problems[ACTUATOR] = reason
 
     def trip(self, reason: str) -> None:
-        """Trip the rig. The rig does not move until all nodes are discovered, so earlier calls do nothing."""
+        """Trip the rig. Do nothing until all nodes are discovered, because the rig does not move before then."""
         if self._trip is not None:
             header = {"stamp": time.time_ns(), "run": self._topics.run.mark}
             self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))

@@ -24,9 +24,9 @@ class NodeDescription:
     parameters: Data
     namespace: str = names.NAMESPACE
     axis: str = ""
-    """Axis of an axis node, also the last part of ``namespace``."""
+    """Axis of an axis node; also the last part of ``namespace``."""
     scenario: Scenario | None = None
-    """Scenario from the runner; None if the parameters define the scenario."""
+    """Scenario from the runner; None if the parameters define it."""
 
     @property
     def peer(self) -> str:
@@ -38,8 +38,8 @@ def describe(
 ) -> list[NodeDescription]:
     """Describe the nodes of a rig, with a recorder if the test is recorded.
 
-    ``axes`` are the axes with a separate node: all or none. With ``console`` the test waits for the console of the
-    runner.
+    ``axes`` are the axes that have their own nodes: all axes or none. With ``console`` the test waits for the
+    runner's console.
     """
     if scenario is not None:
         options = options.changed(scenario=scenario.name, rig="", case="", overrides=())
@@ -55,7 +55,9 @@ def describe(
 
 
 def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
-    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError for unknown nodes."""
+    """Return the peers among ``descriptions`` that this machine starts. Raises ConfigError for an unknown node or
+    a missing actuator node.
+    """
     peers = tuple(description.peer for description in descriptions)
     recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)
     for name in options.nodes:
@@ -82,7 +84,9 @@ def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[st
 
 
 def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """Return the axes that have their own nodes: all or none. Raises ConfigError if they must share a node."""
+    """Return the axes that have their own nodes: all axes or none. Raises ConfigError if the axes must share a
+    node.
+    """
     if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)

@@ -2,7 +2,8 @@
 """Executor of nodes: all nodes of a test in one process, or a single node.
 
 Nodes in one process pass messages directly, in the order of the loop. Messages for other processes are published
-in the slack before a tick. A thread answers services; the loop executes requests that change a node.
+in the slack, the time left before a tick. A thread answers services; the loop executes requests that change a
+node.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BEHIND_NS = 20_000_000
 
 
 class SlackBudget:
-    """Estimated duration of a task, to decide whether the task fits before a tick."""
+    """Estimated duration of a task that must fit before a tick."""
 
     def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
         self._needed = 0.0
@@ -52,7 +53,7 @@ class SlackBudget:
         return pacer.slack > self._needed
 
     def run(self, task: Callable[[], object]) -> bool:
-        """Run and time ``task``. Return False if ``task`` had no work and returned False."""
+        """Run and time ``task``. Return False if ``task`` returned False (no work)."""
         started = self._now()
         did = task() is not False
         if did:
@@ -194,15 +195,15 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 IDLE_S = 0.02
 SHORT_SLEEP_S = 0.0005
-"""Sleep of a process whose nodes pass messages directly, so that no message wakes the process, s."""
+"""Sleep of a process whose nodes pass messages directly, s. No message wakes such a process."""
 FOLLOWING_SLEEP_S = 0.002
-"""Sleep of nodes that follow the executive in real time, s. These nodes then read several rows of the ring at
-once."""
+"""Sleep of nodes that follow the executive in real time, s. Afterwards, several rows of the executive's ring are
+ready."""
 OBSERVER_SLEEP_S = 0.01
 """Sleep of a monitor or recorder in its own process, in lockstep, s."""
 YIELDS = 6
 """Number of consecutive yields to the middleware thread that delivers messages by topic. With sockets, one yield
-is enough; after several, two nodes would keep yielding to each other."""
+is enough; with more, two nodes would keep yielding to each other."""
 POLLS = 4
 """Number of polls of the inboxes before a sleep, because a wake-up costs 100 us."""
 AWAKE_NS = 300_000_000
@@ -453,7 +454,7 @@ class LoopExecutor:
             self._slept_at = ended
 
     def _wait_for_message(self, timeout: float) -> None:
-        """Sleep until a stream has a message. All pending messages must have been received."""
+        """Sleep until a stream has a message, at most ``timeout`` s. Earlier messages must have been received."""
         inboxes = [
             node.topics.opened[key]
             for node in self._ring

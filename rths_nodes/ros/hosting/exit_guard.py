@@ -77,7 +77,9 @@ def exits_within(seconds: float, code: int) -> Iterator[None]:
 
 
 def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
-    """Call ``closing`` and Python's exit handlers, and exit with ``code``, in any case within ``LEAVING_S``."""
+    """Call ``closing`` and Python's exit handlers, then exit with ``code``, within ``LEAVING_S`` even if a call
+    hangs.
+    """
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
     for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):

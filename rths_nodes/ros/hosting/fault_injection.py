@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a node: lost messages, wrong sensors, slow answers, suspension, death.
 
-Faults of streams act in the inboxes of loop nodes; monitor and recorder receive the original messages. Faults
-occur at sample numbers: kill, freeze and disk_full of sample k act when the node receives Measurement k; in the
-actuator node, before it sends Measurement k. In the host ``processes``, kill and freeze are signals (SIGKILL,
-SIGSTOP, SIGCONT); in the host ``composed``, a dead or frozen node gets no turn.
+Faults of streams act in the inboxes of loop nodes; monitor and recorder receive the original messages. The faults
+kill, freeze and disk_full at sample k act when the node receives Measurement k or, in the actuator node, before
+Measurement k is sent. In the host ``processes``, kill and freeze are signals (SIGKILL, SIGSTOP, SIGCONT). In the
+host ``composed``, a dead or frozen node gets no turn.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CurrentWriter = Callable[[], Writer | None]
 def with_faults(
     open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[OpenWriter, Interpose]:
-    """Return two functions. The first opens recordings, the second inserts the faults of one node."""
+    """Return two functions. The first opens recordings. The second inserts the faults of one node."""
     writer: Writer | None = None
 
     def opened(directory: str, topics: list[tuple[str, Topic]], information: dict[str, str]) -> Writer:
@@ -181,7 +181,7 @@ class _Faults(Interposer):
         )
 
     def _stand_still(self, seconds: float) -> None:
-        """Freeze the node. The actuator node sleeps, because all other nodes wait for it."""
+        """Freeze the node. The actuator node only sleeps instead, because all other nodes wait for it."""
         if self._role == ACTUATOR:
             self._clock.sleep(seconds)
         else:
@@ -196,7 +196,7 @@ class _Faults(Interposer):
 
 
 class FaultyInbox:
-    """Inbox with the faults of ``stream``. ``sent_at(number)`` is the sample at which a message is sent.
+    """Inbox with the faults of ``stream``. ``sent_at(number)`` is the sample at which message ``number`` is sent.
     ``clock()`` is the last known sample.
     """
 
@@ -225,7 +225,9 @@ class FaultyInbox:
 
 
 class StruckInbox:
-    """Inbox of Measurements. Calls ``strike()`` at message ``first``; then is empty unless ``may_work()``."""
+    """Inbox of Measurements that calls ``strike()`` at Measurement ``first``, and then is empty unless
+    ``may_work()``.
+    """
 
     def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
         self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take

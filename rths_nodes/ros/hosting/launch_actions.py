@@ -60,7 +60,8 @@ OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "page_port": ("8085", "TCP port of the page; 0 selects a free port, and a port in use is refused", ()),
 }
 PAGE = ("-m", "rths_nodes.app.cli", "page")
-"""Python arguments that start the page. This package must not import ``rths_nodes.app``."""
+"""Python arguments that start the page as a program, because ``rths_nodes.ros`` must not import
+``rths_nodes.app``."""
 
 COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "composed": ("false", "run all nodes in one process, where messages are passed directly", FLAG),
@@ -87,8 +88,8 @@ def description(
     composes: bool = False,
     **defaults: str,
 ) -> LaunchDescription:
-    """Return a launch description with the arguments of a test, ``further`` arguments, and the entities that
-    ``make(context)`` returns.
+    """Return a launch description with the arguments of a test, ``further`` arguments, and the entities from
+    ``make(context)``.
 
     ``defaults`` replaces default values; ``composes`` adds the arguments ``composed`` and ``separate``. Invalid
     tests and unknown arguments are refused before any node starts.
@@ -116,10 +117,10 @@ def description(
 
 
 def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> None:
-    """Raise ConfigError for an unknown argument, because launch accepts unknown arguments.
+    """Raise ConfigError for an unknown argument, which launch would accept.
 
-    Arguments are checked only if the command line names this file or its wrapper. An including file has other
-    arguments.
+    Arguments are checked only if the command line names this file or its wrapper, because an including file has
+    other arguments.
     """
     path = Path(context.locals.current_launch_file_path)
     files = path, path.with_suffix(".xml")  # the wrapper declares no arguments

@@ -39,12 +39,12 @@ from rths_nodes.ros.transport.threaded_node import ThreadedNode
 
 PROCEDURE_STATE, RIG_STATE = "procedure_state", "rig_state"
 KEPT = 1000
-"""Maximum number of stored messages. If more arrive, the oldest are dropped."""
+"""Maximum number of stored messages; the oldest are dropped first."""
 
 MOST_COLUMNS = 60_000
 """Maximum number of stored columns of 10 ms, enough for ten minutes."""
 AT_ONCE = 400
-"""Maximum number of messages returned per request. A client that lags needs several requests."""
+"""Maximum number of messages per request; a client that lags needs several requests."""
 MOST_EVENTS = 200
 TURN_S = 0.05
 BYTES_OF_CURVE = 4 * PER_CURVE
@@ -119,7 +119,7 @@ class RigListener(ThreadedNode):
         return self._told | {"namespace": self.namespace, "age": age, "events": list(self._events)}
 
     def since(self, number: int) -> tuple[dict[str, object], int, list[tuple[int, int, bytes]]]:
-        """Return the situation, the next ``number``, and the columns since ``number``. All belong to one run."""
+        """Return the situation, the next ``number``, and the columns since ``number``, all of the same run."""
         with self._lock:
             end = self._gone + len(self._columns)
             first = number if self._gone <= number <= end else self._gone
@@ -128,7 +128,7 @@ class RigListener(ThreadedNode):
             return self._situation(), last, list(columns)
 
     def note(self, status: Data) -> None:
-        """Store the result of a stop (``stop``), or whether a stop can reach the rig (``reaches``)."""
+        """Store ``stop`` (result of a stop) or ``reaches`` (whether a stop can reach the rig) from ``status``."""
         with self._lock:
             if "stop" in status:
                 self._event("stop", status["stop"])
@@ -236,9 +236,9 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 
 class WatchListener(ThreadedNode):
-    """Observes the test in ``namespace`` from start to close.
+    """Receives the states of procedure and rig in ``namespace``.
 
-    A separate thread stores time (s, monotonic), topic and content of each message. Raises ConfigError.
+    A separate thread stores arrival time (s, monotonic), topic and content of each message. Raises ConfigError.
     """
 
     def __init__(self, namespace: str, name: str) -> None:

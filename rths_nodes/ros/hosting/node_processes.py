@@ -51,8 +51,8 @@ PARENT = "RTHS_PARENT"
 """Environment variable with the pid of the runner. A node exits when the runner exits."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable with a file descriptor to which a node writes the reason for its end, because a node that
-is not configured has no topics."""
+"""Environment variable with a file descriptor, to which a node writes the reason for its end, because an
+unconfigured node has no topics."""
 
 
 def death(name: str, code: int) -> str:
@@ -244,7 +244,7 @@ class Processes:
                 process.popen.send_signal(number)
 
     def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
-        """Wait for all roles except ``but``; return False on timeout. Hung processes are killed."""
+        """Wait for all processes except the roles ``but``, and kill hung processes. Return False on timeout."""
         end = time.monotonic() + seconds
         while any(process.role not in but for process in self.alive()):
             if time.monotonic() > end:
@@ -274,15 +274,15 @@ class Processes:
         return [f"rths recover {path} completes the recording" for path in places if Path(path).exists()]
 
     def why(self, ended: Process) -> str:
-        """Return the report of ``ended`` or, if empty, the report of a process with the same exit code."""
+        """Return the report of ``ended``; if there is none, the report of a process with the same exit code."""
         alike = (process for process in self.running if process.popen.returncode == ended.popen.returncode)
         return (ended if ended.report else next((process for process in alike if process.report), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
         """Return the processes whose exit codes count; ``reported`` are the roles with a Summary.
 
-        A process that was ended after its Summary does not count. A recorder does, because its recording is
-        incomplete.
+        A process that the runner has ended after its Summary does not count. A recorder does, because its
+        recording is incomplete.
         """
         reporting = [process for process in self.running if process.role in reported and process.role != RECORDER]
         return [process for process in self.running if not (process.ended_by_us and process in reporting)]

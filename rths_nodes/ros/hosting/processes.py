@@ -29,7 +29,7 @@ def run(
 ) -> Result:
     """Start the nodes as processes, monitor them until the end of the test, and end all processes.
 
-    Until the test begins, ``starting`` receives a text about missing nodes. Raises ConfigError.
+    Until the test begins, ``starting`` receives a text about nodes not yet ready. Raises ConfigError.
     """
     first = descriptions[0]
     peers = tuple(description.peer for description in descriptions)
@@ -62,9 +62,9 @@ def run(
 
 
 def _end_after(died: Process, processes: Processes, console: Console, idle: Callable[[], None]) -> None:
-    """Trip the rig after a node has died, and end all nodes within ``GRACE_S``.
+    """Trip the rig after a node has died, and end the nodes that still run after ``GRACE_S``.
 
-    If the node refused the test, the rig has not moved. Then stop the other nodes immediately.
+    If the node has refused the test before the rig could move, end the other nodes immediately.
     """
     if died.popen.returncode == ExitCode.REFUSED and console.result.state not in UNDER_WAY:
         processes.send(signal.SIGTERM)

@@ -57,7 +57,9 @@ class Result:
             self.reason = "; ".join(filter(None, (why, self.reason)))
 
     def judge(self, codes: Sequence[int]) -> None:
-        """Derive the exit code of the test from ``codes`` of its nodes, and a reason if the test failed."""
+        """Derive the exit code of the test from the exit ``codes`` of its nodes, and a missing reason for a
+        failure.
+        """
         code = outcomes.of_nodes(codes, self.state, self.interrupted)
         self.exit_code = outcomes.valid(code, self.late, self.sample)
         if self.exit_code is ExitCode.FAILED and not self.reason:

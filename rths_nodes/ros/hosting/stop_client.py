@@ -27,14 +27,16 @@ THREADS = 2
 
 
 def stop_address(namespace: str) -> bytes:
-    """Return the address at which the executive in ``namespace`` receives datagrams. The datagram ``S`` stops the
-    test, ``T`` trips it.
+    """Return the address at which the executive in ``namespace`` receives datagrams: ``S`` to stop the test, ``T``
+    to trip it.
     """
     return f"\0rths {os.getuid()} {os.environ.get(DOMAIN, '0')} {namespace.strip('/')} stop".encode()
 
 
 def stop_executive(namespace: str, kind: str) -> bool:
-    """Send a stop to the executive in ``namespace``, without nodes. Return True if there is an executive."""
+    """Send a stop to the executive in ``namespace`` directly, not through nodes. Return True if there is an
+    executive.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
         sender.setblocking(False)
         return sender.sendto(b"T" if kind == TRIP else b"S", stop_address(namespace)) > 0
@@ -55,10 +57,10 @@ class StopClient(ThreadedNode):
         return any(client.service_is_ready() for client in (self._procedure, *self._stops.values()))
 
     async def stop(self, kind: str) -> str:
-        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure. Return the first answer.
+        """Stop a run (``kind`` of ``STOPS``) and every motion of a procedure. Return the first confirmation.
 
-        Raises ConfigError if no node confirms within ``STOP_S``; then the rig may still move. An executive need
-        not confirm.
+        Raises ConfigError if there is no executive and no node confirms within ``STOP_S``; then the rig may still
+        move.
         """
         brakes = stop_executive(self._namespace, kind)
         waiting = [self._stops[kind], self._procedure]

@@ -54,7 +54,7 @@ TRUTH_NS = 200_000_000
 
 MOVING = (State.RUNNING, State.STOPPING)
 LOOK_S = 0.01
-"""Longest wait for data of the rig per turn, s."""
+"""Longest wait for data from the rig per turn, s."""
 
 
 GONE_NS = 20_000_000
@@ -111,7 +111,9 @@ class TopicLinks:
 
 
 def port_of_axes(scenario: Scenario, axes: Sequence[str], links: TopicLinks) -> PerAxisPort | LoadedAxesPort:
-    """Return the port that drives the nodes of all ``axes`` and closes their force loops. Raises ConfigError."""
+    """Return the port that drives the nodes of all ``axes`` and closes their force loops. Raises ConfigError if
+    the axes must share a node.
+    """
     if set(axes) != set(scenario.axes):
         axis_nodes = ", ".join(map(axis_node, scenario.axes))
         raise ConfigError(f"peers: has axis nodes of {', '.join(axes)}, but must have all or none of {axis_nodes}")
@@ -203,7 +205,7 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """After a refusal, wait until the peers have left, except the console, which leaves last."""
+        """If the test has not begun, wait until all peers except the console have left."""
         if self.own_process and self._start and self._start.farewell:
             peer_names = self.location.full_names(self._start.peers)
             peers.wait_until_gone(self, peer_names, self._start.farewell, self.clock)
@@ -211,7 +213,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def participates(self) -> bool:
-        """True if the node is active, or still stops its rig."""
+        """True if the node is active or is still stopping its rig."""
         return self.phase.active or (self.rig is not None and self.rig.machine.state >= State.ARMED)
 
     @property
@@ -228,7 +230,7 @@ class ActuatorNode(RthsNode):
 
     @property
     def last_tick(self) -> int:
-        """Number of the last tick. Axis nodes count ticks, because a pause has ticks but no samples."""
+        """Number of the last tick. Axis nodes count ticks, because samples do not continue during a pause."""
         return int(self.rig.ticks)
 
     @property
@@ -286,7 +288,7 @@ class ActuatorNode(RthsNode):
         return True
 
     def tick(self) -> None:
-        """Send the Command of the next tick. In real time, wait for the tick, with or without a Command.
+        """Send the Command of the next tick. In real time, first wait for the tick, even if there is no Command.
 
         If the Measurement is not available immediately, the sample is completed in a later turn.
         """
@@ -365,8 +367,8 @@ class Completion:
     """Leads the actuator node from the last sample of the rig to the end of the node.
 
     The monitor may still trip a finished test through ``gate``. After the monitor's verdict and the last true
-    state the node publishes its Summary. The node leaves when all ``observers`` have finished. ``questions``
-    compares clocks again.
+    state, ``questions`` compares the clocks again, and the node publishes its Summary. The node leaves when all
+    ``observers`` have finished.
     """
 
     def __init__(

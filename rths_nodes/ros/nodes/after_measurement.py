@@ -27,7 +27,8 @@ class AfterMeasurement:
     """Publishes TestState and, while the loop does not wait, the messages that belong to each Measurement.
 
     TestState has the ``constants`` of the test. True states are queued in ``deferred``; if ``gathered``, they
-    arrive later from axis nodes. In lockstep, ``/clock`` has the time of one sample in ``clock_every`` (0: never).
+    arrive later from axis nodes. In lockstep, ``/clock`` has the time of every ``clock_every``-th sample (0:
+    never).
     """
 
     def __init__(

@@ -33,8 +33,9 @@ class Arming:
     """Leads the actuator node from its activation until the rig is armed.
 
     All ``peers`` must report ready within ``peer_timeout``, with the same ``settings``. Then ``questions``
-    compares the clocks of other machines. In real time a round trip may take at most one sample. After a refusal,
-    the node waits ``farewell`` (s) for its peers, because peers ignore a node until they know its name.
+    compares the clocks of other machines. In real time a round trip may take at most 1 + ``hops.depth`` samples.
+    After a refusal, the node waits up to ``farewell`` (s) for its peers to leave, because they receive the refusal
+    only once they know its name.
 
     A real rig waits FOUND_S before it is armed, because a trip request is lost if its publisher has not discovered
     the node.

@@ -23,10 +23,11 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 
 ALONE_NS = 200_000_000
-"""Time for which an interrupted axis waits for the next Command, which may bring the axis to rest, ns."""
+"""Longest wait of an interrupted or deactivated axis for the next Command, ns. The Command may bring the axis to
+rest."""
 
 LATER_NS = 1_000_000_000
-"""Additional waiting time in real time, ns. The actuator node, which stops all axes, must act first."""
+"""Additional wait for a Command in real time, ns. The actuator node, which stops all axes, must act first."""
 
 
 class AxisNode(RthsNode):

@@ -125,7 +125,7 @@ class Host:
     """Function called when all peers are discovered, before the node reports ready."""
     on_ended: Callable[[], None] = lambda: None
     scenario: Scenario | None = None
-    """Scenario to run; None if the parameters define the scenario."""
+    """Scenario to run; None if parameters define it."""
     handed: Port | None = None
     """Open port that replaces the scenario's port."""
     numerical: Callable[[Assembly], NumericalStage] = NumericalStage
@@ -151,7 +151,8 @@ class Writer(Protocol):
 
 
 OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
-"""Function that opens a recording from directory, topics (name and row) and information. Raises ConfigError."""
+"""Function that opens a recording, given its directory, topics (name and row) and information. Raises ConfigError.
+"""
 
 
 PERIOD_NS = 1_000_000_000
@@ -192,7 +193,7 @@ class RthsNode(FewRequests, LifecycleNode):
     stops_rig: bool = False
     """True if deactivation brings the rig, or an axis, to rest."""
     missing: Callable[[], str] = str
-    """Function that returns the missing requirements of the node before a test, other than peers."""
+    """Function that returns the requirements, other than peers, that the node lacks before a test."""
     judged: tuple[ExitCode, str] | None = None
     """Outcome and reason of the test if the node knows more than TestState contains; otherwise None."""
     late: LateData = LateData()
@@ -315,7 +316,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop a test in progress, wait for its end, and leave."""
+        """Stop a test in progress and leave after its end; without a test, leave."""
         if self.under_way:
             self.stop(f"the {self.identity} node was shut down")
             self.shutdown.interrupt()
@@ -353,7 +354,7 @@ class RthsNode(FewRequests, LifecycleNode):
         return -1
 
     def look(self) -> bool:
-        """Poll the handshake, at most every ``LOOK_NS``; return True if a poll was due."""
+        """Poll the handshake, at most every ``LOOK_NS``; return True if the node has polled."""
         now = self._now()
         due = now >= self._next_look
         if due:
@@ -409,8 +410,7 @@ class RthsNode(FewRequests, LifecycleNode):
     def trip(self, reason: str, sample: int = 0, effective: int = 0) -> None:
         """Request a trip from the actuator node. ``sample`` is the sample of a breach, or 0.
 
-        In lockstep, the trip takes effect at the sample ``effective`` unless ``effective`` is 0; otherwise
-        immediately.
+        The trip takes effect immediately or, in lockstep, at the sample ``effective`` unless ``effective`` is 0.
         """
         if "trip" in self.topics.outlets:
             effective = effective if self.settings.lockstep else 0
@@ -426,8 +426,8 @@ class RthsNode(FewRequests, LifecycleNode):
 
 
 def warm_up_of(node: RthsNode, twin_of: Callable[[Assembly], Callable[[Codec], object]], external: bool) -> WarmUp:
-    """Return the warm-up of the stage of ``node``, which does nothing if it saves no time or for an ``external``
-    stage.
+    """Return the warm-up of the stage of ``node``, which does nothing if the stage is ``external`` or no time is
+    saved.
     """
     per_step = node.scenario.samples_per_step
     gains = not (external or node.settings.lockstep) and per_step > 1

@@ -109,7 +109,7 @@ class CompensatorNode(RthsNode):
 
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
-        """Streams that wake the node. While a Target is missing, Measurements do not wake the node."""
+        """Streams that wake the node. While a Target is missing, Measurements do not wake it."""
         if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None
@@ -131,7 +131,7 @@ class CompensatorNode(RthsNode):
     def _overdue(self) -> bool:
         """Return True if a Target is late and was already late in the last turn.
 
-        If both this process and the integrator were suspended, the integrator gets a turn in between.
+        Between these turns, an integrator that was suspended together with this process can run.
         """
         deadline = self.deadline
         if deadline is None or self._looked < deadline:

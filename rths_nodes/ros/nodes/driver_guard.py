@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the axis limits for a third-party driver node, in case the driver does not check limits."""
+"""Check of the axis limits, in case a third-party driver node does not check them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node continued after the Trip"
 LATER_NS = 2 * SECOND
-"""Additional waiting time for a driver before the Trip, and again after the Trip, ns."""
+"""Additional time to wait for a driver's Measurement before the Trip, and again after the Trip, ns."""
 
 
 def ended_early(test: StateOfTest, samples: int) -> str:
@@ -31,7 +31,7 @@ class DriverGuard:
     """Checks Commands to a driver of the rig and Measurements from the driver. The first breach causes a trip.
 
     ``trip`` receives the reason, the sample, and the first tick without a Command (0: the pending tick).
-    ``tripped`` is the reason with the sample; it is empty before a trip. If a driver ignores a Trip, the test ends
+    ``tripped`` is the reason with the sample, empty before a trip. If a driver ignores a Trip, the test ends
     as tripped. A test that ends before the last sample has failed.
     """
 
@@ -76,7 +76,7 @@ class DriverGuard:
         return self._passes(reason, measured.sample, measured.sample + 1)
 
     def command(self, command: Command) -> bool:
-        """Return True if ``command`` may be published. After a breach, return False."""
+        """Return True if ``command`` may be published; after a breach, False."""
         self._command = command
         if self._at_once is not None:
             self._at_once.made(command)

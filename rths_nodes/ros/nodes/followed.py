@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stages for nodes that follow the executive. The stages publish its messages and compute nothing.
+"""Stages for nodes that follow the executive. The stages return the executive's messages and compute nothing.
 
 The nodes of one process share a :class:`Feed`. A Measurement is released with the next row, because this row
 completes the responding Command and Target.
@@ -78,7 +78,7 @@ class FollowedPort(RecordedPort):
 
     @property
     def failure(self) -> str:  # type: ignore[override]
-        """Reason why a component failed, known after the last Measurement; an empty string if none failed."""
+        """Reason for the failure of a component, known after the last Measurement; empty if none failed."""
         _, reason, failed = self.loop.ending() if self.last else (None, "", False)
         return reason if failed else ""
 

@@ -26,7 +26,7 @@ DUPLICATES_EVERY_NS = 100_000_000
 """Period of searching for duplicate peers while another peer is missing, ns. A query takes 0.2 ms."""
 
 LIVE_NS = 1 * SECOND
-"""Largest age at which a message from the actuator node counts as live, from ARMED on, ns."""
+"""Largest age at which a message from the actuator node counts as live once the test is ARMED, ns."""
 OLD_NS = 60 * SECOND
 """Largest age of the state of an active or ended test when this node starts, ns. Older states are ignored."""
 
@@ -37,10 +37,10 @@ class Membership:
     """Decides whether TestStates belong to this run. Before the test, a node may join another run.
 
     ``join`` is called with the mark of the other run and raises ConfigError for an invalid mark.
-    ``scenario_hash``, unless None, restricts the tests. Once the test is ``settled()``, other runs are ignored.
-    Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is certain of the
-    publisher, the node joins no active or ended test and ignores old messages. A message that arrives before the
-    name of its publisher is kept for :meth:`cleared`.
+    ``scenario_hash``, unless None, must be the hash of the other run. Once the test is ``settled()``, other runs
+    are ignored. Replayed messages have older stamps than messages of the actuator node. Unless ``guard()`` is
+    certain of the publisher, the node joins no active or ended test and ignores old messages. A message that
+    arrives before the name of its publisher is kept for :meth:`cleared`.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ INTERVAL_NS = 100_000_000
 
 
 def message_of(header: Header, run: str, first: int, per: int, values: Array) -> Live:
-    """Return the message with ``values`` ``(columns, curves, 4)`` from sample ``first`` on, ``per`` samples per
-    column.
+    """Return the message with ``values`` ``(columns, curves, 4)``, which begin at sample ``first``, with ``per``
+    samples per column.
     """
     message = Live(header=header, run=run, first=first, column=per)
     message.values = array("f", values.ravel())
@@ -59,7 +59,7 @@ QUIET_NS = 1_500_000_000
 
 
 UNHEARD_NS = 2_000_000_000
-"""Time after an interrupt until the monitor trips the test, ns. A driver may have missed the interrupt."""
+"""Time after an interrupt until the monitor trips a running test, ns. A driver may have missed the interrupt."""
 
 
 RATE = 20.0
@@ -68,11 +68,11 @@ Values = Sequence[float]
 
 
 class Joints:
-    """Publishes measured, target and commanded states of the axes as joints, with ``publish(topic, message)``.
+    """Publishes measured, target and commanded states of the axes as joints, through ``publish(topic, message)``.
 
     Positions are displacements (m), efforts are forces (N). For force-controlled axes, target and command are
-    efforts. Velocities (m/s) are differences between messages. ``dt`` is the servo period, s; ``frame`` is the
-    frame of the rig.
+    efforts. Velocities (m/s) are computed from successive positions. ``dt`` is the servo period, s; ``frame`` is
+    the frame of the rig.
     """
 
     def __init__(

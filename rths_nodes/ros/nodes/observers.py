@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing of a test in the actuator node, and supervision of monitor and recorder.
 
-In lockstep the rig waits for monitor and recorder. In real time the rig continues while both are alive.
+In lockstep the rig waits for these two nodes. In real time the rig continues while both are alive.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RigClock:
 
     ``dt`` is the servo period, s. ``measured_at``, ``began_at`` and ``ended_at`` are the times of the last
     Measurement, of Measurement 0 and of the end (ns of ``clock``); 0 means unknown. ``loop`` has durations from
-    Measurement to Command, ``work`` has durations from tick to Measurement.
+    Measurement to Command; ``work`` has durations from tick to Measurement.
     """
 
     def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -180,7 +180,7 @@ class LockstepWindow:
 
 
 class SignsOfLife:
-    """Trips the rig if ``heartbeat`` reports a lost observer; only calls ``warn`` for an ``optional`` observer."""
+    """Trips the rig if ``heartbeat`` reports a lost observer; for an ``optional`` one, only calls ``warn``."""
 
     def __init__(
         self,

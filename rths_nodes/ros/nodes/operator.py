@@ -58,7 +58,7 @@ DISCOVERY_S, LOOK_S = 1.0, 0.05
 """Time to search for another operator node at the start, and polling period, s."""
 REQUESTS = 64
 THREADS = 2
-"""Number of threads. With two threads, a trip request does not wait for a timer."""
+"""Number of threads; with two, a trip request does not wait for a timer."""
 
 
 class Conducted(Protocol):
@@ -84,7 +84,7 @@ class Conducted(Protocol):
     def scenario(self) -> Scenario: ...
 
     def stream_to(self, receiver: Callable[[Measurement], None] | None) -> None:
-        """Pass every Measurement to ``receiver``, in the thread that drives the rig. None means no receiver."""
+        """Pass every Measurement to ``receiver`` (None: no receiver), in the thread that drives the rig."""
         ...
 
     def curves(self) -> list[tuple[int, int, int, Array]]:
@@ -94,7 +94,7 @@ class Conducted(Protocol):
     def stop(self, reason: str, by: str = STRANGER) -> None: ...
 
     def hold(self, reason: str) -> None:
-        """Hold the current rung. Raises ConfigError if no rung runs."""
+        """Hold the current rung. Raises ConfigError if no rung is running."""
         ...
 
 

@@ -2,7 +2,7 @@
 """Sections of a scenario as ROS parameters of the node that owns them.
 
 The scenario defines the defaults. Command line, parameter file and launch override single values, which are
-checked as for ``--set``. Matrices and lists of sections can be set only in the scenario file.
+checked like values of ``--set``. Matrices and lists of sections can be set only in the scenario file.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorder node: writes messages of the rig, and of topics of other programs, unchanged into a recording."""
+"""Recorder node: writes messages of the rig and of other programs, unchanged, into a recording."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ A_TURN = 64
 
 
 def full_names(node: Node, topics: Iterable[str]) -> list[str]:
-    """Return the full names of recorded topics of other programs: topics of every recording, then ``topics``.
+    """Return the full names of recorded topics of other programs: first those in every recording, then ``topics``.
 
-    Raises ConfigError for an invalid name, and for a recorded topic of the test.
+    Raises ConfigError for an invalid name, and for a topic that the test records anyway.
     """
     recorded = {node.resolve_topic_name(row.name) for row in names.TOPICS.values() if row.recorded}
     full = list(names.ALSO_RECORDED)

@@ -14,7 +14,7 @@ from rths_nodes.ros.transport.topics import NodeTopics
 
 
 class MeasurementSequence:
-    """Receives Measurements in order from ``topics``, but returns none after a missing Measurement.
+    """Receives Measurements in order from ``topics``, until one is missing.
 
     Each Measurement extends the waiting time of ``shutdown``. ``on_lost`` receives the reason if a message is
     missing or malformed.
@@ -53,8 +53,7 @@ class MeasurementSequence:
 
 
 class WarmUp:
-    """Calls ``twin`` (``loop/warm_up.py``) once per integration step of ``substeps`` samples; None disables the
-    warm-up.
+    """Calls ``twin`` (``loop/warm_up.py``), unless it is None, once per integration step of ``substeps`` samples.
 
     The codec of the node is warmed up as well.
     """

@@ -53,7 +53,7 @@ READ = {
 """Sections that the stage of a node reads, but the node does not own. All nodes must have the same values."""
 
 TEST = "test"
-"""Key in NodeStatus for values of the test, because driver nodes have no scenario."""
+"""Key in NodeStatus for values of the test that driver nodes need, because they have no scenario."""
 
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 

@@ -23,8 +23,8 @@ LEADER_LOST_NS = 1_000_000_000
 OVERDUE_NS = 6_000_000_000
 """Longest presence of the actuator node after a test, ns. The node leaves within 5 s (``Completion``).
 
-A leaving participant sends a single datagram. If the datagram is lost, the middleware keeps the participant for
-another 20 s."""
+If the single datagram that announces the departure is lost, the middleware keeps the participant for another 20 s.
+"""
 
 
 class Shutdown:

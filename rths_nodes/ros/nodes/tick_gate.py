@@ -54,7 +54,7 @@ class TickGate:
         self._next_look = 0
 
     def take_command(self) -> None:
-        """Poll for the Command of the next tick. With hops, Commands of later ticks arrive earlier and are kept.
+        """Poll for the Command of the next tick. With hops, Commands for later ticks arrive early and are kept.
 
         In real time the first tick waits for its Command, which a slow start would make late.
         """
@@ -81,7 +81,9 @@ class TickGate:
 
     @property
     def deadline(self) -> int | None:
-        """Time at which the awaited Command is late, ns; None once the Command has arrived, and before motion."""
+        """Time at which the awaited Command is late, ns; None once the Command has arrived, and before the first
+        motion.
+        """
         if self.command is not None or not self._rig.sample:
             return None
         return self._times.deadline
@@ -145,7 +147,7 @@ class TickGate:
 class StopRequests:
     """Stop services of ``node``, answered by a thread, and trip requests to ``node``.
 
-    The loop executes ``acts``, which hold and trip the rig for a reason, through ``calls``; then the service
+    Through ``calls``, the loop executes ``acts``, which hold and trip the rig for a reason; then the service
     responds. ``warn`` reports the use of ``former``, the inbox of ``FORMER_TRIP``.
     """
 

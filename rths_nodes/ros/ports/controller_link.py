@@ -37,7 +37,7 @@ KEPT = 1000
 
 
 class ControllerLink(ThreadedNode):
-    """Node that exchanges commands and joint states with a controller, without a thread, until :meth:`close`.
+    """Node, without a thread, that exchanges commands and joint states with a controller until :meth:`close`.
 
     ``params`` are the parameters of the port, ``controller`` is the full name of the controller's node. ``joints``
     are in the order of the axes, with the counter last. Raises ConfigError for an unsuitable controller.
@@ -112,7 +112,9 @@ class ControllerLink(ThreadedNode):
             self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
-        """Return the reason if another node publishes or the controller is missing; otherwise an empty string."""
+        """Return a reason if a topic has another publisher or the controller is missing; otherwise an empty
+        string.
+        """
         params, commands = self._params, self._commands
         if publishers := self._publishers(commands):
             return f"{_names(publishers)} also publishes on {commands}, but only one program may drive the rig"

@@ -43,7 +43,7 @@ FOLLOWED = 16
 
 
 class Unfit(Exception):
-    """Error for a joint state that lacks required data; the message has the reason."""
+    """Error for a joint state that lacks required data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class JointSample:
     echo: int | None = None
     number: int = -1
     slipped: int = 0
-    """Number of samples directly before this sample that were lost or were not used in time."""
+    """Number of samples directly before this sample that were lost or not used in time."""
 
 
 class JointReader:
@@ -114,7 +114,7 @@ class JointReader:
 def states_per_sample(stamps: Sequence[float], dt: float) -> int:
     """Return the number of joint states per period ``dt`` (s), from ``stamps`` (s).
 
-    Raises ConfigError unless the number is an integer.
+    Raises ConfigError unless the stamps increase and the number is an integer.
     """
     interval = statistics.median([after - before for before, after in pairwise(stamps)])
     if interval <= 0.0:
@@ -415,7 +415,8 @@ class Ros2ControlPort(OfPort, Readback):
         return self.sample
 
     def write(self, command: Command) -> None:
-        """Send the Command. If the first Command differs from the position of the rig, open the interlock instead.
+        """Send the Command. If the first Command is too far from the position of the rig, open the interlock
+        instead.
 
         If the interlock is open for another reason, commands of the safe stop are still sent.
         """
@@ -507,7 +508,7 @@ class Ros2ControlPort(OfPort, Readback):
         return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
 
     def _applied(self, displacement: Array) -> Array:
-        """Return the last sent command, because commands are not read back; before the first, the position of the
+        """Return the last sent command, because commands are not read back; if none was sent, the position of the
         rig.
         """
         return displacement * self._to_command if self._command is None else self._command

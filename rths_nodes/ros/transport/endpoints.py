@@ -173,8 +173,8 @@ class Inbox:
 class StreamPublisher:
     """Publisher of bytes; ``sent`` counts its messages.
 
-    ``neighbours`` are inboxes in this process, which receive every message directly. ``lines`` lead to other nodes
-    of this machine, by full name. The middleware receives messages only if ``has_topic_subscribers`` and, with
+    ``neighbours`` are inboxes in this process, which receive every message directly. ``lines``, by full name, lead
+    to other nodes of this machine. The middleware receives messages only if ``has_topic_subscribers`` and, with
     ``holds``, only on request.
     """
 
@@ -209,7 +209,7 @@ class StreamPublisher:
             self._publish_elsewhere(data)
 
     def publish_held(self) -> None:
-        """Publish messages that only the neighbours have, and messages queued on lines."""
+        """Publish messages that only the neighbours have, and send messages queued on lines."""
         for line in self.lines.values():
             if line.behind:
                 line.send_kept()

@@ -31,7 +31,7 @@ WAITING = 64
 """Backlog of the socket, and maximum number of callers without a greeting."""
 AT_A_TIME = 64
 MOST_UNKNOWN = 512
-"""Maximum number of callers with unknown identity, enough for two callers for each axis of a large rig."""
+"""Maximum number of callers with unknown identity, enough for two per axis of a large rig."""
 MOST_STRANGERS = 64
 """Maximum number of refused callers counted separately."""
 BEYOND = "others"
@@ -61,7 +61,7 @@ class Load:
 
 
 class NodeLines:
-    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; an empty text if unknown.
+    """Lines of ``node``, from :meth:`open` to :meth:`close`. ``run()`` returns the run; empty if unknown.
 
     ``warn`` receives the reason if messages to a partner on the same machine are sent by topic.
     """
@@ -148,7 +148,7 @@ class NodeLines:
 
     @property
     def strangers(self) -> dict[str, int]:
-        """Number of refused calls by process, without calls of partners that were discovered later."""
+        """Number of refused calls by process, without calls from partners that were discovered later."""
         if self._listener is None:
             return {}
         early = self._listener.early
@@ -159,7 +159,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners. Return a text about missing answers, or an empty string."""
+        """Call the partners. Return a text about missing answers; empty if none is missing."""
         if self._load is None:
             return ""
         missing = []
@@ -336,8 +336,8 @@ class Acceptor:
 class Connector:
     """Call to the node that listens at ``address``, with the greeting ``hello``.
 
-    ``answered`` is true once the call is accepted, refused or timed out. ``problem`` is the reason for a missing
-    ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
+    ``answered`` is true once the call is accepted or refused, or times out. ``problem`` is the reason for a
+    missing ``socket``; it is empty if no node listens on this machine. ``early`` is true if the other node has not
     discovered this node.
     """
 

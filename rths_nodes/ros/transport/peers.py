@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Message filters: accept messages from peers of this run; drop and count others, except trip requests.
+"""Message filters: accept messages from peers of this run; drop and count other messages, except trip requests.
 
 A message has the gid of its publisher; the graph has the publisher's node. Until the test begins, peers may
 appear, or return with another publisher. Later publishers are not accepted.
@@ -69,7 +69,8 @@ def duplicate_names(node: Node, topic: str, peers: Sequence[str]) -> str:
 
 
 def other_version(node: Node, topic: str, nodes: Sequence[str]) -> str:
-    """Return a warning if one of ``nodes`` uses a different type for ``topic``, otherwise an empty string.
+    """Return a warning if one of ``nodes`` uses another version of the type of ``topic``, otherwise an empty
+    string.
 
     Type hashes are compared if the middleware provides them.
     """
@@ -95,9 +96,9 @@ class PublisherGuard:
     """Filter of one subscription: accepts messages of ``run`` from the peers ``speakers`` (full names).
 
     ``known`` are the gids of the peers' publishers. While the guard is open, an unknown gid is looked up in the
-    graph; if the graph has no node for the gid yet, the last message is kept. Some distributions have no gids.
-    Then only the bytes show whether a message belongs to this run. With ``early``, messages before the test may
-    come from a node without a run.
+    graph; if the graph has no node for the gid yet, the last message is kept. In distributions without gids, only
+    the bytes show whether a message belongs to this run. With ``early``, messages before the test may come from a
+    node without a run.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class PublisherGuard:
 
     @property
     def certain(self) -> bool:
-        """True if all messages come from peers, by gid or because there are no other publishers."""
+        """True if all messages come from peers, according to gids or because there are no other publishers."""
         if not self._by_gid:
             self.look()
         return self._by_gid or not (self._others or self.nameless)

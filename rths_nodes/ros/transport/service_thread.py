@@ -30,7 +30,7 @@ Answer = Callable[[object, object], object]
 
 
 class FewRequests:
-    """Mixin that limits the queued requests of each service of a node, including rclpy's services."""
+    """Mixin that limits the number of queued requests to each service of a node, including rclpy's services."""
 
     def create_service(self, *arguments: object, **named: object) -> Service:
         return super().create_service(*arguments, **named | {"qos_profile": SERVICE_QOS})  # type: ignore[misc]
@@ -70,7 +70,7 @@ class LoopCalls:
 
 
 class ServiceThread:
-    """Calls ``answers``, by service, for requests from start to close. Failed requests are refused and reported
+    """From start to close, calls ``answers`` (by service) for requests. Failed requests are refused and reported
     through ``warn``.
 
     With ``first`` the thread keeps the priority of the loop, for requests that must not be delayed.

@@ -46,7 +46,7 @@ OnHeard = Callable[[str, bytes, Data], None]
 
 
 class Interposer:
-    """Layer between a node and its parts. This class has no effect. If ``holds_up``, the layer may deny turns."""
+    """Layer between a node and its parts, without effect in this class. If ``holds_up``, it may deny turns."""
 
     holds_up = False
 
@@ -107,7 +107,7 @@ class NodeTopics:
         interposer: Interposer | None = None,
         load: Load | None = None,
     ) -> None:
-        """Make publishers and inboxes. If ``load`` is given, streams within this machine use lines."""
+        """Make publishers and inboxes. With ``load``, streams within this machine use lines."""
         self.codec = codec
         between = interposer or Interposer()
         self.malformed = 0
@@ -224,7 +224,7 @@ class NodeTopics:
     def hand_to(self, neighbours_topics: Iterable[NodeTopics], holds: bool) -> None:
         """Pass messages of streams directly to subscribers among ``neighbours_topics`` in this process.
 
-        With ``holds``, other subscribers receive them on request (:meth:`publish_held`).
+        With ``holds``, other subscribers receive these messages only on request (:meth:`publish_held`).
         """
         me = self._node.get_fully_qualified_name()
         listening = [

@@ -59,8 +59,7 @@ def endpoints(
     """Return the endpoints of the node at ``location`` in a test with ``peers``. With ``clock`` the node publishes
     the time.
 
-    ``wanted`` selects the topics of a test. ``here`` lists the peers on this machine; an empty list means all
-    peers.
+    ``wanted`` selects the topics of a test. ``here`` lists the peers on this machine (empty: all peers).
     """
     result = []
     for publishes, rows in (
