@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commissioning of a rig: its result, the validity of the result, and the reasons that forbid motion.
 
-``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, while port,
-channels, limits (:func:`rig_hash`) and receiver build are unchanged. Without a valid result, no rung with motion
-can be armed on a real rig (:func:`barred`).
+``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, provided that
+port, channels, limits (:func:`rig_hash`) and receiver build do not change. Without a valid result, no rung with
+motion can be armed on a real rig (:func:`barred`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
-"""Causes for which two persons witness the result, since version 0.10."""
+"""Causes whose result two persons witness. Version 0.10 added them."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
@@ -63,8 +63,8 @@ VOID = (
 class CommissioningRow:
     """One trial: cause, expected behaviour and measured behaviour, as texts with units.
 
-    ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest visible
-    difference. Both texts are empty in files of version 0.9.0.
+    ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest difference
+    that the trial can show. Both texts are empty in files of version 0.9.0.
     """
 
     cause: str
@@ -132,7 +132,8 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``: port, servo rate, channels, limits, and engine if not ``auto``.
+    """Return the hash of the rig of ``scenario``: port, servo rate, channels, limits and, unless ``auto``, the
+    engine.
 
     Scenarios with the same rig file have the same hash, whatever names they give to the axes.
     """
