@@ -132,8 +132,8 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``: port, servo rate, channels, limits and, unless ``auto``, the
-    engine.
+    """Return the hash of the rig of ``scenario``: port, servo rate, controller, channels, limits, engine unless
+    ``auto``.
 
     Scenarios with the same rig file have the same hash, whatever names they give to the axes.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
-Launch prints "process has died" for every non-zero exit code. A process of nodes that writes a final report
+Launch prints "process has died" for every non-zero exit code. A process that hosts nodes and writes a final report
 therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_end.py``).
 """
 
@@ -56,7 +56,7 @@ class ExitCode(IntEnum):
 
 
 IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)
-"""Exit codes of a node after which the other nodes exit by themselves, because they know the outcome."""
+"""Exit codes of a node after which the other nodes exit by themselves, because they already know the outcome."""
 
 WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD, ExitCode.NOT_VALID)
 

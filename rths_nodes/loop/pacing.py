@@ -90,7 +90,7 @@ is transport delay."""
 
 
 class FollowedTicks(Pacer):
-    """Ticks that a rig gives. A call after each received Measurement records the tick and never waits.
+    """Ticks that a rig generates. A call after each received Measurement records the tick and never waits.
 
     ``due`` is the deadline of the Command for this Measurement. This Command acts ``transport`` samples later.
     """

@@ -65,7 +65,7 @@ def load(
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
     If a ``rig`` file is given, the scenario runs on that rig. Overrides are applied last and cannot widen the
-    limits of the rig. Raises ConfigError with file, path, value, unit, bound and known names.
+    limits of the rig. Raises ConfigError; the message has file, path, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):
@@ -98,7 +98,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read compensator settings by row name. The name is also the default type. Raises ConfigError.
+    """Read compensator settings by row name. If a row has no type, its name is the type. Raises ConfigError.
 
     Relative paths are relative to the folder of the file.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-An operator arms each rehearsal, a scenario with its own hash.
+Each rehearsal is a scenario with its own hash, and an operator arms it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test on a rig slower by the factor ``ratio``, at the same structure time. Raises ConfigError."""
+    """Return the test with the rig slowed down by the factor ``ratio``; structure time is unchanged. Raises
+    ConfigError.
+    """
     if ratio == 1:
         return scenario
     changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]

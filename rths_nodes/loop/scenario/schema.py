@@ -125,7 +125,7 @@ ALL_AXES = ("axes", "rig", "port", "setup")
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
 LAST_SAMPLE = 2**32 - 1
-"""Largest sample number in a message, where it has 32 bits."""
+"""Largest sample number, because messages store it in 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
