@@ -40,7 +40,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, and forces (N) and times (s, monotonic clock) at its begin and end."""
+    """One hold: sample, and forces (N) and times (s, monotonic clock) at beginning and end."""
 
     sample: int
     before: list[float]
@@ -50,7 +50,8 @@ class Relaxation:
 
 
 class OperatorRequests:
-    """Requests of an operator to the current run, from another thread. The rig stage polls them at each tick."""
+    """Requests from an operator to the current run, made in another thread. The rig stage polls them at each tick.
+    """
 
     def __init__(self) -> None:
         self.stop_reason = ""
@@ -73,18 +74,20 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait for a request. For lockstep, because a held rig then has no ticks."""
+        """Wait for a request, at most ``seconds``. A host in lockstep needs this, because a held rig then has no
+        ticks.
+        """
         self._changed.wait(seconds)
 
 
 @dataclass
 class Handover:
-    """Data and callbacks that a procedure gives to the rig stage with its port.
+    """Data and callbacks that a procedure gives to the rig stage together with the port.
 
     ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
     comes to rest, ``under_way`` when the rig follows the test again, ``stopping`` with the reason of a stop.
     ``lost`` returns why the rig no longer follows; an empty string if it follows. ``following`` checks a Command,
-    relative to the zero of the test, and an untared Measurement; the third argument is true during pauses.
+    relative to the zero of the test, and an untared Measurement; its third argument is true during pauses.
     """
 
     tares: Tares
