@@ -307,8 +307,8 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest number of characters of a namespace. The middleware allows 255 for a complete name: namespace, axis,
-node, topic or service, and suffixes."""
+"""Largest length of a namespace. The middleware allows 255 characters, including axis, node, topic or service, and
+suffixes."""
 
 
 def checked_namespace(name: str) -> str:

@@ -56,7 +56,7 @@ class ExitCode(IntEnum):
 
 
 IN_ORDER = (ExitCode.FINISHED, ExitCode.NOT_VALID, ExitCode.TRIPPED, ExitCode.HELD)
-"""Exit codes of a node after which the other nodes exit by themselves, because they already know the outcome."""
+"""Exit codes of a node after which the other nodes exit by themselves, because they know the outcome."""
 
 WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD, ExitCode.NOT_VALID)
 
@@ -93,8 +93,7 @@ class LastWords:
     """Report at the end of a process: its exit code, and its ``problem``, which may be empty.
 
     ``test`` is the exit code of the test, if known, and ``ending`` its text. ``indices`` are the indices of the
-    monitor by flat names, in SI units. ``late`` describes missed and bridged periods; it is empty if there were
-    none.
+    monitor by flat names, in SI units. ``late`` describes missed and bridged periods; empty if there were none.
     """
 
     exit_code: int

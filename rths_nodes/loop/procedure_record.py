@@ -62,7 +62,7 @@ def moves(name: str) -> bool:
 
 @dataclass
 class AxisOffsets:
-    """Means and rms scatter (m, N) of an axis at rest; the active command is NaN if it is unknown."""
+    """Means and rms scatter (m, N) of an axis at rest; active command (NaN if unknown)."""
 
     displacement: float
     displacement_scatter: float
@@ -179,7 +179,7 @@ class RungRecord:
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
     """Largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s) by axis."""
     remarks: list[str] = field(default_factory=list)
-    """Doubts about the result, such as bridged samples, or rate-dependent parts in a test in slow time."""
+    """Doubts about the result, such as bridged samples or, in slow time, rate-dependent parts."""
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """Limits of ``displacement`` (m) and ``force`` (N) in this rung, by axis."""
     bridged: int = 0

@@ -51,9 +51,9 @@ def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
     """Set real-time scheduling of this process at ``priority``; yield a list with a text for each refused setting.
 
     Every setting is optional, but shortens latencies. All threads are changed, because threads of the middleware
-    do not inherit the scheduling. Do not use this function in lockstep, because under SCHED_FIFO the kernel
-    throttles a process that never sleeps. A process that hangs would block its processor. ``Starving`` is
-    therefore raised in this process; if the process still hangs, the kernel kills it.
+    do not inherit the scheduling. Do not use it in lockstep: under SCHED_FIFO the kernel throttles a process that
+    never sleeps. A process that hangs would block its processor. ``Starving`` is raised in such a process; if it
+    still hangs, the kernel kills it.
     """
     refused: list[str] = []
     if not wanted:
@@ -155,8 +155,7 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin a process to one processor if the process is needed ``at_every_sample``, otherwise to the remaining
-    processors.
+    """Pin a process to one processor if it is needed ``at_every_sample``, otherwise to the remaining processors.
 
     Only one node of the loop works at a time. Waking a process on the same processor takes 6 us, on another
     processor 26 to 57 us.

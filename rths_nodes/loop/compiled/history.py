@@ -74,7 +74,7 @@ class Histories:
         self._bounds = bounds_of(assembly.compensator)
         rows, _, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
         self._samples = rows.reshape(width(self._columns), -1)
-        """Sample values by columns, of one chunk or, if kept, of the test from sample 0 on."""
+        """Sample values by columns, of one chunk or, if kept, of the test."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
         if kept:

@@ -2,8 +2,8 @@
 """A run of the loop over kernels, and the return to the embedded loop.
 
 The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
-continues from shortly before that sample (a handover). If no handover is possible, it repeats the test from the
-start. The embedded loop determines the reason, safe stop and sample of the trip.
+continues from shortly before that sample (a handover) or, if no handover is possible, repeats the test. It then
+determines the reason, safe stop and sample of the trip.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 class KernelLoop:
     """Loop of a scenario over its kernels. ``loop`` is the embedded loop before its run.
 
-    ``way`` is the function to run. ``by_kernels`` is true once a run has ended, or was interrupted, without the
-    embedded loop. ``brief`` histories are sufficient for indices.
+    ``way`` is the function to run. ``by_kernels`` is true after a run without the embedded loop. ``brief``
+    histories are sufficient for indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:

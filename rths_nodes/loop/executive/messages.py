@@ -47,9 +47,8 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states which limit stopped the rig; an empty string if no limit stopped it. ``failed`` is true if a
-    component failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is
-    not used.
+    ``reason`` states which limit stopped the rig; an empty string if none did. ``failed`` is true if a component
+    failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:

@@ -91,8 +91,7 @@ class Delay:
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
         self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
-        """Sums over all measurements except the first and last ``longest``. None if samples have been added since
-        the last calculation."""
+        """Result of :meth:`total`; None if samples have been added since then."""
         self._kept: list[_Chunks] | None = None
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         self._start: tuple[float, float] | None = None
@@ -256,8 +255,8 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for each moving axis whose delay or relative error is NaN. ``longest`` is the longest delay,
-    s.
+    """Return a note for each moving axis whose delay or relative error is NaN. ``longest`` is the longest
+    measurable delay, s.
     """
     still = [
         f"{name}: the error relative to the target is undefined, because the target has hardly moved"

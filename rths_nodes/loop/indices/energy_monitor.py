@@ -83,9 +83,9 @@ class EnergyMonitor:
     """HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extremes of the Targets.
 
     HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids, with measured force r_e,
-    measured displacement d_m and target d_c. HSEM is positive if the actuator lags and adds energy to the
-    structure. The running form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator,
-    because the input energy is near zero at first.
+    measured displacement d_m and target d_c. HSEM is positive if the actuator lags and adds energy. The running
+    form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator, because the input
+    energy is near zero at first.
 
     Targets are queued until results are needed, because processing them together takes a tenth of the time.
     """

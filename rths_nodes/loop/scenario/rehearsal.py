@@ -97,8 +97,8 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation multiplied by ``level`` (> 0). Raises ConfigError if it cannot be
-    scaled.
+    """Return the test with its excitation multiplied by ``level`` (> 0). Raises ConfigError if scaling is
+    impossible.
     """
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")

@@ -59,8 +59,8 @@ class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
     The quotient is the velocity in the middle of the step (exact for ``cr``). The second term extrapolates it to
-    the end of the step, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number
-    ``start`` (soft start, or at rest) are not changed.
+    the end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` (soft
+    start, or at rest) are not changed.
     """
 
     def __init__(self, step: float, start: int) -> None:

@@ -29,7 +29,7 @@ from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 LATE_S = 0.1
-"""Longest delay of an actuator, in addition to the transport delay and the delay in the small move, s."""
+"""Longest delay of an actuator, without the transport delay, s."""
 FINE_BLOCKS = 8
 """Number of blocks in LATE_S when guided motions are judged."""
 STUCK = 0.1
@@ -68,7 +68,7 @@ class OneWay:
     """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
 
     The measurement has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in
-    any direction. The change may occur up to ``late`` blocks after the travel or ``early`` blocks before it. It is
+    any direction. The change may occur up to ``late`` blocks after the travel or ``early`` blocks before, and is
     judged ``early`` blocks later.
     """
 

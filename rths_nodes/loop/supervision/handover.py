@@ -74,8 +74,8 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait for a request, at most ``seconds``. A host in lockstep needs this, because a held rig then has no
-        ticks.
+        """Wait at most ``seconds`` for a request. In lockstep, a held rig has no ticks at which requests are
+        polled.
         """
         self._changed.wait(seconds)
 

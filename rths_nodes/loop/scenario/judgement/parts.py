@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from rths_nodes.loop.scenario.assembly import Assembly
 
 OTHER, CONTRARY = 2.0, 100.0
-"""Limits on the ratio of two values of one stiffness. The values are doubtful above the first, impossible above
-the second."""
+"""Ratios of two values of one stiffness above which the values are doubtful, and impossible."""
 STATED = ("experimental_stiffnesses", "experimental_stiffness")
 """Parameters of structures and integrators that state the stiffness under test."""
 STEPS = 10.0
