@@ -133,8 +133,7 @@ def _opened(path: Path, kind: str) -> object:
 
 
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
-    """Return the library or program of a C ``text``; compile the text unless the folder already contains the
-    binary.
+    """Return the library or program of a C ``text``; compile the text unless the folder contains the binary.
 
     If the folder cannot be used, a note states the reason, and the result is for this process only. Raises
     Unbuilt.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commissioning of a rig: its result, the validity of the result, and the reasons that forbid motion.
 
-``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, provided that
-port, channels, limits (:func:`rig_hash`) and receiver build do not change. Without a valid result, no rung with
-motion can be armed on a real rig (:func:`barred`).
+``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, if port, channels,
+limits (:func:`rig_hash`) and receiver build do not change. Without a valid result, no rung with motion can be
+armed on a real rig (:func:`barred`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Commissioning:
     rig: str
     rig_hash: str
     build: str
-    """Build that the receiver reported; an empty string if it reported none."""
+    """Build that the receiver reported; empty if it reported none."""
     port: str
     operator: str
     second_person: str

@@ -70,7 +70,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether a stop was requested. A second request raises KeyboardInterrupt.
 
-    With ``resend``, the signal of the first request is raised again after the block and has its usual effect.
+    With ``resend``, the first signal is raised again after the block and has its usual effect.
     """
     asked: list[int] = []
     asked_at = 0.0

@@ -30,8 +30,8 @@ RESTED_S = 0.001
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File for the longest permitted wake-up time of processors (int32, us). The value is in effect while a process
-keeps the file open."""
+"""File with the longest permitted wake-up time of processors (int32, us), in effect while a process keeps the file
+open."""
 
 
 class Starving(RuntimeError):
@@ -114,7 +114,7 @@ def _lock_memory(stack: ExitStack) -> str:
 def _keep_awake(stack: ExitStack) -> str:
     """Keep idle processors awake, because waking a processor delays each message to another process.
 
-    Return the reason if the system refuses, otherwise an empty string.
+    Return why the system refuses, otherwise an empty string.
     """
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)

@@ -151,9 +151,7 @@ def clock_numbers(before: Sequence[Exchange], after: Sequence[Exchange]) -> dict
 
 
 def too_slow(peer: str, exchanges: Sequence[Exchange], dt: float, depth: int = 0) -> str:
-    """Return why the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s; an empty text if it does
-    not.
-    """
+    """Return why the round trip to ``peer`` exceeds 1 + ``depth`` samples of ``dt`` s; otherwise an empty text."""
     within = (1 + depth) * dt
     if not exchanges:
         return ""

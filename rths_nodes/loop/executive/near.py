@@ -86,7 +86,7 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 
 
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
-    """Check the result of ``near_connect`` or, if negative, the error of ``near_open``, before the test begins.
+    """Check the result of ``near_connect`` or, if negative, the error of ``near_open``.
 
     Raises ConfigError if no session was opened, or if the answer of the rig contradicts the terms of ``port``.
     """
@@ -117,7 +117,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return why the rig cannot continue, like ``port.interlock``; an empty string if the rig can continue."""
+    """Return why the rig cannot continue, like ``port.interlock``; an empty string if it can."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

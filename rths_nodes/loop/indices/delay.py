@@ -82,8 +82,7 @@ class Delay:
     each lag, so that neither drift nor the ends of the record shift the peak. If the correlation still rises at
     the longest lag, there is no peak, and the delay is NaN.
 
-    Complete chunks are processed ``BATCH`` at a time. With ``spread``, each complete chunk is processed in two
-    calls of :meth:`work`.
+    Complete chunks are processed ``BATCH`` at a time or, with ``spread``, each in two calls of :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -91,7 +90,7 @@ class Delay:
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
         self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
-        """Result of :meth:`total`; None if samples have been added since then."""
+        """Result of :meth:`total`; None if samples have been added since that call."""
         self._kept: list[_Chunks] | None = None
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         self._start: tuple[float, float] | None = None
@@ -156,10 +155,7 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements except the first and last ``longest``; None if there are none.
-
-        Values are relative to the first target and measurement.
-        """
+        """Return the sums over all measurements except the first and last ``longest``; None if there are none."""
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:

@@ -32,7 +32,7 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return the late periods of a test from its bridged ``samples``; ``dt`` is in s. Missed periods are
+        """Return the late periods from the numbers of the bridged ``samples``; ``dt`` is in s. Missed periods are
         unknown.
         """
         count = longest = length = 0

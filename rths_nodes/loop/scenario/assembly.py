@@ -136,9 +136,7 @@ class Assembly:
         return twin
 
     def fresh(self, name: str) -> Any:
-        """Build a new component ``name`` with its parts, e.g. ``fresh("setup")``. Raises ConfigError like
-        :meth:`twin`.
-        """
+        """Build a new component ``name`` with its parts. Raises ConfigError like :meth:`twin`."""
         return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:

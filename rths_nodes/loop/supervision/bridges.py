@@ -63,7 +63,7 @@ class Overruns:
         )
         self._row = self._in_window = 0
         self._late: deque[tuple[int, int]] = deque()
-        """Samples with late periods in the window, and the number of late periods of each sample."""
+        """Each sample with late periods in the window, and the number of its late periods."""
         self.breach = ""
 
     def sampled(self, sample: int, late: int) -> None:

@@ -55,7 +55,7 @@ class OperatorRequests:
 
     def __init__(self) -> None:
         self.stop_reason = ""
-        """Reason of a stop request; an empty string without a request."""
+        """Reason of a stop request; empty without a request."""
         self.held = False
         self._changed = threading.Event()
 

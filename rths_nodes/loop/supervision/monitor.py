@@ -133,9 +133,8 @@ def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
 class Monitor:
     """All indices of a test and their limits, in rows for the values of all axes.
 
-    The monitor receives every Target, and every sample in order. It returns the ``metrics`` at the end. ``breach``
-    is the first sample at which a limit was exceeded, with the reason. Indices, chunks and slopes begin after the
-    soft start.
+    The monitor receives every Target, and every sample in order. ``breach`` is the first sample at which a limit
+    was exceeded, with the reason. Indices, chunks and slopes begin after the soft start.
     """
 
     def __init__(
