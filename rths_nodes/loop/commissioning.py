@@ -26,7 +26,7 @@ HOLDS_FOR = timedelta(days=365)
 CLOCKS = timedelta(days=1)
 """Largest time by which a date may be in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. If a cause was NOT_TRIED, ``measured`` states why. Both persons state a WITNESSED result."""
+"""Verdicts of a row. If a cause was NOT_TRIED, ``measured`` states why. Two persons state a WITNESSED result."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -99,7 +99,7 @@ class Commissioning:
     versions: dict[str, str] = field(default_factory=dict)
     rows: list[CommissioningRow] = field(default_factory=list)
     rig_kind: str = ""
-    """``REAL RIG`` or ``EMULATED``; empty in files of version 0.9.0."""
+    """``REAL RIG`` or ``EMULATED``; empty in version 0.9.0."""
     description: str = ""
     controller: str = ""
     axes: dict[str, AxisHardware] = field(default_factory=dict)

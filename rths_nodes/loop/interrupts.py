@@ -115,7 +115,7 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
     """End the process with ``code`` at a stop request in the block, which loads modules.
 
     If ``reported()`` is true, the parent already has the reason, and the exit code is 0. No exception is raised,
-    because the module that is being loaded could convert the exception to another.
+    because a module that is being loaded could replace it.
     """
 
     def leave(_: int) -> None:

@@ -29,7 +29,7 @@ BUSY_WAIT_NS = 150_000
 
 
 REST_PERCENT = 8
-"""Smallest percentage of the time that a loop sleeps. The kernel suspends a real-time process that uses more than
+"""Smallest percentage of time for which a loop sleeps. The kernel suspends a real-time process that uses more than
 95 % of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
 """Largest credit of sleep, ns, and debt of sleep at which the loop sleeps even if it is late, ns."""

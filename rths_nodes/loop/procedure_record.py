@@ -125,7 +125,7 @@ TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socke
 
 @dataclass
 class Act:
-    """One act that an operator requested, and its result. If the act was refused, ``refused`` states why."""
+    """Act that an operator requested, and its result. If the act was refused, ``refused`` states why."""
 
     time: str
     act: str

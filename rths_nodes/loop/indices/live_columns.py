@@ -104,8 +104,8 @@ class LiveColumns:
 
 
 def columns_of(rows: Array, per: int) -> Array:
-    """Return columns ``(columns, curves, 4)`` of ``rows`` ``(n, curves)``. Each column covers ``per`` rows; the
-    last may cover fewer.
+    """Return columns ``(columns, curves, 4)`` of ``rows`` ``(n, curves)``. A column covers ``per`` rows, the last
+    perhaps fewer.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     return envelopes(padded.reshape(-1, per, rows.shape[1]))

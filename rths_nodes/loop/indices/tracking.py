@@ -31,7 +31,7 @@ PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_perce
 MOST = 10.0
 """Ratio of error to target above which a relative error has no meaning, because the target has hardly moved."""
 FEI_POWER = 2.0
-"""Exponent l of the frequency evaluation index. 2 weights frequencies by the target's power."""
+"""Exponent l of the frequency evaluation index. An exponent of 2 weights frequencies by the target's power."""
 
 
 class FrequencyEvaluation(NamedTuple):

@@ -114,9 +114,9 @@ class Names:
 class Assembly:
     """Components of a scenario. Each component is built on first use and then shared.
 
-    Components have state, so an assembly can be used for one run only. :meth:`fresh` and :meth:`twin` build
-    independent instances. ``port``, which a procedure keeps open, replaces the port of the scenario. Raises
-    ConfigError if a component cannot be built.
+    Components have state, so an assembly serves one run only. :meth:`fresh` and :meth:`twin` build independent
+    instances. ``port``, which a procedure keeps open, replaces the port of the scenario. Raises ConfigError if a
+    component cannot be built.
     """
 
     def __init__(self, scenario: Scenario, port: Port | None = None) -> None:

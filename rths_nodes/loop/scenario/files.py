@@ -65,7 +65,7 @@ def load(
     """Read, check and build a scenario, or one ``case`` of it, with ``overrides``.
 
     If a ``rig`` file is given, the scenario runs on that rig. Overrides are applied last and cannot widen the
-    limits of the rig. Raises ConfigError; the message has file, path, value, unit, bound and known names.
+    limits of the rig. Raises ConfigError with file, path, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
     if isinstance(scenario, Scenario):

@@ -113,8 +113,7 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields that several nodes share. The shared hash contains these fields, and names, limits and port of the axes.
-"""
+"""Scenario fields in the shared hash. :meth:`Scenario.shared_hash` adds further settings."""
 
 LONGEST_FORCE_LEAD = 0.1
 """Longest time over which a force is extrapolated, s."""

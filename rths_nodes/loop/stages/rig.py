@@ -156,7 +156,7 @@ class RigStage:
             self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
 
     def settle(self) -> None:
-        """Trip a finished test if the monitor requested a stop only after the last sample."""
+        """Trip a finished test if the monitor requested a stop after the last sample."""
         request = self.stop_request
         if self.machine.state is State.FINISHED and request is not None and request.end is not State.HELD:
             self.machine.to(State.TRIPPED, f"sample {self.sample}: {request.reason}")

@@ -97,7 +97,7 @@ class TakenAtOnce:
         """Number of consecutive samples, by axis, with an applied command close to the newest Command."""
 
     def start(self, measured: Measurement) -> None:
-        """Store Measurement 0. Its command is in effect until Command 1 is due."""
+        """Store Measurement 0. Its command applies until Command 1 is due."""
         self._made.extend([(0, measured.command.tolist())] * (self._depth + 1))
 
     def made(self, command: Command) -> None:

@@ -47,7 +47,7 @@ _SUCCESSORS = {
 
 
 class TestMachine:
-    """State of a test, and its reason."""
+    """State of a test and its reason."""
 
     __test__ = False  # not a test case of pytest
 
