@@ -133,7 +133,7 @@ class Expressions(Scope):
                 raise Untranslatable(f"a kernel cannot contain the expression {type(node).__name__}")
 
     def several(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """Return the values of expressions. Array elements are read before a later expression may change them."""
+        """Return the values of expressions. Array elements are read before a later expression can change them."""
         values: list[Value] = []
         for node in nodes:
             before = len(self.lines)

@@ -181,7 +181,7 @@ class EnergyMonitor:
         return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, residual: Array) -> Array:
-        """Return the running form of HSEM for energy errors and input energies ``(n,)`` J of the same samples."""
+        """Return the running form of HSEM from energy errors and input energies ``(n,)`` J of the same samples."""
         scales = np.abs(residual) + self._reference
         percents = np.full(len(errors), math.nan)
         np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)

@@ -257,7 +257,7 @@ class FrozenSensors:
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness (N/m) of a specimen for small motion. If it is unknown, return 0: the force is not
+    """Return the stiffness (N/m) of a specimen for small motion. If it is unknown, return 0; the force is then not
     checked.
     """
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:

@@ -172,8 +172,8 @@ class NumericalStage:
         return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample, once its Target is published. Return number and values of the sample, or None
-        without one.
+        """Learn from the due sample, once its Target is published. Return number and values of the sample; None if
+        none is due.
         """
         return None if self.learning is None else self.learning.learn()
 

@@ -142,7 +142,7 @@ class CorridorWatch:
             self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
-        """Return, by quantity, the percentage of samples outside the band, for the worst axis; and the sample of
+        """Return, by quantity, the percentage of samples outside the band for the worst axis, and the sample of
         ``left``.
         """
         samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}
