@@ -122,7 +122,7 @@ class Delay:
         return self._kept is not None
 
     def again(self, measured: Array) -> Delay:
-        """Return the delay of ``measured`` ``(n,)`` m for the same targets, which must be stored (:meth:`keep`)."""
+        """Return the delay of ``measured`` ``(n,)`` m for the same targets; all must be stored (:meth:`keep`)."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self._kept or ():

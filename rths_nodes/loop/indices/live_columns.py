@@ -51,7 +51,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collects samples, from sample 0 on, in columns of round(0.01 x servo rate) samples. Empty columns are NaN."""
+    """Collects samples from sample 0 on. A column has round(0.01 x servo rate) samples. Empty columns are NaN."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)

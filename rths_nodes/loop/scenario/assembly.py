@@ -264,7 +264,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes. If its model excludes the transport delay, ``lead`` includes this delay."""
+        """Compensator of all moved axes. If its model excludes the transport delay, ``lead`` includes it."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)

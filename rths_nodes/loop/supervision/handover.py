@@ -50,7 +50,7 @@ class Relaxation:
 
 
 class OperatorRequests:
-    """Requests from an operator to the current run, made in another thread. The rig stage polls them at each tick."""
+    """Requests from an operator, in another thread, to the current run. The rig stage polls them at each tick."""
 
     def __init__(self) -> None:
         self.stop_reason = ""

@@ -72,7 +72,7 @@ class SafeStop:
         self.begin(at_zero, at_zero)
 
     def begin(self, before: Array, last: Array) -> None:
-        """Begin at the ``last`` sent command ``(n_axes,)`` m. Its difference from ``before`` gives the velocity."""
+        """Begin at the ``last`` sent command ``(n_axes,)`` m. Its change from ``before`` gives the velocity."""
         self.samples, self._done = int(begin(self.groups, self.state, before.tolist(), last.tolist())), 0
 
     @property
