@@ -5,8 +5,8 @@ The file name of a library contains its hash and a key of its text, compiler, pr
 library is loaded only if the hash matches. If the folder cannot be used, the library is built in a temporary
 folder, which is deleted after loading.
 
-The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. They must match
-stored results (glibc 2.28 or later on x86-64 and aarch64).
+The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. Their results
+must equal stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _opened(path: Path, kind: str) -> object:
 
 
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
-    """Return the library or program of a C ``text``; compile the text unless the folder contains the result.
+    """Return the library or program of a C ``text``; compile the text unless the folder contains the binary.
 
     If the folder cannot be used, a note states the reason, and the result is for this process only. Raises
     Unbuilt.

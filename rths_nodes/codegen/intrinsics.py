@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of Python, the C library, numpy and ``core/arithmetic.py`` that have a C form of their own.
+"""Functions of Python, the C library, numpy and ``core/arithmetic.py`` that have their own C form.
 
 A function of ``arithmetic`` is listed only if its Python form uses numpy or a list. The Python form and the C form
 return the same bits, because both sum in the same order.

@@ -133,7 +133,7 @@ class Expressions(Scope):
                 raise Untranslatable(f"a kernel cannot contain the expression {type(node).__name__}")
 
     def several(self, nodes: Sequence[ast.expr]) -> list[Value]:
-        """Return the values of expressions. Array elements are read before a later expression may change them."""
+        """Return the values of expressions. Array elements are read before a later expression can change them."""
         values: list[Value] = []
         for node in nodes:
             before = len(self.lines)
@@ -560,8 +560,7 @@ class FunctionTranslator(Expressions):
         """Declare variables for the names that a loop changes, and bind the names to them.
 
         The first trial translation of a pass begins with the values before the loop. If a number or an array
-        differs at an end of the pass, its C name is ``handed_on...`` in the next trial. The trials end when
-        nothing differs.
+        changes in a pass, its C name is ``handed_on...`` in the next trial. The trials end when no name changes.
         """
         stored = {name.id for name in names_in(node.body) if isinstance(name.ctx, ast.Store)}
         firsts = {name: self.env[name] for name in sorted(stored & self.env.keys())}

@@ -134,7 +134,7 @@ MISMATCH = Plain("two forms")
 
 @dataclass(frozen=True)
 class Return:
-    """Return statement. Its text is known once all return statements of the function are translated."""
+    """Return statement, whose text is known once all return statements of the function are translated."""
 
     statement: ast.stmt
     value: Value
@@ -228,7 +228,9 @@ def leaves(value: Value) -> list[Value]:
 
 
 def rebuilt(value: Value, parts: list[Value]) -> Value:
-    """Return ``value`` with its leaves replaced by the first ``parts``, which are removed from the list."""
+    """Return ``value`` with its leaves replaced by the first items of ``parts``. These items are removed from
+    ``parts``.
+    """
     if isinstance(value, Tup):
         return replace(value, items=tuple([rebuilt(item, parts) for item in value.items]))
     return parts.pop(0)
@@ -401,7 +403,9 @@ class Scope:
         return Scalar(table.kind, table.at(position.c))
 
     def store(self, target: Value, value: Value, shifted: bool = True) -> None:
-        """Assign to one or all elements, as numpy does. If ``shifted``, first copy a value that shares memory."""
+        """Assign to one or all elements, as numpy does. If ``shifted``, first copy a value that shares the
+        target's memory.
+        """
         if isinstance(target, Scalar):
             self.emit(f"{target.c} = {scalar(value).c};")
             return

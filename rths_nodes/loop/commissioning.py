@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commissioning of a rig: its result, the validity of the result, and the reasons that forbid motion.
 
-``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, while port,
-channels, limits (:func:`rig_hash`) and receiver build are unchanged. Without a valid result, no rung with motion
-can be armed on a real rig (:func:`barred`).
+``rths commission`` measures a rig before a specimen is mounted. The result is valid for a year, if port, channels,
+limits (:func:`rig_hash`) and receiver build do not change. Without a valid result, no rung with motion can be
+armed on a real rig (:func:`barred`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOLDS_FOR = timedelta(days=365)
 CLOCKS = timedelta(days=1)
 """Largest time by which a date may be in the future, because the clocks of computers differ."""
 PASSED, FAILED, NOT_TRIED, WITNESSED = VERDICTS = ("passed", "failed", "not tried", "witnessed")
-"""Verdicts of a row. If a cause was NOT_TRIED, ``measured`` states why. Both persons state a WITNESSED result."""
+"""Verdicts of a row. If a cause was NOT_TRIED, ``measured`` states why. Two persons state a WITNESSED result."""
 
 SIGN, VELOCITY, STROKE, CLOSED, STOPPED, KILLED, CABLE, INTERLOCK, PRESSURE = CAUSES = (
     "signs and cables",
@@ -50,7 +50,7 @@ EMERGENCY, END_STOPS, CONTROLLER, CALIBRATION = (
     "limits of the controller",
     "calibration",
 )
-"""Causes for which two persons witness the result, since version 0.10."""
+"""Causes whose result two persons witness. Version 0.10 added them."""
 VOID = (
     "a valve, a load cell or a displacement sensor",
     "the servo-controller or its firmware",
@@ -63,8 +63,8 @@ VOID = (
 class CommissioningRow:
     """One trial: cause, expected behaviour and measured behaviour, as texts with units.
 
-    ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest visible
-    difference. Both texts are empty in files of version 0.9.0.
+    ``speed`` is the speed of the trial, also as a fraction of the limit. ``resolution`` is the smallest difference
+    that the trial can show. Both texts are empty in files of version 0.9.0.
     """
 
     cause: str
@@ -91,7 +91,7 @@ class Commissioning:
     rig: str
     rig_hash: str
     build: str
-    """Build that the receiver reported; an empty string if it reported none."""
+    """Build that the receiver reported; empty if it reported none."""
     port: str
     operator: str
     second_person: str
@@ -99,7 +99,7 @@ class Commissioning:
     versions: dict[str, str] = field(default_factory=dict)
     rows: list[CommissioningRow] = field(default_factory=list)
     rig_kind: str = ""
-    """``REAL RIG`` or ``EMULATED``; empty in files of version 0.9.0."""
+    """``REAL RIG`` or ``EMULATED``; empty in version 0.9.0."""
     description: str = ""
     controller: str = ""
     axes: dict[str, AxisHardware] = field(default_factory=dict)
@@ -132,7 +132,8 @@ class Commissioning:
 
 
 def rig_hash(scenario: Scenario) -> str:
-    """Return the hash of the rig of ``scenario``: port, servo rate, channels, limits, and engine if not ``auto``.
+    """Return the hash of the rig of ``scenario``: port, servo rate, controller, channels, limits, engine unless
+    ``auto``.
 
     Scenarios with the same rig file have the same hash, whatever names they give to the axes.
     """

@@ -111,8 +111,8 @@ class Loop:
         """Run the test. ``progress(sample)`` is called once per integration step.
 
         ``begin`` starts the connected stages at a later sample and returns the Measurement of this sample. The
-        test stops safely once ``interrupted()`` returns true. If ``interrupted()`` returns true before the test,
-        KeyboardInterrupt is raised.
+        test stops safely once ``interrupted()`` returns true. Before the test, KeyboardInterrupt is raised
+        instead.
         """
         self._sinks, self._interrupted = sinks, interrupted
         try:

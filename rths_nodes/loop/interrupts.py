@@ -70,7 +70,7 @@ def stop_signals_handled(action: Handler) -> Iterator[None]:
 def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether a stop was requested. A second request raises KeyboardInterrupt.
 
-    With ``resend``, the signal is raised again after the block and has its usual effect.
+    With ``resend``, the first signal is raised again after the block and has its usual effect.
     """
     asked: list[int] = []
     asked_at = 0.0
@@ -112,10 +112,10 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """End the process with ``code`` at a stop request in the block, while modules are loaded.
+    """End the process with ``code`` at a stop request in the block, which loads modules.
 
     If ``reported()`` is true, the parent already has the reason, and the exit code is 0. No exception is raised,
-    because a module that is being loaded could convert it to another exception.
+    because a module that is being loaded could replace it.
     """
 
     def leave(_: int) -> None:
@@ -131,8 +131,8 @@ def exit_at_once(code: int, reported: Callable[[], bool] = lambda: False) -> Ite
 def ignore_stop_signals() -> None:
     """Ignore stop signals, so that a late signal does not change the exit code.
 
-    Call this function shortly before the exit, when the interpreter restores the default handlers, which end the
-    process.
+    Call this function shortly before the exit, at which the interpreter restores the default handlers, which end
+    the process.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)

@@ -41,8 +41,8 @@ SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 
 OBSERVERS = ("monitor", "recorder")
-"""Nodes that subscribe to the loop but send it no data. In the host ``composed``, each can have its own process.
-"""
+"""Nodes that subscribe to the loop's topics but send the loop no data. In the host ``composed``, each can have its
+own process."""
 
 NAMESPACE = "rths"
 
@@ -307,8 +307,8 @@ def check_clock(pace: str) -> None:
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
 _LONGEST_NAMESPACE = 100
-"""Largest number of characters. The middleware allows 255, including axis, node, topic or service, and suffixes.
-"""
+"""Largest length of a namespace. The middleware allows 255 characters, including axis, node, topic or service, and
+suffixes."""
 
 
 def checked_namespace(name: str) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outcomes of a run and their exit codes, for nodes, launch, ``rths run`` and the Python API.
 
-Launch prints "process has died" for every non-zero exit code. A process of nodes that writes a final report
+Launch prints "process has died" for every non-zero exit code. A process that hosts nodes and writes a final report
 therefore exits with 0, and the report contains the outcome (``ros/hosting/launch_end.py``).
 """
 
@@ -93,8 +93,7 @@ class LastWords:
     """Report at the end of a process: its exit code, and its ``problem``, which may be empty.
 
     ``test`` is the exit code of the test, if known, and ``ending`` its text. ``indices`` are the indices of the
-    monitor by flat names, in SI units. ``late`` describes missed and bridged periods; it is empty if there were
-    none.
+    monitor by flat names, in SI units. ``late`` describes missed and bridged periods; empty if there were none.
     """
 
     exit_code: int

@@ -29,7 +29,7 @@ BUSY_WAIT_NS = 150_000
 
 
 REST_PERCENT = 8
-"""Smallest percentage of the time that a loop sleeps. The kernel suspends a real-time process that uses more than
+"""Smallest percentage of time for which a loop sleeps. The kernel suspends a real-time process that uses more than
 95 % of a second."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
 """Largest credit of sleep, ns, and debt of sleep at which the loop sleeps even if it is late, ns."""
@@ -90,7 +90,7 @@ is transport delay."""
 
 
 class FollowedTicks(Pacer):
-    """Ticks that a rig gives. A call after each received Measurement records the tick and never waits.
+    """Ticks that a rig generates. A call after each received Measurement records the tick and never waits.
 
     ``due`` is the deadline of the Command for this Measurement. This Command acts ``transport`` samples later.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record of a procedure: head, acts, offsets, checks and rungs, as numbers and texts.
+"""Record of a procedure: head, acts, offsets, checks and rungs.
 
 ``recording/procedure.py`` stores the record next to the recordings of the rungs. The report is made from the
 record. Times are ISO 8601 texts with their offset from UTC. Numbers are in SI units, by axis name.
@@ -112,7 +112,8 @@ class AxisChecks:
     ratios: dict[str, float] = field(default_factory=dict)
     """Measured stiffness divided by expected stiffness, by source of the expectation: specimen or integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """Change of force per displacement of another axis, for a coupled specimen, N/m, by name of the other axis."""
+    """Change of force per displacement of another axis, N/m, by name of the other axis. Only for a coupled
+    specimen."""
     damping: float | None = None
     """Part of the force that depends on the velocity, divided by the velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
@@ -124,7 +125,7 @@ TERMINAL, ANSWERS, PAGE, SOCKET, ANYBODY = "terminal", "answers", "page", "socke
 
 @dataclass
 class Act:
-    """One act that an operator requested, and its result. If the act was refused, ``refused`` states why."""
+    """Act that an operator requested, and its result. If the act was refused, ``refused`` states why."""
 
     time: str
     act: str
@@ -178,7 +179,7 @@ class RungRecord:
     peaks: dict[str, dict[str, float]] = field(default_factory=dict)
     """Largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s) by axis."""
     remarks: list[str] = field(default_factory=list)
-    """Doubts about the result, such as rate-dependent parts in slow time, or bridged samples."""
+    """Doubts about the result, such as bridged samples or, in slow time, rate-dependent parts."""
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     """Limits of ``displacement`` (m) and ``force`` (N) in this rung, by axis."""
     bridged: int = 0
@@ -188,7 +189,7 @@ class RungRecord:
     max_bridge: float | None = None
     """Largest valid ``longest_gap``, s; None in older records."""
     counts: str = ""
-    """Person who decided that the rung counts although the rung is not valid."""
+    """Person who decided that the rung counts although it is not valid."""
     inputs: dict[str, str] = field(default_factory=dict)
     """Hashes, by path, of the files that the scenario names."""
     code: str = ""
@@ -257,7 +258,7 @@ class SpecimenRecord:
 
 @dataclass
 class ProcedureRecord:
-    """Record of a procedure since its first act. ``outcome`` is empty until the procedure ends."""
+    """Record of a procedure from its first act on. ``outcome`` is empty until the procedure ends."""
 
     test_id: str
     scenario: str

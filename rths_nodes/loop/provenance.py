@@ -79,7 +79,7 @@ def summary(digests: Mapping[str, str]) -> str:
 
 @cache
 def version() -> str:
-    """Return the version of this package. In a checkout, add the commit, and a remark if files have changed."""
+    """Return the version of this package. In a checkout, add the commit and, if files have changed, a remark."""
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "--", "__init__.py") else ""
     if not commit:
         return __version__
@@ -109,7 +109,7 @@ def information(
     library: str = "",
     recorded: bool = True,
 ) -> dict[str, str]:
-    """Return the information to store at the start: scenario (if ``recorded``), run id, host, version.
+    """Return the information to store when a run starts: scenario (if ``recorded``), run id, host, version.
 
     ``actuator_nodes`` is empty in the host ``embedded``; ``engine`` is empty in other hosts.
     """
@@ -141,7 +141,7 @@ def _section(text: str) -> str:
 class Code:
     """Code that computes a scenario. ``names`` are versions and hashes for display, ``files`` are hashes by path.
 
-    ``build`` is the build that the receiver at the port reported; empty if it reported none.
+    ``build`` is the build that the receiver reported; empty if it reported none.
     """
 
     names: Mapping[str, str]

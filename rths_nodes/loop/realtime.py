@@ -30,11 +30,12 @@ RESTED_S = 0.001
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""File with the longest wake-up time of processors (int32, us), in effect while a process keeps the file open."""
+"""File with the longest permitted wake-up time of processors (int32, us), in effect while a process keeps the file
+open."""
 
 
 class Starving(RuntimeError):
-    """The process has used the processor for too long without sleep."""
+    """Raised if the process has used the processor for too long without sleep."""
 
 
 def not_locked(problem: str) -> str:
@@ -47,12 +48,12 @@ def not_scheduled(problem: str) -> str:
 
 @contextmanager
 def real_time(wanted: bool, priority: int = PRIORITY) -> Iterator[list[str]]:
-    """Set real-time scheduling of this process at ``priority``; yield a text for each setting that was refused.
+    """Set real-time scheduling of this process at ``priority``; yield a list with a text for each refused setting.
 
     Every setting is optional, but shortens latencies. All threads are changed, because threads of the middleware
-    do not inherit the scheduling. Not for lockstep: under SCHED_FIFO the kernel throttles a process that never
-    sleeps. A process that hangs would block its processor. ``Starving`` is raised in such a process; if it still
-    hangs, the kernel kills the process.
+    do not inherit the scheduling. Do not use it in lockstep: under SCHED_FIFO the kernel throttles a process that
+    never sleeps. A process that hangs would block its processor. ``Starving`` is raised in such a process; if it
+    still hangs, the kernel kills it.
     """
     refused: list[str] = []
     if not wanted:
@@ -113,7 +114,7 @@ def _lock_memory(stack: ExitStack) -> str:
 def _keep_awake(stack: ExitStack) -> str:
     """Keep idle processors awake, because waking a processor delays each message to another process.
 
-    Return the reason if the system refuses, otherwise an empty string.
+    Return why the system refuses, otherwise an empty string.
     """
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
@@ -154,8 +155,7 @@ def _guard(stack: ExitStack) -> None:
 
 @contextmanager
 def share_processors(at_every_sample: bool) -> Iterator[None]:
-    """Pin a process to one processor if the process is needed ``at_every_sample``, otherwise to the remaining
-    processors.
+    """Pin a process to one processor if it is needed ``at_every_sample``, otherwise to the remaining processors.
 
     Only one node of the loop works at a time. Waking a process on the same processor takes 6 us, on another
     processor 26 to 57 us.

@@ -66,7 +66,7 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, object]:
 
     ``hops.transport`` is the part of the loop time outside integrator and compensator: publishing, waking,
     receiving, waiting. Only its mean is known, because percentiles cannot be added. The part is omitted if the
-    integrator works in parallel to the loop, like an OpenSees model.
+    integrator works in parallel with the loop, like an OpenSees model.
     """
     report = unflatten(numbers, "timing")
     if not (hops := report.pop("hops", {})):
@@ -106,7 +106,7 @@ def timing(
     """Return the timing of a run for reports: ``loop``, ``lateness`` and the times between ticks, in s.
 
     ``running_s`` is the time from the first to the last sample. ``period`` (s) is None without pacing. ``gap`` is
-    the longest time of consecutive missed and bridged periods, s.
+    the longest time of consecutive missed or bridged periods, s.
     """
     report: Data = {"running_s": running_s, "missed": missed, "bridged": bridged, "longest_gap_s": gap}
     clocks = {"loop": loop, "lateness": lateness}

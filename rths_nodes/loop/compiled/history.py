@@ -21,7 +21,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import bounds_of
 
 CHUNK = 2 * delay.CHUNK
-"""Samples per chunk: twice the monitor's chunk, because a run is then 5 % shorter."""
+"""Samples per chunk: twice the monitor's chunk, which shortens a run by 5 %."""
 UNSENT = "inputs", "input_energy"
 Rows = dict[str, dict[str, Array]]
 """Histories by stream and field. Each sample or step has one row, from number 0 on. Missing values are NaN."""
@@ -44,8 +44,8 @@ def room(parts: Parts, rows: int, steps: int) -> tuple[Array, int, Array, NDArra
     """Return zeroed arrays for sample values (with their stride), compensator values, marks and step values.
 
     Sample values are stored by columns with the returned stride, all other values by rows. Marks are the flags of
-    Command and Measurement. If a law reports its values only on changes, the marks also contain the row of these
-    values.
+    Command and Measurement. If a law reports its values only on changes, the marks also contain the number of the
+    row with these values.
     """
     kind = parts.kind
     numbers = sum(count for *_, count in told(kind))
@@ -74,7 +74,7 @@ class Histories:
         self._bounds = bounds_of(assembly.compensator)
         rows, _, shown, self._marks, steps = room(parts, CHUNK + 1, CHUNK // self._substeps + 2)
         self._samples = rows.reshape(width(self._columns), -1)
-        """Sample values by columns, of one chunk or, if kept, of the test from sample 0 on."""
+        """Sample values by columns, of one chunk or, if kept, of the test."""
         self._shown = shown.reshape(len(self._marks), len(shown) // len(self._marks))
         self._targets = steps.reshape(-1, width(self._of_steps))
         if kept:
@@ -120,7 +120,7 @@ class Histories:
         self._all_shown = np.full((self._shown.shape[1], samples), math.nan)
 
     def take(self, begin: int, end: int, steps: int, states: Data) -> bool:
-        """Store the chunk from ``begin`` to ``end``. Return False if the chunk exceeds a limit of the monitor."""
+        """Store the chunk from ``begin`` to ``end``. Return False if the monitor finds a limit exceeded."""
         count = min(end, self._scenario.samples) - begin
         marks = self._marks
         every = self._kept and not self.brief

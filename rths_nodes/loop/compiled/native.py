@@ -39,7 +39,10 @@ def remarks(scenario: Scenario) -> list[str]:
 
 
 def way_of(parts: Parts) -> Way:
-    """Return the function of a loop in C, or in plain Python with the reason in ``notes``. Results are cached."""
+    """Return the function of a loop in C; if that is impossible, in plain Python, with the reason in ``notes``.
+
+    Results are cached.
+    """
     kernels = tuple((name, identity(kernel)) for name, kernel in parts.kernels.items())
     values = values_of(_arguments(parts), parts)
     key = parts.kind, tuple(parts.constants), tuple(parts.states), kernels, tuple(map(form, values))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run of the loop over kernels, and the return to the embedded loop.
 
-If a limit is violated, a number is not finite or a part raises an exception, the embedded loop repeats the test
-from the start, or continues from shortly before that sample (a handover). The embedded loop then determines the
-reason, safe stop and sample of the trip.
+The embedded loop takes over if a limit is violated, a number is not finite or a part raises an exception. It
+continues from shortly before that sample (a handover) or, if no handover is possible, repeats the test. It then
+determines the reason, safe stop and sample of the trip.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import timing_in_chunks
 
 MANY = 12
-"""Largest number of rows of a table kept in tuples, which C may copy at each access. Longer tables become arrays.
-"""
+"""Largest number of rows of a table that is kept in tuples. C may copy tuples at each access, so longer tables
+become arrays."""
 
 
 class Way(NamedTuple):
@@ -91,8 +91,8 @@ def forces_of(parts: Parts, compiled: bool) -> tuple[object, object]:
 class KernelLoop:
     """Loop of a scenario over its kernels. ``loop`` is the embedded loop before its run.
 
-    ``way`` is the function to run. ``by_kernels`` is true once a run has ended, or was interrupted, without the
-    embedded loop. ``brief`` histories are sufficient for indices.
+    ``way`` is the function to run. ``by_kernels`` is true after a run without the embedded loop. ``brief``
+    histories are sufficient for indices.
     """
 
     def __init__(self, loop: Loop, parts: Parts, way: Way) -> None:
@@ -101,7 +101,7 @@ class KernelLoop:
         self.notes, self.library, self.untranslatable = way.notes, way.library, way.untranslatable
         self._loop, self._parts, self._way = loop, parts, way
         self._reached, self._states = 0, parts.states
-        """Sample at which the last chunk stopped (the first sample of a completed chunk), and states after the
+        """Sample at which the last chunk stopped, or its first sample if the chunk was completed; states after the
         chunk."""
 
     @property
@@ -145,7 +145,9 @@ class KernelLoop:
         return outcome
 
     def _repeated(self, takers: Sequence[Callable[[Rows], None]]) -> Callable[[], Measurement] | None:
-        """Repeat, for ``takers``, the samples before the trip. Return ``begin`` of the embedded loop, or None."""
+        """Repeat the samples before the handover for ``takers``. Return ``begin`` for the embedded loop; None
+        without a handover.
+        """
         loop, last = self._loop, handover_sample(self._loop, self._reached)
         if not (takers and last and can_hand_over(loop, self._parts)):
             return None

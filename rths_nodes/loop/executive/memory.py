@@ -152,7 +152,7 @@ class Memory:
         ]
 
     def open(self) -> Control:
-        """Allocate the memory and store all added contents. Raises ConfigError if the system refuses."""
+        """Allocate the memory and store all added contents. Raises ConfigError if the system refuses memory."""
         try:
             self.descriptor = os.memfd_create("rths_executive")
             os.ftruncate(self.descriptor, self._words * WORD)

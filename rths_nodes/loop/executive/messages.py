@@ -27,7 +27,7 @@ values of a refused Command; compensator values after the last sample; Measureme
 
 
 class RowLayout:
-    """Positions of the numbers in a row. The unit is a word of 8 bytes."""
+    """Positions of the numbers in a row, in words of 8 bytes."""
 
     def __init__(self, parts: Parts) -> None:
         kind = parts.kind
@@ -47,9 +47,8 @@ class RowLayout:
 class Messages:
     """Converts rows to messages for the monitor and the ``sinks``.
 
-    ``reason`` states which limit stopped the rig; an empty string if no limit stopped it. ``failed`` is true if a
-    component failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is
-    not used.
+    ``reason`` states which limit stopped the rig; an empty string if none did. ``failed`` is true if a component
+    failed. ``shown`` holds the compensator's last values. Without ``judges`` the monitor of ``parts`` is not used.
     """
 
     def __init__(self, parts: Parts, assembly: Assembly, sinks: Sequence[Sink], judges: bool = True) -> None:

@@ -60,7 +60,9 @@ def text() -> str:
 
 
 def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
-    """Return the terms of ``port``, with ``lockstep`` if the rig supports lockstep. Raises ConfigError."""
+    """Return the terms of ``port``. ``lockstep`` requests lockstep. Raises ConfigError if the address has no IPv4
+    form.
+    """
     try:
         rows = socket.getaddrinfo(params.address, params.port, socket.AF_INET, socket.SOCK_DGRAM)
     except OSError as error:
@@ -84,9 +86,9 @@ def terms_of(port: UdpPort, params: UdpPort.Params, lockstep: bool) -> Terms:
 
 
 def agree(port: UdpPort, params: UdpPort.Params, result: int, report: Report) -> None:
-    """Check, before the test begins, the result of ``near_connect`` or the negative error of ``near_open``.
+    """Check the result of ``near_connect`` or, if negative, the error of ``near_open``.
 
-    Raises ConfigError if the answer of the rig does not agree with the terms of ``port``.
+    Raises ConfigError if no session was opened, or if the answer of the rig contradicts the terms of ``port``.
     """
     label = f"port 'udp' at {port.address}"
     if result < 0:
@@ -115,7 +117,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return why the rig cannot continue, like ``port.interlock``, or an empty string."""
+    """Return why the rig cannot continue, like ``port.interlock``; an empty string if it can."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

@@ -104,7 +104,8 @@ class ExecutiveLoop:
         self.program = f"{self._key[:16]}-{self.library[:16]}"
         """Identity of the program: a hash of text, compiler, processor and flags, then a hash of the binary."""
         self.stops_at = b""
-        """Name of the socket on which the program receives stops of other processes; empty without a socket."""
+        """Name of the socket on which the program receives stop requests from other processes; empty without a
+        socket."""
         self._breach = ""  # reason for a breach that the monitor detected
         self.late: list[float] = []
         self.taken: list[float] = []
@@ -211,12 +212,12 @@ class ExecutiveLoop:
         self._control.go = 1
 
     def hold(self, reason: str = REASONS[OPERATOR]) -> None:
-        """Set the stop word to OPERATOR, unless a stop word is already set."""
+        """Set the stop word to OPERATOR, unless the word is already set."""
         if not self._control.word:
             self.reasons[OPERATOR], self._control.word = reason, OPERATOR
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Request a trip, in lockstep at ``sample``. Only the first request is effective."""
+        """Request a trip: in lockstep at ``sample``, otherwise at once. Only the first request is effective."""
         if not self._breach:
             self._breach = self.reasons[TRIP] = reason
             self._control.trip_at = 0 if self._paced else sample
@@ -237,7 +238,7 @@ class ExecutiveLoop:
             yield
 
     def _start(self, leaving: ExitStack) -> int:
-        """Start the program. Return the pipe end for signal numbers; ``leaving`` closes it."""
+        """Start the program. Return the end of a pipe for signal numbers; ``leaving`` closes this end."""
         theirs, ours = os.pipe()
         leaving.callback(os.close, ours)
         os.set_blocking(ours, False)
@@ -345,7 +346,7 @@ class ExecutiveLoop:
 
 
 def refusals(control: Control) -> Iterator[str]:
-    """Yield a note for each refused setting, and a note if there is only one processor."""
+    """Yield a note for each refused setting and, in real time, a note if only one processor is available."""
     if control.no_lock:
         yield not_locked(os.strerror(control.no_lock))
     if control.no_priority:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference host with faults. It differs from ``embedded.py`` in that Targets and Commands can be late or lost.
+"""Reference host with faults. Unlike in ``embedded.py``, Targets and Commands can be late or lost.
 
 The compensator bridges a missing Target, the rig bridges a missing Command. Sensor faults change the Measurement.
 """

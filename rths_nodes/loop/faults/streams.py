@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of message streams and sensors, for all hosts. They depend on sample number and seed, not on a clock."""
+"""Faults of message streams and sensors, for all hosts. The faults depend on sample number and seed, not on a
+clock.
+"""
 
 from __future__ import annotations
 

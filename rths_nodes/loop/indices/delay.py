@@ -26,7 +26,7 @@ from rths_nodes.core.samples import Array
 CHUNK = 4096
 BATCH = 8
 FAST = 256
-"""Divisor of the length of a chunk's transform. Transforms of such lengths are faster."""
+"""Divisor of the length of a chunk's transform, which is faster at such lengths."""
 SMOOTH = 2310**40
 """Common multiple of all useful lengths without a prime factor above 11. Transforms of such lengths are fast."""
 ROUNDING = 1e-12
@@ -82,8 +82,7 @@ class Delay:
     each lag, so that neither drift nor the ends of the record shift the peak. If the correlation still rises at
     the longest lag, there is no peak, and the delay is NaN.
 
-    Complete chunks are processed ``BATCH`` at a time. With ``spread``, each complete chunk is processed in two
-    calls of :meth:`work`.
+    Complete chunks are processed ``BATCH`` at a time or, with ``spread``, each in two calls of :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -91,15 +90,14 @@ class Delay:
         self._size = fast_length(-(-(CHUNK + self._beside) // FAST) * FAST, FAST)
         self._sums = self._none = Sums(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self._size // 2 + 1, complex))
         self._total: Sums | None = None
-        """Sums over all measurements except the first and last ``longest``. None once further samples have been
-        added."""
+        """Result of :meth:`total`; None if samples have been added since that call."""
         self._kept: list[_Chunks] | None = None
         self._samples = np.empty((2, self._beside + (1 if spread else BATCH) * CHUNK))
         self._start: tuple[float, float] | None = None
         self._first: Array | None = None
         self._count, self._full = 0, (self._beside // CHUNK + 1) * CHUNK
-        """Number of stored samples, and number of stored samples that are processed together, which is smaller at
-        first."""
+        """Number of stored samples, and the number at which all stored samples are processed. The latter is
+        smaller at first."""
         self._chunks: _Chunks | None = None
 
     @np.errstate(invalid="ignore")
@@ -124,7 +122,7 @@ class Delay:
         return self._kept is not None
 
     def again(self, measured: Array) -> Delay:
-        """Return the delay of other measurements ``(n,)`` m. All targets must be stored (:meth:`keep`)."""
+        """Return the delay of ``measured`` ``(n,)`` m for the same targets; all must be stored (:meth:`keep`)."""
         other, first = copy(self), float(measured[0])
         other._sums, other._total, end = self._none, None, self.longest
         for chunks in self._kept or ():
@@ -156,10 +154,7 @@ class Delay:
         return self.longest - total.peak(first, self._samples[0, self._count - self._beside : self._count])
 
     def total(self) -> Sums | None:
-        """Return the sums over all measurements except the first and last ``longest``; None if there are none.
-
-        Values are relative to the first target and measurement.
-        """
+        """Return the sums over all measurements except the first and last ``longest``; None if there are none."""
         self._work_off()
         total, ready = self._sums, self._count - self._beside
         if ready < 0 or not total.samples + ready:
@@ -234,7 +229,7 @@ def _of_squares(values: Array) -> list[list[float]]:
 
 
 def fast_length(length: int, step: int) -> int:
-    """Return the first of the lengths ``length``, ``length + step``, ... without a prime factor above 11."""
+    """Return the first of ``length``, ``length + step``, ... that has no prime factor above 11."""
     while SMOOTH % length:
         length += step
     return length
@@ -255,8 +250,8 @@ def delay_samples(target: Array, measured: Array, longest: int) -> Array:
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Return a note for each moving axis whose delay or relative error is NaN. ``longest`` is the longest delay,
-    s.
+    """Return a note for each moving axis whose delay or relative error is NaN. ``longest`` is the longest
+    measurable delay, s.
     """
     still = [
         f"{name}: the error relative to the target is undefined, because the target has hardly moved"

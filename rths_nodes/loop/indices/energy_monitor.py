@@ -19,7 +19,8 @@ FEW = 4
 
 
 class State(NamedTuple):
-    """Input energy (J), then by degree of freedom: x'', x' (m), F' (N), largest and smallest x (m).
+    """Input energy (J), then by degree of freedom: displacements x'' and x' (m), external force F' (N), extremes
+    of x (m).
 
     One dash denotes the last step, two the step before. The lists are updated in place.
     """
@@ -81,9 +82,10 @@ def percent(error: float, scale: float) -> float:
 class EnergyMonitor:
     """HSEM (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11), and the extremes of the Targets.
 
-    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids. HSEM is positive if the
-    actuator lags and adds energy to the structure. The running form adds ``reference`` (J), e.g. the strain energy
-    at first yield, to the denominator, because the input energy is near zero at first.
+    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids, with measured force r_e,
+    measured displacement d_m and target d_c. HSEM is positive if the actuator lags and adds energy. The running
+    form adds ``reference`` (J), e.g. the strain energy at first yield, to the denominator, because the input
+    energy is near zero at first.
 
     Targets are queued until results are needed, because processing them together takes a tenth of the time.
     """
@@ -113,7 +115,7 @@ class EnergyMonitor:
         self._told.append(math.nan if target.energies is NO_ENERGIES else target.energies.item(0))
 
     def start(self, displacement: list[float]) -> None:
-        """Begin the motion at ``displacement`` ``(n_dof,)`` m. Otherwise the motion begins at the first Target."""
+        """Begin the motion at ``displacement`` ``(n_dof,)`` m. Without this call it begins at the first Target."""
         self._begun, self._state = True, start(self._state, displacement)
 
     def take(self, sample: int) -> None:
@@ -179,7 +181,7 @@ class EnergyMonitor:
         return percent(error, abs(self.input) + self._reference)
 
     def running_percents(self, errors: Array, residual: Array) -> Array:
-        """Return the running form of HSEM for energy errors and input energies ``(n,)`` J of the same samples."""
+        """Return the running form of HSEM from energy errors and input energies ``(n,)`` J of the same samples."""
         scales = np.abs(residual) + self._reference
         percents = np.full(len(errors), math.nan)
         np.divide(100.0 * errors, scales, out=percents, where=scales != 0.0)

@@ -32,7 +32,9 @@ class LateData:
 
     @classmethod
     def of_bridged(cls, samples: Iterable[int], dt: float, max_bridge: float) -> LateData:
-        """Return the late periods from the bridged ``samples`` (``dt`` in s). Missed periods are unknown."""
+        """Return the late periods from the numbers of the bridged ``samples``; ``dt`` is in s. Missed periods are
+        unknown.
+        """
         count = longest = length = 0
         previous = -1
         for sample in samples:

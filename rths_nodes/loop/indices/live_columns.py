@@ -51,7 +51,7 @@ def per_column(servo_rate: float) -> int:
 
 
 class LiveColumns:
-    """Collects samples, from sample 0 on, in columns of round(0.01 x servo rate). Empty columns are NaN."""
+    """Collects samples from sample 0 on. A column has round(0.01 x servo rate) samples. Empty columns are NaN."""
 
     def __init__(self, n_axes: int, servo_rate: float) -> None:
         self.samples_per_column = per_column(servo_rate)
@@ -103,8 +103,8 @@ class LiveColumns:
 
 
 def columns_of(rows: Array, per: int) -> Array:
-    """Return columns ``(columns, curves, 4)`` of ``rows`` ``(n, curves)``, ``per`` rows each; the last may have
-    fewer.
+    """Return columns ``(columns, curves, 4)`` of ``rows`` ``(n, curves)``. A column covers ``per`` rows, the last
+    perhaps fewer.
     """
     padded = np.concatenate((rows, np.full((-len(rows) % per, rows.shape[1]), np.nan)))
     return envelopes(padded.reshape(-1, per, rows.shape[1]))

@@ -31,7 +31,7 @@ PUBLISHED = {"J1": "delay_s", "J2": "error_norm_percent", "J3": "max_error_perce
 MOST = 10.0
 """Ratio of error to target above which a relative error has no meaning, because the target has hardly moved."""
 FEI_POWER = 2.0
-"""Exponent l of the frequency evaluation index. With 2, the target's power weights frequencies."""
+"""Exponent l of the frequency evaluation index. An exponent of 2 weights frequencies by the target's power."""
 
 
 class FrequencyEvaluation(NamedTuple):
@@ -120,8 +120,8 @@ def step(
 class Watch(NamedTuple):
     """Callbacks of a monitor.
 
-    ``judge(measured, force, total)`` is called if the energy error exceeds ``within`` (J), or if the energy error
-    or ``total`` is not finite. ``measured`` (m) and ``force`` (N) are lists by axis, ``total`` (m^2) is the sum of
+    ``judge(measured, force, total)`` is called if the energy error exceeds ``within`` (J), or if this error or
+    ``total`` is not finite. ``measured`` (m) and ``force`` (N) are lists by axis. ``total`` (m^2) is the sum of
     the tracking indicators. ``on_chunk`` is called after the last sample of each chunk.
     """
 
@@ -156,11 +156,10 @@ class Tracking:
         self.start(*([0.0] * n_axes for _ in range(3)))
 
     def start(self, target: list[float], measured: list[float], force: list[float]) -> None:
-        """Reset all indices. The motion begins at these positions (m) and forces (N) ``(n_axes,)``."""
+        """Reset all indices. The motion begins at the given positions (m) and forces (N), ``(n_axes,)``."""
         self._states = [State(*anew(*row)) for row in zip(target, measured, force, strict=True)]
         self.energy_error = 0.0
-        """Integral r_e d(d_m) - integral r_e d(d_c), summed over the axes, J. It is positive if the actuator lags.
-        """
+        """Sum of W over the axes, J. It is positive if the actuator lags."""
         if self._left < CHUNK or any(delay.began for delay in self.delays):
             self._new_delays()
 
@@ -224,8 +223,7 @@ class Tracking:
     def count(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Advance all indices except the delays by samples ``(n, n_axes)`` m and N.
 
-        Return the changes of indicators and energy error at each sample. They differ from :meth:`step` by
-        rounding.
+        Return the changes of indicators and energy error at each sample; :meth:`step` rounds differently.
         """
         states, indicators, works = [], np.empty(target.shape), np.zeros(len(target))
         for n, (weight,) in self._constants:

@@ -46,7 +46,7 @@ PER_STEP = 8
 PER_DEGREE = 2
 """Number of values stored per step and degree of freedom: external force and a copy."""
 PER_REMEMBERED = 8
-"""Memory that a component needs to remember one sample, in numbers. Python objects are large."""
+"""Memory for one sample that a component remembers, in numbers of 8 bytes. Python objects are large."""
 NUMBER = 8
 FEW = 8
 """Largest number of degrees of freedom for which the external force is computed by columns (seven times as fast).
@@ -114,7 +114,7 @@ class Names:
 class Assembly:
     """Components of a scenario. Each component is built on first use and then shared.
 
-    Components have state, so that an assembly is for one run. :meth:`fresh` and :meth:`twin` build independent
+    Components have state, so an assembly serves one run only. :meth:`fresh` and :meth:`twin` build independent
     instances. ``port``, which a procedure keeps open, replaces the port of the scenario. Raises ConfigError if a
     component cannot be built.
     """
@@ -136,7 +136,7 @@ class Assembly:
         return twin
 
     def fresh(self, name: str) -> Any:
-        """Build a new ``name`` with its parts, e.g. ``fresh("setup")``. Raises ConfigError like :meth:`twin`."""
+        """Build a new component ``name`` with its parts. Raises ConfigError like :meth:`twin`."""
         return getattr(self.twin(), name)
 
     def _build(self, family: str, params: object, *arguments: object) -> Any:
@@ -193,7 +193,7 @@ class Assembly:
         """Force -M 1 a_g of the ground motion on the numerical substructure, ``(steps + 1, n_dof)`` N.
 
         M is the mass of both substructures, unless the structure defines another load. Without a structure the
-        force is zero. For a sparse structure it is a :class:`GroundForce`.
+        force is zero. A sparse structure has a :class:`GroundForce` instead of an array.
         """
         return self._ground_force(None if self.structure is None else self.structure.ground_load)
 
@@ -264,7 +264,7 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """Compensator of all moved axes. If its model excludes the transport, ``lead`` includes the transport."""
+        """Compensator of all moved axes. If its model excludes the transport delay, ``lead`` includes it."""
         scenario, params = self.scenario, self.scenario.compensator
         if registry.class_of("compensator", params).transport_in_lead:
             params = evolved(params, lead=params.lead + scenario.transport_samples * scenario.dt)

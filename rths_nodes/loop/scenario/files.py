@@ -98,7 +98,7 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
 
 
 def load_settings(file: str | os.PathLike[str]) -> dict[str, dict[str, object]]:
-    """Read compensator settings by row name. The name is also the default type. Raises ConfigError.
+    """Read compensator settings by row name, which is also the default type. Raises ConfigError.
 
     Relative paths are relative to the folder of the file.
     """

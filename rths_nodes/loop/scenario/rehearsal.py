@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsals of a test (on a simulator, slower, or with less excitation) and their limitations.
 
-An operator arms each rehearsal, a scenario with its own hash.
+Each rehearsal is a scenario with its own hash; an operator arms it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def _right(true: object, names: tuple[str, ...]) -> Data:
 
 
 def slower(scenario: Scenario, ratio: float) -> Scenario:
-    """Return the test on a rig slower by the factor ``ratio``, at the same structure time. Raises ConfigError."""
+    """Return the test with the rig slowed down by the factor ``ratio``; structure time is unchanged. Raises
+    ConfigError.
+    """
     if ratio == 1:
         return scenario
     changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]
@@ -95,8 +97,8 @@ def slower(scenario: Scenario, ratio: float) -> Scenario:
 
 
 def at_level(scenario: Scenario, level: float) -> Scenario:
-    """Return the test with its excitation multiplied by ``level`` (> 0). Raises ConfigError if it cannot be
-    scaled.
+    """Return the test with its excitation multiplied by ``level`` (> 0). Raises ConfigError if scaling is
+    impossible.
     """
     if not (math.isfinite(level) and level > 0.0):
         raise ConfigError(f"level = {level:g}: must be > 0")

@@ -113,8 +113,7 @@ SHARED = (
     "bridge",
     "heartbeat",
 )
-"""Fields that several nodes share. The shared hash contains these fields, and names, limits and port of the axes.
-"""
+"""Scenario fields in the shared hash. :meth:`Scenario.shared_hash` adds further settings."""
 
 LONGEST_FORCE_LEAD = 0.1
 """Longest time over which a force is extrapolated, s."""
@@ -125,7 +124,7 @@ ALL_AXES = ("axes", "rig", "port", "setup")
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 
 LAST_SAMPLE = 2**32 - 1
-"""Largest sample number in a message, where it has 32 bits."""
+"""Largest sample number, because messages store it in 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180

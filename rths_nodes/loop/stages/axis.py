@@ -79,9 +79,9 @@ class AxisStage:
     necessary. Coupled axes then stop only with the rig, one or more samples later. ``trip`` is empty, or the
     reason why the axis no longer follows.
 
-    Commands count all ticks of the rig, including pauses. Some are in N if the controller of the axis closes a
-    force loop. A force axis that stops by itself holds its position. In other stops the rig decides whether the
-    axis keeps its force until rest.
+    Commands count all ticks of the rig, including pauses. Some Commands are in N if the controller of the axis
+    closes a force loop. A force axis that stops by itself holds its position. In other stops the rig decides
+    whether the axis keeps its force until rest.
     """
 
     def __init__(self, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> None:

@@ -58,8 +58,8 @@ def in_time(step: float, half: float, x: float, before: float, a: float) -> floa
 class InTime:
     """Corrects late velocities of an integrator: v = (x - x_before) / h + h a / 2.
 
-    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term extrapolates to its
-    end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` (soft
+    The quotient is the velocity in the middle of the step (exact for ``cr``). The second term extrapolates it to
+    the end, like ``central_difference``. ``step`` is h in the rig's time, s. Targets up to number ``start`` (soft
     start, or at rest) are not changed.
     """
 
@@ -102,9 +102,9 @@ is for the Command and its transport."""
 class CommandStage:
     """Converts Targets at the integration step to compensated Commands at the servo rate.
 
-    A real-time host first calls :meth:`assume_realtime`, and later calls :meth:`bridge` instead of :meth:`next`
-    unless :meth:`ready`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of
-    repeated Targets.
+    A real-time host first calls :meth:`assume_realtime`. It later calls :meth:`bridge` instead of :meth:`next` if
+    not :meth:`ready`. ``bridged`` is the number of samples with a late Target, ``dropped`` the number of repeated
+    Targets.
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -345,7 +345,7 @@ class _Row:
         return vertical_share(aimed[axis], length)
 
     def step(self, time: float, applied: float, displacement: float, force: float, share: float) -> float:
-        """Return the target at ``time`` (s), from command (m or N), displacement (m) and force (N).
+        """Return the target at ``time`` (s), computed from command (m or N), displacement (m) and force (N).
 
         ``share`` is the vertical load divided by the force of the axis.
         """

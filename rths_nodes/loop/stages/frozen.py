@@ -29,22 +29,22 @@ from rths_nodes.loop.scenario.schema import Axis
 from rths_nodes.mechanics.small_specimen import SmallSpecimen
 
 LATE_S = 0.1
-"""Longest delay of an actuator, in addition to transport and to the delay in the small move, s."""
+"""Longest delay of an actuator, without the transport delay, s."""
 FINE_BLOCKS = 8
 """Number of blocks in LATE_S when guided motions are judged."""
 STUCK = 0.1
 """Fraction of its expected change below which a sensor does not follow the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""Smallest visible change, in steps of the resolution and in multiples of the rms noise. A load cell is frozen if
-its change is smaller although the visible change / STUCK was expected."""
+"""Smallest visible change c, in steps of the resolution and in multiples of the rms noise. A load cell is frozen
+if it changes by less than c where a change of c / STUCK is expected."""
 TWICE = 2.0
 """Smallest D, in multiples of the lost motion."""
 LEAST_TRAVEL = 5e-4
 """Smallest D, as a fraction of the stroke."""
 BLOCKS, ROWS = 4, 8
-"""Number of blocks in LATE_S, and largest number of samples that are judged in a block."""
+"""Number of blocks in LATE_S. In a block of at least ROWS samples, ROWS to 2 ROWS samples are judged."""
 FOLLOWS, WINDOWS = 0.25, 10
-"""Smallest slope of displacement versus target that is not doubtful, and its window in multiples of LATE_S."""
+"""Slope of displacement versus target below which a sensor is in doubt, and its window in multiples of LATE_S."""
 COARSE, LATE_COARSE, EARLY_COARSE = 2, 4, 2
 """For the check of signs: blocks per coarse block, and coarse blocks by which an axis may be late and early."""
 
@@ -68,8 +68,8 @@ class OneWay:
     """Checks that a measurement shows each travel ``way`` of its command, in blocks of ``block`` samples.
 
     The measurement has to show the fraction STUCK in the same direction or, with ``least``, more than ``least`` in
-    any direction. The change may be ``late`` or ``early`` by these numbers of blocks, and is judged ``early``
-    blocks later.
+    any direction. The change may occur up to ``late`` blocks after the travel or ``early`` blocks before, and is
+    judged ``early`` blocks later.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class OneWay:
 
     @property
     def both_ways(self) -> bool:
-        """True if an upward and a downward travel have been missing since the sensor last showed a travel."""
+        """True if the sensor has missed an upward and a downward travel since it last showed a travel."""
         return all(self._silent)
 
     @property
@@ -257,7 +257,9 @@ class FrozenSensors:
 
 
 def _stiffness(axis: Axis) -> float:
-    """Return the stiffness (N/m) of a specimen for small motion; 0 if unknown. The force is then not checked."""
+    """Return the stiffness (N/m) of a specimen for small motion. If it is unknown, return 0; the force is then not
+    checked.
+    """
     if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
         return axis.rig_axis.stiffness
     if axis.specimen is None:

@@ -110,7 +110,7 @@ class MonitorStage:
         self.monitor.energy.target(target, sample - self.substeps)
 
     def resume(self, sample: int, target: Array, moved: Array, force: Array) -> bool:
-        """Continue after ``sample``. The monitor has processed the test up to ``sample``.
+        """Continue after ``sample``, up to which the monitor has processed the test.
 
         ``target`` (m), ``moved`` (m) and ``force`` (N) are ``(sample + 1, n_axes)``. Return False if a sensor was
         frozen.

@@ -171,7 +171,9 @@ class NumericalStage:
         return results if self.learning is None else results | self.learning.numbers()
 
     def learnt(self) -> tuple[int, Sequence[float]] | None:
-        """Learn from the due sample, once its Target is published. Return sample number and values, or None."""
+        """Learn from the due sample, once its Target is published. Return number and values of the sample; None if
+        none is due.
+        """
         return None if self.learning is None else self.learning.learn()
 
     def close(self) -> None:
@@ -285,8 +287,8 @@ class Learning:
     """Learning copy of the specimen. :meth:`add` takes every Measurement, :meth:`learn` estimates parameters.
 
     Displacement and force are made simultaneous: the declared delay of the load cell is removed, and the
-    displacement passes through the filter of the force. The velocity is a central difference, and therefore each
-    pair is used one period later.
+    displacement passes through the filter of the force. Each pair is used one period later, because the velocity
+    is a central difference.
     """
 
     def __init__(self, scenario: Scenario) -> None:

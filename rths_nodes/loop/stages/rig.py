@@ -136,7 +136,7 @@ class RigStage:
     def first(self, sample: int = 0, sent: list[float] | None = None) -> Measurement:
         """Start the test and return Measurement 0, which the port must have at once.
 
-        With the commands ``sent`` (m) of ``sample``, the test continues after this sample.
+        If the commands ``sent`` (m) of ``sample`` are given, the test continues after this sample.
         """
         self.begin()
         measured = self.complete()
@@ -156,7 +156,7 @@ class RigStage:
             self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
 
     def settle(self) -> None:
-        """Trip a finished test if the monitor requested a stop only after the last sample."""
+        """Trip a finished test if the monitor requested a stop after the last sample."""
         request = self.stop_request
         if self.machine.state is State.FINISHED and request is not None and request.end is not State.HELD:
             self.machine.to(State.TRIPPED, f"sample {self.sample}: {request.reason}")
@@ -173,8 +173,7 @@ class RigStage:
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
         """Run the first half of a tick: send the command if it is permitted, otherwise a command of the safe stop.
 
-        If no command is available, the rig trips or, if the command is only ``late``, bridges the command or
-        pauses.
+        If no command is available, the rig trips. If the command is only ``late``, the rig bridges it or pauses.
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True

@@ -158,7 +158,7 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """Difference between two motions that fades out along a polynomial of degree 5; ``active`` until then.
+    """Difference between two motions that fades out along a polynomial of degree 5; ``active`` until it is zero.
 
     The difference fades over ``samples`` of ``dt`` s, or over more samples if its velocity would exceed SHARE of
     the velocity limits ``fastest`` ``(n,)`` m/s.
@@ -250,7 +250,7 @@ _Known = tuple[Command, Command]
 
 
 class CommandBridge:
-    """Commands while a Command is late. Target and command of each axis continue along a straight line.
+    """Substitutes for late Commands. Target and command of each axis continue along a straight line.
 
     ``position`` ``(n_axes,)`` m and ``auxiliary`` inputs are the values at sample 0.
     """

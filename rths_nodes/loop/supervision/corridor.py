@@ -94,8 +94,8 @@ class CorridorWatch:
     """Follows a test sample by sample, and detects when the test leaves its corridor.
 
     Each quantity of an axis is a limit row with bounds that change with the sample. ``left`` is the first sample
-    at which a quantity had been outside for ``persistence`` samples, with a text. ``energies`` are the absorbed
-    energies, J.
+    at which a quantity had been outside its band for ``persistence`` samples, with a text. ``energies`` are the
+    absorbed energies, J.
     """
 
     def __init__(self, corridor: Corridor, persistence: int) -> None:
@@ -142,7 +142,7 @@ class CorridorWatch:
             self.left = sample, self._rows[index]._replace(low=low, high=high).words(values[index])
 
     def metrics(self) -> dict[str, float]:
-        """Return the largest percentage of samples of an axis outside the band, by quantity, and the sample of
+        """Return, by quantity, the percentage of samples outside the band for the worst axis, and the sample of
         ``left``.
         """
         samples, n, metrics = max(1, self._samples), len(self._corridor.axes), {}

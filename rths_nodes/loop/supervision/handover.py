@@ -40,7 +40,7 @@ class Tares:
 
 @dataclass
 class Relaxation:
-    """One hold: sample, and forces (N) and times (s, monotonic clock) at its begin and end."""
+    """One hold: sample, and forces (N) and times (s, monotonic clock) at beginning and end."""
 
     sample: int
     before: list[float]
@@ -50,11 +50,11 @@ class Relaxation:
 
 
 class OperatorRequests:
-    """Requests of an operator to the current run, from another thread. The rig stage polls them at each tick."""
+    """Requests from an operator, in another thread, to the current run. The rig stage polls them at each tick."""
 
     def __init__(self) -> None:
         self.stop_reason = ""
-        """Reason of a stop request; an empty string without a request."""
+        """Reason of a stop request; empty without a request."""
         self.held = False
         self._changed = threading.Event()
 
@@ -73,18 +73,20 @@ class OperatorRequests:
         self._changed.set()
 
     def wait(self, seconds: float = LOOK_S) -> None:
-        """Wait for a request. For lockstep, because a held rig then has no ticks."""
+        """Wait at most ``seconds`` for a request. In lockstep, a held rig has no ticks at which requests are
+        polled.
+        """
         self._changed.wait(seconds)
 
 
 @dataclass
 class Handover:
-    """Data and callbacks that a procedure gives to the rig stage with its port.
+    """Data and callbacks that a procedure gives to the rig stage together with the port.
 
     ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
     comes to rest, ``under_way`` when the rig follows the test again, ``stopping`` with the reason of a stop.
-    ``lost`` returns why the rig no longer follows, or an empty string. ``following`` checks a Command, relative to
-    the zero of the test, and an untared Measurement; the third argument is true during pauses.
+    ``lost`` returns why the rig no longer follows; an empty string if it follows. ``following`` checks a Command,
+    relative to the zero of the test, and an untared Measurement; its third argument is true during pauses.
     """
 
     tares: Tares

@@ -2,8 +2,9 @@
 """Hops longer than a sample: Commands in transit between the computer and the rig.
 
 With a depth p, tick k waits for Command k - p and applies it. Messages keep their numbers and their pairing, and
-the round trip has p more samples. Hops are part of the transport: depth p with q samples after the port is
-equivalent to depth 0 with q + p samples. If the rig stops, all Commands in transit are dropped.
+the round trip has p more samples. Hops are part of the transport delay, like delays after the port: depth p with q
+samples after the port is equivalent to depth 0 with q + p samples. If the rig stops, all Commands in transit are
+dropped.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from rths_nodes.core.parameters import integer, params
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Command, Measurement
 
 MOST_UNDER_WAY = 63
-"""Largest transport, in hops and after the port together, samples."""
+"""Largest transport delay, in hops and after the port together, samples."""
 NEARER, IN_A_ROW = 0.25, 32
 """Criterion for Commands that are applied at once: in IN_A_ROW consecutive samples, the applied command deviates
-from the newest Command by at most the fraction NEARER of the travel during the hops. The variances must meet
-the same criterion, to exclude a readback with an offset."""
+from the newest Command by at most the fraction NEARER of the travel during the hops. The variances of the
+deviations must agree, to exclude a readback with an offset."""
 LEAST_CHANGE = 1e-9
 """Smallest rms change of a readback that counts as a change, m."""
 
@@ -44,7 +45,7 @@ class HopsParams:
 def check_hops(depth: int, behind: int, force_axes: Sequence[str]) -> None:
     """Raise ConfigError if too many Commands are in transit, or if hops are combined with force axes.
 
-    ``behind`` is the transport after the port, samples.
+    ``behind`` is the transport delay after the port, samples.
     """
     if depth and depth + behind > MOST_UNDER_WAY:
         raise ConfigError(

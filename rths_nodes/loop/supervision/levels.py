@@ -214,7 +214,7 @@ class Breach(NamedTuple):
 
 
 class LevelWatch:
-    """Checks the levels of all axes. ``told`` collects a report of the first excess of each level.
+    """Checks the levels of all axes. ``told`` collects a report when a level is first exceeded.
 
     ``levels`` are index and name of an axis, quantity, and level. A level has two rows for one value: the first
     leads to a report, the second to the action.

@@ -194,9 +194,8 @@ class LimitCheck:
     """Checks commands before they are sent, and measurements on arrival, against the limits of all axes.
 
     Commands and targets are relative to the zero of the test (``tares``); measurements are untared. Limits apply
-    to untared values; for a corrected force, to its original channel. Axes with the same number in ``groups`` stop
-    together; force axes come last. Values by axis are in m, or in N in force mode. Each check returns a reason, or
-    an empty string if no limit is exceeded.
+    to the readings of sensors and controller; for a corrected force, to its original channel. Axes with the same
+    number in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode.
 
     The other attributes are constants of the kernels. ``beside`` is true if other quantities are limited too.
     """
@@ -307,7 +306,7 @@ class OutgoingCommands(LimitCheck):
         self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
-        """Return the reason not to publish ``command``, or an empty string if it may be published."""
+        """Return why ``command`` must not be published; an empty string if it may."""
         commands, modes = command.command.tolist(), command.control_mode
         arguments = command.target.tolist(), commands, command.auxiliary.tolist()
         reason = self.commanded(*arguments, self._sent, modes, self._modes)

@@ -87,7 +87,8 @@ class LoadStop:
         self._kept: dict[int, float] = {}
         """Force (N) of each axis that keeps its force, by index."""
         self._held: dict[int, float] = {}
-        """Position (m) of each axis that has kept its force and now holds its position, by index."""
+        """Held position (m) of each axis that has changed from holding its force to holding its position, by
+        index."""
         self._done = 0
 
     @property
@@ -172,7 +173,7 @@ def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fad
 def bridge_of(
     bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
 ) -> CommandBridge | LoadBridge:
-    """Return the bridge over late Commands, with loads if there are any. ``passive`` are values of auxiliary
+    """Return the bridge over late Commands, extended by the loads if there are any. ``passive`` are the auxiliary
     inputs.
     """
     rates = [limit.force_rate for limit in limits.values() if limit.force_rate is not None]

@@ -106,10 +106,10 @@ Slopes = Callable[[list[float], list[float]], tuple[float, float]]
 def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
     """Return a function for the largest slope of tracking indicators over the last ``SPAN`` samples of ``dt`` s.
 
-    Call it with tracking indicators (m^2) and largest targets (m) of each sample. It returns two slopes (m^2/s,
-    1/s), which are 0 during the first samples. The first slope is pi f X^2 sin(phi) for a sine of frequency f and
-    amplitude X with the lag phi. The second slope is divided by the square of the largest target so far, at least
-    ``smallest`` m; it is 0 if ``smallest`` is None.
+    Call the function with tracking indicators (m^2) and largest targets (m) of each sample. It returns two slopes
+    (m^2/s, 1/s), which are 0 during the first samples. The first slope is pi f X^2 sin(phi) for a sine of
+    frequency f, amplitude X and lag phi. The second slope is divided by the square of the largest target so far,
+    at least ``smallest`` m; it is 0 if ``smallest`` is None.
     """
     span, missing = SPAN * dt, SPAN
     last = deque([[0.0] * n_axes] * SPAN, maxlen=SPAN)
@@ -133,9 +133,8 @@ def steepest(n_axes: int, dt: float, smallest: float | None) -> Slopes:
 class Monitor:
     """All indices of a test and their limits, in rows for the values of all axes.
 
-    The monitor receives every Target, and every sample in order. It returns the ``metrics`` at the end. ``breach``
-    is the first sample at which a limit was exceeded, with the reason. Indices, chunks and slopes begin after the
-    soft start.
+    The monitor receives every Target, and every sample in order. ``breach`` is the first sample at which a limit
+    was exceeded, with the reason. Indices, chunks and slopes begin after the soft start.
     """
 
     def __init__(

@@ -42,8 +42,7 @@ class Pause:
     ``allowed`` is false if the rig trips instead. ``coming`` is the Command of the next sample, from
     :meth:`supply`, or None. ``sampled`` is true if the last tick had a sample. ``known`` is the Command of the
     last sample, ``count`` the number of pauses. While ``held``, an operator keeps the rig at rest. Rows are ``(2,
-    n_moved)`` m: target and lead of the displacement axes. The force axes after them keep the loads of the last
-    sample.
+    n_moved)`` m: target and lead of the displacement axes. The force axes keep the loads of the last sample.
     """
 
     known: Command

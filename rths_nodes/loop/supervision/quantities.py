@@ -96,7 +96,7 @@ class MovingRms:
         self._squares = deque([0.0] * count, maxlen=count)
         self._sum = self._coming = 0.0
         """Sum of the squares in the window, and sum of the squares since the last replacement. The first sum
-        accumulates rounding errors; a new sum would take longer than a sample."""
+        accumulates rounding errors; summing the window again would take longer than a sample."""
         self._left, self._wild = count, 0
         """Number of samples until the second sum replaces the first, and number of non-finite values in the
         window."""

@@ -71,9 +71,7 @@ class SafeStop:
         self.begin(at_zero, at_zero)
 
     def begin(self, before: Array, last: Array) -> None:
-        """Begin at the ``last`` sent command ``(n_axes,)`` m, with the velocity given by its difference from
-        ``before``.
-        """
+        """Begin at the ``last`` sent command ``(n_axes,)`` m. Its change from ``before`` gives the velocity."""
         self.samples, self._done = int(begin(self.groups, self.state, before.tolist(), last.tolist())), 0
 
     @property

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Section ``watch`` of a rig file: sensors, expectations and pulse of a watcher on another computer.
 
-Criteria have no defaults. All times are bounded, so that the pulse ends within 50 ms.
+Criteria have no defaults. All times are bounded, so that the pulse ends at most 50 ms after a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rths_nodes.core.parameters import integer, number, params, section, section
 from rths_nodes.laboratory.calibration import DisplacementChannel, ForceChannel
 
 LONGEST_S = 0.04
-"""Largest ``late``, ``silence`` and ``delay``, s. The pulse ends at most 50 ms after a limit is exceeded."""
+"""Largest ``late``, ``silence`` and ``delay``, s."""
 TOLD_HZ = 200.0
 """Default rate at which the test publishes state messages, Hz."""
 LEAST_TOLD = 6.0

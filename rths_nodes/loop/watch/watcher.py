@@ -96,7 +96,7 @@ class Watch:
 
     @property
     def ready(self) -> bool:
-        """True once the samples of the watcher's sensors cover the time that a comparison requires."""
+        """True from the time when the watcher's samples suffice for a comparison until the pulse ends."""
         span = self._own[-1].at - self._begun_at if self._own else 0.0
         return not self.ended and span >= self._late + self._delay
 
@@ -175,7 +175,8 @@ class Watch:
     def _count(self, statement: Statement) -> None:
         """Compare the test's counter with the watcher's clock while the rig moves.
 
-        A busy test computer sends late. The counter later catches up, at most to its largest earlier lead.
+        A busy test computer sends messages late. The counter later catches up, at most to its largest earlier
+        lead.
         """
         ahead = statement.counter / self._servo_rate - statement.at
         lead, self._lead = self._lead, max(self._lead, ahead)
@@ -374,7 +375,7 @@ class PulseListener:
         self.opened = False
 
     def receive(self, data: bytes, now: float) -> bool:
-        """Receive ``data`` at the time ``now`` (s). Return whether ``data`` is a valid pulse of the session."""
+        """Return whether ``data``, received at the time ``now`` (s), is a valid pulse of the session."""
         if len(data) != SIZE or CHECKSUM.unpack_from(data, BODY.size)[0] != zlib.crc32(data[: BODY.size]):
             return False
         magic, version, _, session, counter = BODY.unpack_from(data)

@@ -34,7 +34,7 @@ def refuse(scenario: Scenario, simulated: bool = True) -> None:
 def cautions(scenario: Scenario, simulated: bool = True, today: date | None = None) -> list[Judgement]:
     """Return the doubtful values that rules and components report. Raises ConfigError.
 
-    ``today`` is the date that determines the age of a calibration.
+    Calibrations are judged on the date ``today``.
     """
     component = [Judgement(name, text) for name, text in of_components(scenario)]
     return [*component, *_judgements(scenario, simulated, CAUTION, today or date.today())]

@@ -13,12 +13,12 @@ from rths_nodes.laboratory.corrections import Corrections
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Seen, parameter, rule, rules_in
 
 PAUSES = 10.0
-"""Largest usual value of a timeout, divided by the longest pause."""
+"""Largest usual ratio of a timeout to the longest pause."""
 STEPS = 2.0
-"""Largest usual jump of the first command, in samples at the velocity limit."""
+"""Largest usual jump of the first command, in samples of travel at the velocity limit."""
 
 COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
-"""Ratios of rms noise to range: impossible above the first, doubtful above the second."""
+"""Ratios of rms noise to range from which noise is impossible, and above which it is doubtful."""
 SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
 """Bounds of a port reading at the end of a channel's range: volts, milliamperes, or counts of up to 24 bits."""
 THOUSAND = 1000.0
@@ -27,10 +27,11 @@ BITS = range(15, 25)
 """Numbers of bits of converters. A full scale of 2^bits / 1000 (32.768, 65.536 ...) indicates a wrong unit."""
 EXACT = 1e-3
 OVERSIZED, LOST = 100.0, 500.0
-"""Ratios of a sensor's range to the monitored limit: doubtful above the first, impossible from the second on."""
+"""Ratios of a sensor's range to the monitored limit above which the range is doubtful, and from which it is
+impossible."""
 A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
 TEN_YEARS = 10 * A_YEAR
-"""Longest time since the calibration of a sensor, even of an emulated sensor."""
+"""Longest usual time since the calibration of a sensor of a simulated or emulated rig."""
 LARGE_FRICTION = 0.2
 LARGEST_LENGTH = 200.0
 """Largest usual length scale of a specimen. The smallest usual scale is the inverse."""
