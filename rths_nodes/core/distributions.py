@@ -37,7 +37,7 @@ class Distribution:
 
     @property
     def leader(self) -> str:
-        """Key whose factor is used, or an empty string."""
+        """Key whose factor this distribution uses, or an empty string."""
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
@@ -151,7 +151,7 @@ KINDS: dict[str, Kind] = {
 
 
 def distribution(data: object, path: str) -> Distribution:
-    """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and the remedy."""
+    """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and remedy if it is invalid."""
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_kinds()}")
     ((name, values),) = data.items()

@@ -135,10 +135,10 @@ def path(
 ) -> Field:
     """Declare a file. In a scenario file its path is relative to that file, otherwise to the working directory.
 
-    A file that ``runs`` is a program, with all rights of the user. ``opens`` names the field that lists the files
-    opened by a Python program, relative to the program. These files, and imported modules below the program's
-    folder, belong to the program. With ``columns``, data may have columns by name instead of the file. Recordings
-    contain a copy of the file.
+    A file that ``runs`` is a program, which has all rights of the user. ``opens`` names the field that lists the
+    files opened by a Python program, relative to the program. These files, and imported modules below the
+    program's folder, belong to the program. With ``columns``, data may have columns by name instead of the file.
+    Recordings contain a copy of the file.
     """
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens), columns=columns)
 
@@ -171,7 +171,7 @@ def component(family: str, doc: str, default: object = attrs.NOTHING, after: str
     """Declare a section with a ``type`` of ``family``; its value is the Params of this component.
 
     ``default`` is None for an optional section, otherwise the data of an omitted section. ``after`` names the
-    field with the component whose output this component gets.
+    field of the component whose output is the input of this component.
     """
     return _field("component", doc, default, family=family, after=after)
 

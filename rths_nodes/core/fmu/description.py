@@ -165,7 +165,11 @@ class Description:
 
 
 def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return the factor of ``variable`` to SI, for the FMU's unit or the ``stated`` unit. Raises ConfigError."""
+    """Return the factor of ``variable`` to SI.
+
+    The unit is declared by the FMU; if it is not, ``stated`` is the unit. Raises ConfigError for an unsuitable
+    unit.
+    """
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
     unit, here = variable.unit, f"{path} = {show(variable.name)}"
@@ -266,7 +270,7 @@ def description_of(xml: bytes) -> Description:
 MOST_PROBLEMS = 4
 MOST_CHARACTERS = 200
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Problem that is ignored, because :func:`factor_of` checks the units of all used variables."""
+"""Problem found by fmpy that is ignored, because :func:`factor_of` checks the units of all used variables."""
 
 
 def _read(package: Any, folder: str) -> Any:
