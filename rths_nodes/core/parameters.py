@@ -234,7 +234,7 @@ def completed(built: T, name: str, value: object) -> T:
 
 
 def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
-    """Return recorded parameters, unchecked, of a component of type ``kind`` that cannot be built here.
+    """Return unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
 
     The class ``declared`` declares the parameters. ``registry.class_of`` refuses them with the ``reason``.
     """

@@ -127,7 +127,8 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and of the added components in ``parts``; empty if there are none."""
+    """Return an identifier of this process and of the added components in ``parts``; an empty string without any.
+    """
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -180,7 +181,7 @@ def first_line(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class of the parameters ``built``. Raises ConfigError if it is missing or was
+    """Return the component class of the parameters ``built``. Raises ConfigError if the class is missing or was
     redefined.
     """
     if built.cannot_be_built:

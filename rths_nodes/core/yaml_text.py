@@ -185,7 +185,7 @@ _Loader.yaml_constructors = {
 
 
 def parse(source: str, origin: str) -> Any:
-    """Parse YAML text. Raises ConfigError, whose message begins with ``origin``."""
+    """Parse YAML text. Raises ConfigError for invalid text; the message begins with ``origin``."""
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: the text has {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:
@@ -204,7 +204,7 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """Return ``word`` as a number if it is one in YAML, else unchanged. Raises ConfigError for an ambiguous
+    """Return ``word`` as a number if YAML reads it as one, else unchanged. Raises ConfigError for an ambiguous
     number.
     """
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
