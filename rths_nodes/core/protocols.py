@@ -160,8 +160,8 @@ class Integrator(Protocol):
         """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
-        """Return why step 0 has not been reached since ``open``, or an empty string. Raises ConfigError if it
-        cannot be.
+        """Return why step 0 has not been reached since ``open``; an empty string once it has. Raises ConfigError
+        if it cannot be.
         """
         return ""
 

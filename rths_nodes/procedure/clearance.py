@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
-Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
-and also forces if the operator has declared the specimen unloaded. The tare of a displacement is relative to the
-controller's active command, if this command can be read. Tares are bounded, because a larger tare indicates a
-wrong zero of the sensor.
+Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero;
+if the operator has declared the specimen unloaded, it also counts forces from this zero. The tare of a
+displacement is relative to the controller's active command, if this command can be read. Tares are bounded,
+because a larger tare indicates a wrong zero of the sensor.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ AT_REST = 0.005
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
-    ``active`` is the active command of the controller, NaN if it cannot be read; ``held`` is the sent command.
-    ``unloaded`` is true if the operator has declared that the specimen is unloaded.
+    ``active`` is the active command of the controller, NaN if it cannot be read; ``held`` is the command that was
+    sent. ``unloaded`` is true if the operator has declared the specimen unloaded.
     """
 
     names: tuple[str, ...]
@@ -155,9 +155,9 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """Item that the operator must sign for, with its ``name`` and text ``words``.
+    """Item that the operator must sign for, with its ``name`` and its text ``words``.
 
-    ``axis`` is empty for a caution about the scenario; only the scale of a sensor has a ``channel``.
+    ``axis`` is empty for a caution about the scenario; ``channel`` is empty except for the scale of a sensor.
     """
 
     name: str
@@ -233,7 +233,7 @@ class Clearance:
         return [item for item in items if item.words not in self._signed]
 
     def sign(self, name: str, by: str) -> None:
-        """Sign for the open item whose name or text is ``name``. Raises ConfigError if there is none."""
+        """Sign for the open item whose name or text is ``name``. Raises ConfigError if there is no such item."""
         wanting = self.wanting()
         item = next((item for item in wanting if name in (item.name, item.words)), None)
         if item is None:
