@@ -49,7 +49,7 @@ resolution of the command is always accepted."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Return why the external command must not be accepted; an empty string if it may.
+    """Return why the external command must not be accepted; an empty string if it may be.
 
     ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
@@ -65,9 +65,10 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Return why the controller does not drive to the last command ``sent``; an empty string if it does.
+    """Return why the controller does not follow the last command ``sent``; an empty string if it does.
 
-    An axis in force control is held where its loop has moved it, and then follows only changes of the command.
+    Axes in force control are not checked: each is held where its loop has moved it, and follows only changes of
+    the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         if axis.limits.of_force:
@@ -100,7 +101,7 @@ the axes that have moved with it are determined, these axes rest, and their rema
 WENT_ALONG = 0.5
 """Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
 TAKEN_AFTER_S = 0.1
-"""Time at rest within which a controller accepts the sent command, s."""
+"""Time at rest, s, within which a controller accepts the sent command."""
 
 
 class LossWatch:
@@ -186,7 +187,7 @@ class LossWatch:
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
         """Return the next command after ``command``, towards the position of the rig; None if the rig follows.
 
-        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. For a rig that rested under force
+        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. If the rig was at rest under force
         when it was lost, the measured error replaces ``shift``.
         """
         if not self.reason:
@@ -275,7 +276,7 @@ class _Axis:
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
         """Return why the axis does not follow a slow ``command``; an empty string if it does.
 
-        With ``window``, the axis may be at any command of the last LATE_S.
+        If ``window`` is true, the axis may be at any command of the last LATE_S seconds.
         """
         settled = self._moved.settled
         if window and not settled:
@@ -305,8 +306,8 @@ class _Axis:
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
         """Return why the load cell seems dead; an empty string if it does not.
 
-        The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one.
-        The expected force is based on the small moves and the ``displacements`` (m) of all axes.
+        The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one
+        direction. The expected force is based on the small moves and the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""
@@ -325,7 +326,7 @@ class Following:
     """Checks that the axes of ``scenario`` follow their commands, relative to the ``offsets``.
 
     ``checks`` are the results of the small moves by axis. ``warnings`` name the load cells whose force does not
-    change when the rig moves.
+    change although the rig moves.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
@@ -348,8 +349,8 @@ class Following:
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
         """Return why a test must stop; an empty string if it may continue.
 
-        ``command`` counts from the zero of the test; ``shown`` is untared. ``paused`` is true while the test comes
-        to rest, rests, or returns.
+        ``command`` counts from the zero of the test; the Measurement ``shown`` is untared. ``paused`` is true
+        while the test comes to rest, rests, or returns.
         """
         modes = command.control_mode
         rows = self._rows(command.command + self._held, shown)

@@ -8,8 +8,8 @@ The scenario's specimen models make the same moves and give the expected stiffne
 specimen is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale.
 The ``experimental_stiffness`` of an integrator is compared in the same way.
 
-If the controller closes the force loop of an axis, a small force follows, which verifies sign and scale of
-commands in N, and bumpless changes of mode.
+If the controller closes the force loop of an axis, a small force follows. It verifies sign and scale of commands
+in N, and that changes of mode are bumpless.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ CAUTION = 0.1
 LOUDEST = 8.0
 """Largest deviation of one sample that noise explains, as a multiple of the sensor's scatter."""
 OTHER = 0.3
-"""Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because actuators of one
-specimen are coupled."""
+"""Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because one specimen
+couples its actuators."""
 BARS_ALL = (SWAPPED, FORCE, AWAY)
 """Findings after which no other axis is moved, because it is uncertain which axis moves."""
 STILL = (1e-3, 1e-5)
@@ -157,8 +157,8 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end after the rest at the fraction ``share`` of its travel; an empty string if it
-    need not.
+    """Return why the move must end after the rest at the fraction ``share`` of the travel; an empty string if it
+    may continue.
     """
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
@@ -312,8 +312,8 @@ class Pressed:
 class SmallForces:
     """Small forces on the axes of ``scenario`` whose force loop the controller closes.
 
-    The axes start at the position ``command`` (m). ``modes`` are the modes in the last command of :meth:`run`, one
-    byte per axis; empty bytes mean displacement.
+    The axes start at the position ``command`` (m). ``modes`` are the control modes in the last command of
+    :meth:`run`, one byte per axis; empty bytes mean displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
@@ -382,8 +382,8 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. For an axis in N, this is the displacement minus the sensor's offset ``shift``
-        (m).
+        """Return ``sent`` in m. For an axis commanded in N, this is the displacement minus the sensor's offset
+        ``shift`` (m).
         """
         if not self.modes:
             return sent
