@@ -64,7 +64,7 @@ class TestContext:
     strokes: tuple[float, ...] = ()
     """Strokes of the axes, m."""
     force_lead: float | None = None
-    """Extrapolation time of measured forces, s; None if forces are not extrapolated."""
+    """Extrapolation time of measured forces, s; None if not extrapolated."""
     to_axes: Callable[[Array, Array], tuple[Array, Array]] = field(default=unchanged, compare=False)
     """Converts displacements (m) and velocities (m/s) from degrees of freedom ``(n, n_dof)`` to axes ``(n,
     n_axes)``."""

@@ -28,7 +28,7 @@ LAST_WORDS = 2000
 LINES_BEFORE = 3
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Environment variables that limit libraries to one thread, so that results do not depend on the machine."""
+"""Environment variables for single-threaded libraries, so that results do not depend on the machine."""
 
 
 class ChildProcess:

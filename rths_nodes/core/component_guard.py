@@ -202,7 +202,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
 class Guard(NamedTuple):
     """Adds a component's ``label`` to the errors of its functions; ``module`` is the module of its class.
 
-    ``source`` is the ``step`` of the component's kernel, or None without a kernel.
+    ``source`` is the ``step`` of the component's kernel; None without a kernel.
     """
 
     label: str

@@ -2,8 +2,8 @@
 """Base classes of the families of components that turn Targets into Commands.
 
 Subclasses inherit the defaults; a class of another package that does not inherit gets them when it is built
-(``core/component_guard.py``). Each class has its parameters as ``Params``. Setups and semi-active controllers have
-a second base class for implementations by pure functions.
+(``core/component_guard.py``). Setups and semi-active controllers have a second base class for implementations by
+pure functions.
 """
 
 from __future__ import annotations
@@ -244,7 +244,8 @@ class ForceController(Component):
 
     @abstractmethod
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over an axis: ``place`` (m) is its command and ``target`` (N) its force target for the same sample.
+        """Take over an axis at the command ``place`` (m), with the force target ``target`` (N) for the same
+        sample.
 
         ``drift`` and ``drift_before`` (m) are the present and the previous target of the coupled axis.
         """

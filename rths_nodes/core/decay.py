@@ -2,7 +2,7 @@
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
 Explicit Runge-Kutta of fourth order is stable if decay rate times increment is below 2.785. Bouc-Wen states
-decay faster at a higher velocity. An increment that is stable in a slow test can be unstable in a fast test.
+decay faster at a higher velocity, so that an increment for a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations
@@ -44,16 +44,14 @@ class Decay:
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
         """Return the number of increments for ``duration`` (s) at up to ``velocity`` (m/s): an integer, or inf.
 
-        At ``constant`` velocity no increments are needed once the states have settled.
+        If the velocity is ``constant``, no increments are needed once the states have settled.
         """
         times = self.times(velocity, duration)
         needed = (min(times, self.settling) if constant else times) / LONGEST
         return math.ceil(needed) if needed < math.inf else math.inf
 
     def fastest(self, increment: float) -> float:
-        """Return the largest velocity (m/s) for which an ``increment`` (s) suffices; negative if there is no such
-        velocity.
-        """
+        """Return the largest velocity (m/s) at which an ``increment`` (s) suffices; negative if there is none."""
         left = LONGEST / increment - self.at_rest
         if left < 0.0:
             return -1.0

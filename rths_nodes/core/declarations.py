@@ -115,8 +115,8 @@ class OfPortParams(OfParams):
     stand_in: bool = False
     """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """True if the far end stops the rig when the heartbeat ends. If None, a port with ``drop_heartbeat`` has a
-    heartbeat."""
+    """True if the far end stops the rig when the heartbeat ends; None means true for a port with
+    ``drop_heartbeat``."""
 
 
 class OfIntegratorParams(OfParams):

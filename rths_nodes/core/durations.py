@@ -96,7 +96,7 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 def periods(lateness: Array, period: float) -> Array:
     """Return the times between ticks ``(n - 1,)`` s for their ``lateness`` ``(n,)`` s.
 
-    A tick that is late by at least ``period`` shifts all later ticks by a multiple of ``period``.
+    Late ticks delay all later ticks by a multiple of ``period``.
     """
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

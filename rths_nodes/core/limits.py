@@ -86,7 +86,7 @@ class OfExpression(Level):
 class Reading(NamedTuple):
     """State of an axis at a sample: measured displacement (m), measured force (N), command (m) and target (m).
 
-    ``tracked`` (m) is the displacement relative to the zero of the test, for comparison with the target.
+    ``tracked`` (m) is the displacement from the zero of the test, for comparison with the target.
     """
 
     displacement: float

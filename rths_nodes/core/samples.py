@@ -134,9 +134,9 @@ class Measurement:
 class Motion:
     """Displacement (m), velocity (m/s) and acceleration (m/s^2) at one sample.
 
-    ``flagged`` is true if adaptation has to pause: the motion or its measurement was bridged, or a soft start
-    fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
-    displacement that a compensator gets with this motion.
+    ``flagged`` is true if adaptation must pause: the motion or its measurement was bridged, or a soft start fades
+    out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
+    displacement that a compensator receives with this motion.
     """
 
     displacement: Array

@@ -68,7 +68,8 @@ class Table:
         return list(self._contents.columns)
 
     def numbers(self, name: str, index: int, path: str) -> Array:
-        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError with the key ``path``.
+        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError, with the key ``path``, if
+        the column is missing or invalid.
 
         In a struct array or a cell array, ``index`` selects the element.
         """

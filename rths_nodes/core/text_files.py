@@ -104,8 +104,7 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 def stored_columns(columns: Mapping[str, object]) -> str:
     """Write columns of numbers to a CSV file and return its path. The file is deleted when this process ends.
 
-    Raises ValueError unless all columns contain numbers and have equal length; the message begins with the name of
-    an invalid column.
+    Raises ValueError, with the columns' names, unless all columns contain numbers and have equal length.
     """
     values: dict[str, list[float]] = {}
     for name, column in columns.items():

@@ -41,7 +41,7 @@ class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
     ``out`` and ``back`` are the forces ``(n_axes,)`` N at each sample of outward and return motion. ``ended`` is
-    why the move ended early; an empty string if it is complete.
+    why the move ended early, or an empty string if the move is complete.
     """
 
     index: int
@@ -89,7 +89,7 @@ class RigKnowledge:
     and range of force (N).
 
     ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels;
-    None for an axis without such a sensor.
+    None without such a sensor.
     """
 
     names: tuple[str, ...]
@@ -301,7 +301,7 @@ def judge(
     rig: RigKnowledge, first: Stand | None, moves: Sequence[AxisMove], stopped: str
 ) -> dict[str, AxisChecks]:
     """Return the checks of each axis. ``first`` is the rest before the moves; ``stopped`` is why the moves were
-    stopped, an empty string if they were not.
+    stopped, or an empty string.
     """
     checks = {name: AxisChecks() for name in rig.names}
     if first is not None:

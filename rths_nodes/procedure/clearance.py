@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
-Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero;
-if the operator has declared the specimen unloaded, it also counts forces from this zero. The tare of a
-displacement is relative to the controller's active command, if this command can be read. Tares are bounded,
-because a larger tare indicates a wrong zero of the sensor.
+Offsets are the sensor readings at the zero of the test. Displacements and commands of a test count from this zero;
+forces do if the operator has declared the specimen unloaded. The tare of a displacement is relative to the
+controller's active command, if this command can be read. Tares are bounded, because a larger tare indicates a
+wrong zero of the sensor.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ AT_REST = 0.005
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
-    ``active`` is the active command of the controller, NaN if it cannot be read; ``held`` is the command that was
-    sent. ``unloaded`` is true if the operator has declared the specimen unloaded.
+    ``active`` is the active command of the controller, NaN if it cannot be read; ``held`` is the sent command.
+    ``unloaded`` is true if the operator has declared the specimen unloaded.
     """
 
     names: tuple[str, ...]
@@ -81,9 +81,8 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a tare that exceeds the bounds of ``axes``.
-
-        Also raises ConfigError for a channel without scatter, unless the rig is ``simulated``.
+        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``, and for a channel
+        without scatter unless the rig is ``simulated``.
         """
         problems = Problems()
         problems += [] if simulated else self._still(axes)

@@ -167,8 +167,8 @@ class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
     ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is why the rig
-    must not move now, ``broken`` why the drive has ended; without a reason they are empty strings. ``braking`` is
-    called with the reason for a stop, ``on_measurement`` with every Measurement.
+    must not move now, ``broken`` why the drive has ended; both are empty strings without a reason. ``braking``
+    receives the reason for a stop, ``on_measurement`` every Measurement.
     """
 
     measured: Measurement
@@ -301,8 +301,7 @@ class RigDrive:
         )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion`` to its end or to a safe stop. A safe stop bars motions until
-        :meth:`ready`.
+        """Move the rig along ``motion``. A safe stop of the motion bars further motions until :meth:`ready`.
 
         Errors of the function set by :meth:`expect` are raised before any motion.
         """
@@ -451,8 +450,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return why the rig must stop (an empty string if it need not), and the exceeded level (None if there is
-        none).
+        """Return why the rig must stop (an empty string if it need not), and the exceeded level, if any.
 
         An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """
@@ -508,9 +506,7 @@ STOP_LOOK_S = 0.01
 
 
 def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
-    """Return the rig file's warning output; None if it has none. Raises ConfigError if ``port`` has no such
-    output.
-    """
+    """Return the rig file's warning output, if any. Raises ConfigError if ``port`` has no such output."""
     section = scenario.rig_file.warning if scenario.rig_file is not None else None
     if section is not None and not port.can_warn:
         raise ConfigError(

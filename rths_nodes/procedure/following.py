@@ -96,8 +96,8 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Times after the loss of the rig, in multiples of ``taken_after``, at which the command moves towards the rig,
-the axes that have moved with it are determined, these axes rest, and their remaining error is static."""
+"""Times after the loss of the rig, in multiples of ``taken_after``: the command moves towards the rig; the axes
+that have moved with the command are determined; these axes rest; their remaining error is static."""
 WENT_ALONG = 0.5
 """Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
 TAKEN_AFTER_S = 0.1
@@ -108,7 +108,7 @@ class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
     ``reason`` is why the rig does not follow; an empty string if it does. ``count`` is the number of losses,
-    ``last`` the last reason. With force-controlled axes, modes and active commands are ignored.
+    ``last`` the last reason. If an axis is force-controlled, modes and active commands are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:

@@ -108,7 +108,7 @@ def hold(
     shown: Callable[[int], None] = lambda left: None,
 ) -> Steps[list[Measurement]]:
     """Hold ``command`` for ``samples``, or until ``ended`` returns a reason. ``shown`` receives the number of
-    samples that remain.
+    samples left.
     """
     seen: list[Measurement] = []
     for left in range(samples, 0, -1):
@@ -128,7 +128,7 @@ class BoundedRamp:
     """Motion of all axes from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time.
 
     ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis; ``dt`` is the period, s. Raises ConfigError
-    for a position that is not finite, and for a bound that is not positive.
+    unless positions are finite and bounds positive.
     """
 
     def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
@@ -162,7 +162,7 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity (m/s) of each axis to its start: the velocity of its small move; if there is none, a
+    """Return the velocity (m/s) at which each axis moves to its start: of its small move; if there is none, a
     fraction of its limit.
     """
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}

@@ -108,7 +108,7 @@ def arm(
 def program_of(scenario: Scenario) -> str:
     """Return the identity of the executive's program for a rung: text, compiler, flags and binary.
 
-    Return an empty string for other engines. Raises ConfigError if the scenario cannot run with the executive.
+    Other engines have an empty string. Raises ConfigError if the scenario cannot run with the executive.
     """
     if scenario.engine != EXECUTIVE:
         return ""
@@ -205,8 +205,8 @@ class RunOutcome:
 class RungUnderWay:
     """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end; an empty
-    string if it need not. Raises ConfigError if a model is missing.
+    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end, or an
+    empty string. Raises ConfigError if a model is missing.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class RungUnderWay:
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
-        """Enter the state after the run. ``broken`` is why the port has failed; an empty string if it has not."""
+        """Enter the state after the run. ``broken`` is why the port has failed, or an empty string."""
         machine = self._machine
         with machine.lock:
             self.suspended = False

@@ -258,7 +258,7 @@ class GuardedRig(SessionMachine):
         """Context of the motions of ``act``: the state becomes its ``motion[0]``, and ``motion[1]`` at the end.
 
         After a stop or an error, another state follows. ``begins`` is called with the first motion. A refusal
-        before this motion changes nothing.
+        before the first motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -512,7 +512,7 @@ class RigSession(GuardedRig):
     ) -> tuple[str, ...]:
         """Arm ``rung`` with the ``scenario`` that it will run; return the names of the persons who arm it.
 
-        Raises ConfigError if a hash differs from the present one, and ActRefused if the rig is not at the start.
+        Raises ConfigError if a hash is outdated.
         """
         assert self.offsets is not None
         build = self.drive.port.build
@@ -625,7 +625,7 @@ class RigSession(GuardedRig):
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
         """Unload the specimen to zero force, or move axes to the positions ``to``, m.
 
-        ``signed`` is the person who has signed for these positions.
+        ``signed`` is the person who has signed for the positions.
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks

@@ -8,8 +8,8 @@ The scenario's specimen models make the same moves and give the expected stiffne
 specimen is not as stiff as its parameters state. The ratio of measured to expected stiffness shows a wrong scale.
 The ``experimental_stiffness`` of an integrator is compared in the same way.
 
-If the controller closes the force loop of an axis, a small force follows. It verifies sign and scale of commands
-in N, and that changes of mode are bumpless.
+If the controller closes the force loop of an axis, a small force follows, which verifies sign and scale of
+commands in N, and bumpless changes of mode.
 """
 
 from __future__ import annotations
@@ -399,7 +399,7 @@ def judge_forces(
 ) -> None:
     """Write verdicts on the ``expected`` force loops into ``checks``.
 
-    ``stopped`` is why the small forces were stopped; an empty string if they were not.
+    ``stopped`` is why the small forces were stopped, or an empty string.
     """
     done = {move.index: move for move in moves}
     for index in expected:
@@ -453,8 +453,8 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
 def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
     """Move each axis out and back by its small move; return the findings by axis.
 
-    Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small
-    compared with the scatter of ``offsets``.
+    Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small compared
+    with the scatter of ``offsets``.
     """
     _refuse(scenario, offsets, drive.port.simulated)
     rig = RigKnowledge.of(scenario, offsets, drive.port.auxiliary_names)

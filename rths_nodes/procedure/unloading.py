@@ -130,8 +130,8 @@ def goal_of(
 ) -> Array:
     """Return the command ``(n_axes,)`` m that moves axes to the positions ``to``, m from the zero of the test.
 
-    Raises ConfigError if no ``signed`` name is given, if a position exceeds the bounds of the rig file, or if no
-    check has verified the displacement of an axis.
+    Raises ConfigError if ``signed`` is empty, if a position exceeds the bounds of the rig file, or if no check has
+    verified the displacement of an axis.
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
@@ -198,8 +198,8 @@ def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
 class Way:
     """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
 
-    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is why the specimen is not unloaded; an
-    empty string if it is.
+    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is why the specimen is not unloaded, or
+    an empty string.
     """
 
     def __init__(

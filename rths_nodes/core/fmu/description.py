@@ -165,10 +165,8 @@ class Description:
 
 
 def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return the factor of ``variable`` to SI.
-
-    The unit is declared by the FMU; if it is not, ``stated`` is the unit. Raises ConfigError for an unsuitable
-    unit.
+    """Return the factor of ``variable`` to SI, for the FMU's unit; if it declares none, for the ``stated`` unit.
+    Raises ConfigError if the unit does not fit.
     """
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)

@@ -57,7 +57,7 @@ class Model:
     def build(self, step: str, argument: Callable[[], None]) -> None:
         """Call a function of the user's file: ``build("model(rig)", rig)``.
 
-        Exceptions are reported with their line in the user's file. That file gets no command-line arguments.
+        Exceptions are reported with their line in this file. The file gets no command-line arguments.
         """
         path = self._path
         sys.argv = [str(path)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig under commissioning, without a specimen: its sessions, its operator, and the motions that are stopped.
+"""A rig under commissioning, without a specimen: its sessions, its operator, and motions to be stopped.
 
-Commands are not checked, because some of them exceed a limit on purpose to test the limits of the far end.
+Commands are not checked, because some exceed a limit on purpose to test the far end.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
 
 class Operator(Protocol):
     def ready(self, words: str, moves: bool = False) -> None:
-        """Announce the next step and wait for the operator. If the step ``moves`` the rig, wait for CLEAR."""
+        """Announce the next step and wait for the operator; if the step ``moves`` the rig, wait for CLEAR."""
         ...
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:

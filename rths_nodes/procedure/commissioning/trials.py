@@ -311,8 +311,8 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true; travel is
-    ``(n_axes,)`` m.
+    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true; travel in m,
+    ``(n_axes,)``.
     """
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
@@ -390,8 +390,8 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop from ``commands`` ``(n, n_axes)`` m: the last two before the stop, and all later
-    ones.
+    """Check the operator's stop from ``commands`` ``(n, n_axes)`` m: the last two before the stop, and all after
+    it.
     """
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
