@@ -68,4 +68,4 @@ def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[(
 
 
 OBJECT = Kernel(lambda actuator: actuator, _rest, _step)
-"""Kernel for classes that implement ``step``; the actuator object takes the place of the constants."""
+"""Kernel for classes that implement ``step``; the actuator object replaces the constants."""

@@ -98,7 +98,7 @@ class ChecksScenario:
         """Raise ConfigError for contradictory fields; ``path`` locates the component."""
 
     def spans(self) -> Mapping[str, float]:
-        """Return, by parameter, the length of history (s) that the component needs; a shorter test is refused."""
+        """Return, by parameter, the length of history (s) that the component needs. A shorter test is refused."""
         return {}
 
     def reads(self) -> Sequence[Path]:

@@ -155,7 +155,7 @@ class OfGroundMotionParams(OfParams):
 
 class OfCompensatorParams(OfParams):
     lead: float
-    """Time by which the target is read ahead, s. Only used if the compensator has this parameter."""
+    """Time by which the target is read ahead, s; used only if the compensator has this parameter."""
     known: Any = None
     """Constants of the rig that replace a model file."""
     inverse: Any = None
@@ -175,7 +175,8 @@ class OfForceControllerParams(OfParams):
     stiffness: float | None = None
     """Stiffness against which the actuator pushes, N/m; None if unknown."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves, or None."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None without a
+    column."""
     coupled_to: int = 1
     """Number, from 1, of the displacement axis that moves the head of the column."""
 

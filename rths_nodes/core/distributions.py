@@ -66,7 +66,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of distribution: names of its ``numbers``, check of these numbers, and drawing function."""
+    """Kind of distribution: names and check of its ``numbers``, and drawing function."""
 
     numbers: tuple[str, ...]
     draw: Callable[..., Any]

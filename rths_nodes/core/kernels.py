@@ -63,7 +63,7 @@ def no_state(constants: object) -> tuple[()]:
 
 
 def inherits(cls: type, base: type, *methods: str) -> bool:
-    """Return whether a class inherits ``methods`` from ``base``. Guards (``component_guard.py``) are ignored."""
+    """Return whether a class inherits ``methods`` from ``base``, regardless of guards (``component_guard.py``)."""
     return all(unguarded(getattr(cls, name)) is getattr(base, name) for name in methods)
 
 

@@ -87,7 +87,7 @@ class Spec:
     columns: bool = False
     """True for a file of columns. In data a mapping of columns may replace the file."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """For an option of a run: name of the option by interface. Empty for other parameters."""
+    """Names of an option of a run, by interface; empty for other parameters."""
 
     @property
     def required(self) -> bool:
@@ -102,7 +102,7 @@ class Spec:
 
     @property
     def bound(self) -> str:
-        """Bounds as text, e.g. ``> 0 and <= 1``; empty without bounds."""
+        """Bounds as text, e.g. ``> 0 and <= 1``; empty if there are none."""
         pairs = ((">=", self.at_least), (">", self.more_than), ("<=", self.at_most), ("<", self.less_than))
         bounds = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
         if self.choices:

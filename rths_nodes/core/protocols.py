@@ -201,7 +201,8 @@ class Integrator(Protocol):
         """Release the resources of ``open``; may be called again, or without ``open``."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """Return the matrices of ``period`` steps for a linear structure without external force; empty if unknown.
+        """Return the matrices of ``period`` steps for a linear structure without external force; an empty sequence
+        if unknown.
 
         ``rths stability`` refuses a test without these matrices.
         """

@@ -100,8 +100,7 @@ def _driven(specimen: Specimen, voltage: float) -> Specimen:
 
 
 OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_state), _force, _rate, _driven)
-"""Kernel for classes that implement ``force`` and ``rate``; the specimen object takes the place of the constants.
-"""
+"""Kernel for classes that implement ``force`` and ``rate``; the specimen object replaces the constants."""
 
 
 def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:

@@ -83,7 +83,9 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, which identify its version. Raises OSError and ValueError."""
+    """Return inode, size and times of a file, which identify its version. Raises OSError, or ValueError for a bad
+    path.
+    """
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 

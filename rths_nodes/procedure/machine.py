@@ -68,7 +68,7 @@ def situation(state: State) -> str:
 
 
 UNCONDITIONAL = ("stop", "hold", "note")
-"""Acts that are performed even after a stop or a change of state, because they move nothing."""
+"""Acts performed even after a stop or a change of state, because they move nothing."""
 
 
 class ActRefused(ConfigError):
@@ -77,7 +77,7 @@ class ActRefused(ConfigError):
 
 @dataclass(frozen=True)
 class Seen:
-    """Count of stops and state of a procedure, as last received by the sender of an act."""
+    """Number of stops, and state of a procedure, as last received by the sender of an act."""
 
     stops: int
     state: int

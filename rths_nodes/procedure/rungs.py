@@ -377,7 +377,7 @@ class RungPort(PortBefore):
         return self._opened
 
     def begin(self) -> None:
-        """Let the run drive the rig; Measurement 0 of the run is the last Measurement of the procedure."""
+        """Let the run drive the rig; Measurement 0 of the run is the procedure's last Measurement."""
         if self.given_back:
             raise PortError("the port of a rung serves only one run, and this run has ended")
         drive = self._drive

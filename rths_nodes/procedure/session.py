@@ -322,7 +322,7 @@ class RigSession(GuardedRig):
         self.code = code or Code.of(scenario)
         record.code = dict(self.code.names)
         self.commissioned: Commissioning | None = None
-        """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
+        """Commissioning, which must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
         """Operator who last armed a rung, and the ``way`` of this request."""

@@ -453,8 +453,8 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
 def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[str, AxisChecks]:
     """Move each axis out and back by its small move; return the findings by axis.
 
-    Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small compared
-    with the scatter of ``offsets``.
+    Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small
+    compared with the scatter of the ``offsets``.
     """
     _refuse(scenario, offsets, drive.port.simulated)
     rig = RigKnowledge.of(scenario, offsets, drive.port.auxiliary_names)

@@ -61,7 +61,7 @@ UNKNOWN = (
 LARGEST_STEP = 0.125
 """Largest step, as a fraction of the permitted travel."""
 DAMPING = 0.7
-"""Fraction of the Newton step that is taken, because the specimen may stiffen along it."""
+"""Fraction of the Newton step that is taken; the specimen may stiffen along the step."""
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05

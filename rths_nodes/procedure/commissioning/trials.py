@@ -321,7 +321,7 @@ class Watched(PortBefore):
         self._start: Array | None = None
         self._last: Array | None = None
         self.commands: list[Array] = []
-        """The last two commands before the stop, and all commands after the stop."""
+        """The last two commands before the stop, and all commands after it."""
 
     def write(self, command: Command) -> None:
         self._port.write(command)
