@@ -289,7 +289,7 @@ class Quantity(Protocol):
     def __init__(self, params: object, dt: float) -> None: ...
 
     def unit(self, units: Sequence[Unit]) -> Unit:
-        """Return the unit of the quantity for the units of its expressions. Raises ValueError if these do not fit."""
+        """Return the unit of the quantity for the units of its expressions. Raises ValueError if these are unfit."""
 
     def step(self, values: Sequence[float]) -> float:
         """Return the quantity at the next sample for the values of its expressions, in SI units."""

@@ -52,7 +52,7 @@ def equal(one: Array, other: Array) -> bool:
 
 
 class Recent:
-    """Cache of the last ``count`` results of a computation; its keys are the input arrays. Results are read-only."""
+    """Cache of the last ``count`` results of a computation, keyed by the input arrays. Results are read-only."""
 
     def __init__(self, count: int) -> None:
         self._count, self._pairs = count, list[tuple[tuple[Array, ...], Array]]()

@@ -278,7 +278,7 @@ class RigDrive:
         self.on_measurement(self.measured)
 
     def refer(self, displacement: Array, command: Array) -> None:
-        """Use ``displacement`` and ``command`` ``(n_axes,)`` m, measured at rest, as reference of tracking errors."""
+        """Use ``displacement`` and ``command`` ``(n_axes,)`` m, taken at rest, as reference of tracking errors."""
         shift = self.shift = displacement - command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rungs on the rig: arming, the port of a run, requests from the operator during the run, and the end of a rung."""
+"""Rungs on the rig: arming, the port of a run, requests from the operator during a run, and the end of a rung."""
 
 from __future__ import annotations
 

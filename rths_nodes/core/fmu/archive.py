@@ -43,7 +43,7 @@ TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory, from the last TAIL bytes of an archive; 0 if they contain no end record."""
+    """Return the size of the directory from the last TAIL bytes of an archive; 0 if they have no end record."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:
