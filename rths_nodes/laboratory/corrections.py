@@ -5,10 +5,9 @@ The force is positive if it opposes a positive displacement. The load cell measu
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-Here m is the mass of a fixture between load cell and specimen, a is the acceleration of this mass (a separate
-channel), F_c is the friction, and v is the difference quotient of the measured displacement. A Butterworth
-low-pass filter follows; the rig file declares its delay. Limits apply to the raw load-cell force, an auxiliary
-channel.
+m is the mass of a fixture between load cell and specimen, a its acceleration (a separate channel), F_c the
+friction, and v the difference quotient of the measured displacement. A Butterworth low-pass filter follows; the
+rig file declares its delay. Limits apply to the raw load-cell force, an auxiliary channel.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that a rig follows its commands, closely in slow motions, and that its sensors move with the rig.
 
-Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere. When
-they follow the external command again, they move to it at once. While the rig does not follow, the command
-therefore moves to the position of the rig at every tick, within velocity and stroke, so that closing the interlock
-moves nothing. If the pressure has only dropped to low, the command moves there once.
+Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere, and
+later move to the external command at once. While the rig does not follow, the command therefore moves to the
+position of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. If the
+pressure has only dropped to low, the command moves there once.
 
 An open interlock may be only a signal. A rig that still follows would then run ahead of its command, because of
 the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. If an
@@ -274,7 +274,7 @@ class _Axis:
         return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
 
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
-        """Return why the axis does not follow a slow ``command``; an empty string if it does.
+        """Return why the axis does not follow a slow ``command``, or an empty string.
 
         If ``window`` is true, the axis may be at any command of the last LATE_S seconds.
         """
@@ -304,7 +304,7 @@ class _Axis:
         )
 
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
-        """Return why the load cell seems dead; an empty string if it does not.
+        """Return why the load cell seems dead, or an empty string.
 
         The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one
         direction. The expected force is based on the small moves and the ``displacements`` (m) of all axes.
@@ -337,7 +337,7 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return why a slow motion must stop; an empty string if it may continue.
+        """Return why a slow motion must stop, or an empty string.
 
         ``command`` ``(n_axes,)`` m is untared.
         """
@@ -347,7 +347,7 @@ class Following:
         return ""
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
-        """Return why a test must stop; an empty string if it may continue.
+        """Return why a test must stop, or an empty string.
 
         ``command`` counts from the zero of the test; the Measurement ``shown`` is untared. ``paused`` is true
         while the test comes to rest, rests, or returns.

@@ -444,7 +444,7 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
         bump = move.change("displacement", since, since + 1)
         if abs(bump) > least[i]:
             return (
-                f"the axis has moved by {1e3 * bump:.4g} mm when its force loop was {event}, so the "
+                f"the axis moved by {1e3 * bump:.4g} mm when its force loop was {event}, so the "
                 "change of mode is not bumpless"
             )
     return ""

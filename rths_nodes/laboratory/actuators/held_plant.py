@@ -107,7 +107,7 @@ class SecondOrder(HeldPlant):
     """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly. The velocity is d' at the sample.
 
     With a held command P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the start of the sample in
-    which the command takes effect. At the natural frequency of P2 the phase lag is 90 degrees.
+    which the command takes effect.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."
