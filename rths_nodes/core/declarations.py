@@ -54,7 +54,7 @@ class OfPort(Protocol):
 
     @property
     def failure(self) -> str:
-        """Reason why the rig cannot continue; an empty string if it can."""
+        """Reason why the rig cannot continue, or an empty string."""
         return ""
 
     @property
@@ -89,7 +89,7 @@ class OfParams(checks.ChecksScenario):
 
     type_name: ClassVar[str]
     cannot_be_built: str = ""
-    """Reason why a recorded component cannot be built here; an empty string if it can."""
+    """Reason why a recorded component cannot be built here, or an empty string."""
 
 
 class OfPortParams(OfParams):

@@ -102,12 +102,12 @@ class Readback(Protocol):
 
 
 def why_opened(port: Any, measured: Measurement) -> str:
-    """Return why the interlock of ``port`` stops the rig; an empty string if it does not."""
+    """Return why the interlock of ``port`` stops the rig, or an empty string."""
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
 
 def why_failed(port: OfPort, hydraulics: int) -> str:
-    """Return why the rig of ``port`` cannot continue or move; an empty string if it can."""
+    """Return why the rig of ``port`` cannot continue or move, or an empty string."""
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

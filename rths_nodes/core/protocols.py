@@ -159,8 +159,8 @@ class Integrator(Protocol):
         """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
-        """Return why step 0 has not been reached since ``open``; an empty string once it has. Raises ConfigError
-        if it cannot be.
+        """Return why step 0 has not been reached since ``open``, or an empty string. Raises ConfigError if step 0
+        cannot be reached.
         """
         return ""
 
@@ -288,7 +288,7 @@ class Quantity(Protocol):
     def __init__(self, params: object, dt: float) -> None: ...
 
     def unit(self, units: Sequence[Unit]) -> Unit:
-        """Return the unit of the quantity for the units of its expressions. Raises ValueError if these are unfit."""
+        """Return the quantity's unit for the units of its expressions. Raises ValueError if they do not fit."""
 
     def step(self, values: Sequence[float]) -> float:
         """Return the quantity at the next sample for the values of its expressions, in SI units."""

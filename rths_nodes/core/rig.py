@@ -48,7 +48,7 @@ class Rig:
     Params: ClassVar[type]
     external: bool = False
     failure: str = ""
-    """Reason why the rig cannot continue; an empty string if it can."""
+    """Reason why the rig cannot continue, or an empty string."""
     auxiliary_names: tuple[str, ...] = ()
     """Names of further measured channels, with units."""
     auxiliary_inputs: tuple[str, ...] = ()

@@ -49,7 +49,7 @@ resolution of the command is always accepted."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Return why the external command must not be accepted; an empty string if it may be.
+    """Return why the external command must not be accepted, or an empty string.
 
     ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
@@ -65,7 +65,7 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Return why the controller does not follow the last command ``sent``; an empty string if it does.
+    """Return why the controller does not follow the last command ``sent``, or an empty string.
 
     Axes in force control are not checked: each is held where its loop has moved it, and follows only changes of
     the command.
@@ -107,7 +107,7 @@ TAKEN_AFTER_S = 0.1
 class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
-    ``reason`` is why the rig does not follow; an empty string if it does. ``count`` is the number of losses,
+    ``reason`` is why the rig does not follow, or an empty string. ``count`` is the number of losses,
     ``last`` the last reason. If an axis is force-controlled, modes and active commands are ignored.
     """
 

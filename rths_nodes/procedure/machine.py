@@ -93,7 +93,7 @@ class ActUnderWay:
     def __init__(self, machine: SessionMachine) -> None:
         self.machine = machine
         self.stopped = ""
-        """Reason of the first stop since the act began; an empty string if there was none."""
+        """Reason of the first stop since the act began, or an empty string."""
         self.guarded = ""
         """Name of the act whose guards were evaluated last; an empty string once this act begins."""
 

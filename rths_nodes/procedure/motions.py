@@ -32,10 +32,9 @@ T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
 """Generator that yields commands ``(n_axes,)`` m, receives Measurements, and returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m; an empty string if it does.
-"""
+"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m, or an empty string."""
 Guard = Callable[[Measurement], str]
-"""Function that returns why a ramp must end; an empty string if it may continue."""
+"""Function that returns why a ramp must end, or an empty string."""
 
 WINDOW_S = 0.05
 """Length of a window, s. At rest, the means of two windows agree within the noise."""

@@ -107,7 +107,7 @@ def arm(
 def program_of(scenario: Scenario) -> str:
     """Return the identity of the executive's program for a rung: text, compiler, flags and binary.
 
-    Other engines have an empty string. Raises ConfigError if the scenario cannot run with the executive.
+    Return an empty string for other engines. Raises ConfigError if the scenario cannot run with the executive.
     """
     if scenario.engine != EXECUTIVE:
         return ""
@@ -371,7 +371,7 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Reason of the rig's first fault, which ends the run; an empty string if there is no fault."""
+        """Reason of the rig's first fault, which ends the run, or an empty string."""
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 

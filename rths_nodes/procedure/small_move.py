@@ -157,9 +157,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end after the rest at the fraction ``share`` of the travel; an empty string if it
-    may continue.
-    """
+    """Return why the move must end after the rest at the fraction ``share`` of the travel, or an empty string."""
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
