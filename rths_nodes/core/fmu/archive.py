@@ -35,7 +35,7 @@ LARGEST_SHARE = 0.5
 """Largest fraction of the free space in the temporary folder that an unpacked archive may use."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
-"""Exceptions of zipfile: RuntimeError for encryption, NotImplementedError for unknown compression methods."""
+"""Exceptions of zipfile, including RuntimeError for encryption and NotImplementedError for unknown compression."""
 
 END, LOCATOR, END_64 = 22, 20, 56
 """Sizes of the end record of an archive without comment, and of the two zip64 records before it, bytes."""
