@@ -283,7 +283,7 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force (N) in the axis's first step, which may be very short."""
+        """Return the smallest significant change of force (N) in the first step of an axis, even if very short."""
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))
