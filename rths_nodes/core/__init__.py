@@ -92,7 +92,7 @@ __all__ = [
 ]
 
 _MODULES = ("errors", "samples", "parameters", "checks", "decay", "kernels", "protocols")
-"""Modules that define the names, fastest to load first. No module imports a later module."""
+"""Modules that define the exported names, fastest to load first. No module imports a later module."""
 
 
 def __getattr__(name: str) -> object:

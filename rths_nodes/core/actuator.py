@@ -36,11 +36,11 @@ class Actuator:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
-        """Return the kernel of an actuator with these ``params`` and this ``specimen``."""
+        """Return the kernel of an actuator that has these ``params`` and loads this ``specimen``."""
         raise NotImplementedError(f"{cls.__name__}: the class must have a kernel, or its own method step")
 
     def reset(self) -> None:
-        """Return to rest, with displacement and command zero."""
+        """Return to rest at zero displacement and zero command."""
         self.state = self._kernel.rest(self.constants)
         self.displacement = self.velocity = self.force = 0.0
 
@@ -68,4 +68,4 @@ def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[(
 
 
 OBJECT = Kernel(lambda actuator: actuator, _rest, _step)
-"""Kernel for classes that implement ``step``; the actuator object takes the place of the constants."""
+"""Kernel for classes that implement ``step``; the actuator object replaces the constants."""

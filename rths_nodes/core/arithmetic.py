@@ -42,7 +42,7 @@ LONGEST = 1e150
 tanh = math.tanh
 copysign = math.copysign
 root = math.sqrt
-"""Square root that does not check its argument, which must not be negative."""
+"""Square root; the argument must not be negative."""
 
 
 def finite(x: float) -> bool:

@@ -20,7 +20,7 @@ from rths_nodes.core.arithmetic import INF, ceiling
 from rths_nodes.core.limits import Limits
 
 LONGEST = 2.0**40
-"""Largest duration of a stop, samples. It is used for steps that are infinite or overflow."""
+"""Largest duration of a stop, samples. It replaces the duration for steps that are infinite or overflow."""
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
@@ -58,7 +58,7 @@ def way_left(position: float, step: float, stroke: float) -> float:
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:
-    """Return lists of the axes that stop together, because they have the same number in ``groups``.
+    """Return lists of axes that have the same number in ``groups`` and therefore stop together.
 
     Each force axis stops alone. Without ``groups``, every axis stops alone.
     """

@@ -40,16 +40,17 @@ class TestContext:
     substeps: int
     """Samples per integration step, as stated in the scenario."""
     samples_per_step: int
-    """Samples per integration step, in the time of the rig."""
+    """Samples per integration step on the rig: ``substeps`` times the time ratio."""
     duration: float
     """Duration of the test, s, in the time of the structure."""
     ramp: str
     has_structure: bool
-    """False for a prescribed motion, without a closed loop."""
+    """False for a prescribed motion, which has no closed loop."""
     has_soft_start: bool
     has_ground_motion: bool = False
     has_gravity: bool = False
-    """True if the structure has gravity loads. Their P-Delta effect is computed, except for loads on the rig."""
+    """True if the structure has gravity loads. Their P-Delta effect is computed, except for loads that the rig
+    applies."""
     gravity_of_rig: tuple[float, ...] | None = None
     """Gravity loads that the rig applies, as declared by the structure, N; None if not declared."""
     observed: tuple[str, ...] = ()
@@ -63,7 +64,7 @@ class TestContext:
     strokes: tuple[float, ...] = ()
     """Strokes of the axes, m."""
     force_lead: float | None = None
-    """Extrapolation time of measured forces, s; None without extrapolation."""
+    """Extrapolation time of measured forces, s; None if not extrapolated."""
     to_axes: Callable[[Array, Array], tuple[Array, Array]] = field(default=unchanged, compare=False)
     """Converts displacements (m) and velocities (m/s) from degrees of freedom ``(n, n_dof)`` to axes ``(n,
     n_axes)``."""
@@ -86,7 +87,7 @@ class TestContext:
 
     @property
     def velocity_limit(self) -> float | None:
-        """Velocity limit of the component's axis, m/s; None without an axis."""
+        """Velocity limit of the component's axis, m/s; None if the component has no axis."""
         return self.velocity_limits[self.axes.index(self.axis)] if self.axis else None
 
 
@@ -97,11 +98,11 @@ class ChecksScenario:
         """Raise ConfigError for contradictory fields; ``path`` locates the component."""
 
     def spans(self) -> Mapping[str, float]:
-        """Return, by parameter, the length of history (s) that the component needs; a shorter test is refused."""
+        """Return, by parameter, the length of history (s) that the component needs. A shorter test is refused."""
         return {}
 
     def reads(self) -> Sequence[Path]:
-        """Return the installed files that the component reads. Raises ConfigError."""
+        """Return the installed files that the component reads. Raises ConfigError if a file is missing."""
         return ()
 
     def fits(self, test: TestContext) -> None:
@@ -116,13 +117,13 @@ class ChecksScenario:
         return []
 
     def contents(self) -> list[str]:
-        """Return lines for ``rths check`` about the contents of files that the component names."""
+        """Return lines for ``rths check`` about the contents of files that the parameters name."""
         return []
 
     def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
         """Return a group number for each axis of a setup; axes with the same number must stop together.
 
-        The first ``n_moved`` axes belong to the setup; the other axes are controlled by force.
+        The setup moves the first ``n_moved`` axes; the other axes are controlled by force.
         """
         return (0,) * n_axes
 
@@ -132,7 +133,7 @@ class ChecksScenario:
 
 
 def complete(cls: type, declared: type = ChecksScenario) -> None:
-    """Add to a class the members of ``declared`` and its bases that the class lacks."""
+    """Add to a class the members that it lacks, from ``declared`` and the bases of ``declared``."""
     for base in declared.__mro__[:-1]:
         for name, value in vars(base).items():
             if not name.startswith("_") and not hasattr(cls, name):

@@ -28,7 +28,7 @@ LAST_WORDS = 2000
 LINES_BEFORE = 3
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Environment variables that make results independent of the machine."""
+"""Environment variables for single-threaded libraries, so that results do not depend on the machine."""
 
 
 class ChildProcess:
@@ -36,7 +36,7 @@ class ChildProcess:
 
     A guard (``child_program.py``) then ends all processes of the model. In messages, ``name`` is the model and
     ``who`` the program that computes it. ``farewells`` are lines that the model always prints when it ends. If the
-    last line contains ``points_back``, the line before it has the reason.
+    last line contains ``points_back``, the line before it states the reason.
     """
 
     farewells: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class ChildProcess:
     def share_scheduling(self) -> None:
         """Give the model process the scheduling policy of this process, with the next lower priority.
 
-        Otherwise the model would wait for other work of the machine. The model may use any processor, because the
+        Otherwise the model would wait for other work on the machine. The model may use any processor, because the
         nodes of the loop have a higher priority. Only the first call has an effect. System errors are ignored.
         """
         if self._process is None or self._shares:
@@ -88,7 +88,9 @@ class ChildProcess:
         return self._process is not None and bool(self._process.poll())
 
     def end(self, within: float = 0.0) -> str:
-        """Wait at most ``within`` s for the end. Return a message about an unexpected end, or an empty string."""
+        """Wait at most ``within`` s until the process ends. Return a message about an unexpected end, or an empty
+        string.
+        """
         if self._process is None:
             return ""
         with suppress(subprocess.TimeoutExpired):
@@ -118,7 +120,7 @@ class ChildProcess:
         return last + (f" (printed before: {' / '.join(more)})" if more else "")
 
     def close(self, patience: float = 0.0) -> None:
-        """Wait ``patience`` s, then terminate the process. May be called again, or without a start."""
+        """Wait ``patience`` s, then terminate the process. May be called again, or if no process was started."""
         if self._process is None:
             return
         with suppress(subprocess.TimeoutExpired):

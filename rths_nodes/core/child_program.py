@@ -63,7 +63,7 @@ def reap() -> dict[int, int]:
 
 
 def kill_descendants() -> None:
-    """Kill all descendants of this process. They are stopped first, so that none can fork."""
+    """Stop all descendants of this process, so that none can fork, then kill them."""
     until = time.monotonic() + KILLING_S
     while (processes := descendants()) and time.monotonic() < until:
         for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -78,7 +78,9 @@ def kill_descendants() -> None:
 
 
 def guard(model: int) -> int:
-    """Wait for the end of the ``model`` or SIGTERM, kill its processes, and return the model's wait status."""
+    """Wait until the ``model`` ends or SIGTERM arrives, kill the model's processes, and return the model's wait
+    status.
+    """
     status: int | None = None
     while status is None and signal.sigwait(HEARD) == signal.SIGCHLD:
         status = reap().get(model)

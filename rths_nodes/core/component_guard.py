@@ -2,9 +2,9 @@
 """Components of other packages: checks, defaults and labelled errors.
 
 An exception of a component, or a non-finite result of finite arguments, becomes an error with family, type, file
-and line: :class:`ConfigError` during construction, :class:`ComponentError` in a test. Missing members are refused,
-or filled with the defaults of the family's base class. Before the test, a copy of a compensator computes trial
-commands. ``codegen`` translates the functions inside the guards.
+and line: :class:`ConfigError` during construction, :class:`ComponentError` in a test. A component that lacks a
+required member is refused; other missing members get the defaults of the family's base class. Before the test, a
+copy of a compensator computes trial commands. ``codegen`` translates the functions inside the guards.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ SHOWN = {
     "rig": ("displacement", "velocity", "force"),
     "actuator": ("displacement", "force"),
 }
-"""Attributes with the results of a ``step``, by family. They are numbers for actuators, otherwise arrays."""
+"""Attributes with the results of a ``step``, by family: numbers for actuators, arrays for other families."""
 PROBED = 1e-3
 IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
 
@@ -86,7 +86,8 @@ RESULTS = {
     "force_controller": ("step",),
     "semi_active": ("step",),
 }
-"""Methods whose results must be finite if their arguments are. The stages check ramp, setup and compensator."""
+"""Methods whose results must be finite if their arguments are. The stages check results of ramp, setup and
+compensator."""
 OF_KERNEL: dict[str, dict[str, Output]] = {
     "actuator": {"step": AFTER_STATE},
     "rig": {"step": AFTER_STATE},
@@ -201,7 +202,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
 class Guard(NamedTuple):
     """Adds a component's ``label`` to the errors of its functions; ``module`` is the module of its class.
 
-    ``source`` is the ``step`` of the component's kernel, or None without a kernel.
+    ``source`` is the ``step`` of the component's kernel; None without a kernel.
     """
 
     label: str

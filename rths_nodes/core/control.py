@@ -2,8 +2,8 @@
 """Base classes of the families of components that turn Targets into Commands.
 
 Subclasses inherit the defaults; a class of another package that does not inherit gets them when it is built
-(``core/component_guard.py``). Each class has its parameters as ``Params``. Setups and semi-active controllers have
-a second base class for implementations by pure functions.
+(``core/component_guard.py``). Setups and semi-active controllers have a second base class for implementations by
+pure functions.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Setup(Component):
         """Return forces ``(n_dof,)`` N for axis forces ``(n_axes,)`` N in the pose ``displacement`` (m).
 
         Without ``takes_loads`` only displacement axes have forces. The pose belongs to the Target of the same
-        step; another object may have moved the axes to this pose.
+        step; another setup object may have moved the axes to this pose.
         """
 
     @abstractmethod
@@ -194,7 +194,7 @@ class SemiActive(Component):
 
     @abstractmethod
     def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        """Return the inputs, from the Measurement and the ground acceleration (m/s^2) of the same step."""
+        """Return the inputs for a Measurement and the ground acceleration (m/s^2) of the same step."""
 
     @abstractmethod
     def reset(self) -> None: ...
@@ -230,8 +230,8 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. The caller checks the command, and holds the axis instead of sending an
-    invalid command.
+    Built with ``(params, dt)``, dt in s. The caller checks the command; if it is invalid, the caller holds the
+    axis.
     """
 
     coupled_to: int | None = None
@@ -244,7 +244,8 @@ class ForceController(Component):
 
     @abstractmethod
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over an axis: ``place`` (m) is its command and ``target`` (N) its force target for the same sample.
+        """Take over an axis at the command ``place`` (m), with the force target ``target`` (N) for the same
+        sample.
 
         ``drift`` and ``drift_before`` (m) are the present and the previous target of the coupled axis.
         """
@@ -266,7 +267,8 @@ class Compensator(Component):
     external: ClassVar[bool] = False
     """True if another process computes the commands. Such a compensator cannot be copied."""
     transport_in_lead: ClassVar[bool] = False
-    """True if the scenario adds the port's transport to ``lead``, because the compensator's model omits it."""
+    """True if the scenario adds the port's transport delay to ``lead``, because the compensator's model omits it.
+    """
     state_names: tuple[str, ...]
     """Names of the values of :meth:`state`; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str] = {}
@@ -275,13 +277,15 @@ class Compensator(Component):
     """Lower and upper bound of adapted quantities, with names and units as in ``state_units``."""
 
     def open(self) -> None:
-        """Start an external process before the test. Raises ConfigError."""
+        """Start an external process before the test. Raises ConfigError if the process does not start."""
 
     def close(self) -> None:
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Return computing times (s) of samples before the test; empty if this process computes the commands."""
+        """Return computing times (s) of samples before the test; an empty array if this process computes the
+        commands.
+        """
         return EMPTY
 
     @abstractmethod

@@ -12,7 +12,7 @@ Data: TypeAlias = dict[str, Any]
 
 
 def plain(value: Any) -> Any:
-    """Convert numpy numbers to Python's, tuples to lists, paths to text, and tables to mappings."""
+    """Convert numpy numbers to Python numbers, tuples to lists, paths to text, and tables to mappings."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
@@ -41,7 +41,7 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 def unflatten(numbers: Mapping[str, float], section: str) -> Data:
     """Invert :func:`flatten` below ``section``.
 
-    Numbered keys form lists. The first of conflicting keys is used.
+    Numbered keys form lists. If keys conflict, the first key is used.
     """
     tree: Data = {}
     for path, value in numbers.items():

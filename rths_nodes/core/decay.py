@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decay rates of a specimen's inner states, and the integration increments that these rates require.
 
-Explicit Runge-Kutta of fourth order is stable while decay rate times increment is below 2.785. Bouc-Wen states
-decay faster at a higher velocity. An increment that is stable in a slow test can be unstable in a fast test.
+Explicit Runge-Kutta of fourth order is stable if decay rate times increment is below 2.785. Bouc-Wen states
+decay faster at a higher velocity, so that an increment for a slow test can be unstable in a fast test.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST = 1.5
 """Largest product of decay rate and increment. RK4 then multiplies a state by 0.273 per increment (exact:
 exp(-1.5) = 0.223), and a Bouc-Wen state approaches its limit monotonically."""
 MOST = 64
-"""Largest number of increments per sample at the velocity limit; their computation takes about 0.2 ms."""
+"""Largest number of increments per sample at the velocity limit; computing them takes about 0.2 ms."""
 HARD_LIMIT = 2 * MOST
 """Largest number of increments per sample. If it is exceeded, the states become nan, which trips the test."""
 ROUNDED_OFF = 40.0
@@ -32,7 +32,7 @@ class Decay:
     at_rest: float = 0.0
     per_velocity: float = 0.0
     settling: float = math.inf
-    """Number of decay times after which states settle under a constant velocity; inf if they do not."""
+    """Number of decay times after which states settle under a constant velocity; inf if they do not settle."""
 
     @property
     def numbers(self) -> tuple[float, float, float]:
@@ -44,14 +44,14 @@ class Decay:
     def increments(self, velocity: float, duration: float, constant: bool = False) -> float:
         """Return the number of increments for ``duration`` (s) at up to ``velocity`` (m/s): an integer, or inf.
 
-        At ``constant`` velocity no increments are needed once the states have settled.
+        If the velocity is ``constant``, no increments are needed once the states have settled.
         """
         times = self.times(velocity, duration)
         needed = (min(times, self.settling) if constant else times) / LONGEST
         return math.ceil(needed) if needed < math.inf else math.inf
 
     def fastest(self, increment: float) -> float:
-        """Return the largest velocity (m/s) for which an ``increment`` (s) suffices; negative if none does."""
+        """Return the largest velocity (m/s) at which an ``increment`` (s) suffices; negative if there is none."""
         left = LONGEST / increment - self.at_rest
         if left < 0.0:
             return -1.0

@@ -19,7 +19,7 @@ class OfComponent:
     external: ClassVar[bool] = False
     """True for a component with a socket, a process or a rig, which cannot be copied."""
     transport_in_lead: ClassVar[bool] = False
-    """True for a compensator if the scenario adds the port's transport to its parameter ``lead``."""
+    """True for a compensator if the scenario adds the port's transport delay to its parameter ``lead``."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the component's publications in ``config/publications.bib``."""
 
@@ -32,11 +32,11 @@ class OfPort(Protocol):
     """
 
     follows_rig: bool = False
-    """True if the rig sets the ticks. Commands are then sent when written; each tick calls ``pacer``."""
+    """True if the rig sets the ticks. A written Command is then sent at once; each tick calls ``pacer``."""
     in_lockstep: bool = False
     """True if the rig is an emulator that waits for every Command."""
     wait: Callable[[float], None] | None = None
-    """Function that waits for a message of the rig, at most the given time (s); required with ``follows_rig``."""
+    """Function that waits at most the given time (s) for a message from the rig; required with ``follows_rig``."""
     address: str = ""
     """Address of the rig, as text."""
     label: str = "port"
@@ -46,7 +46,7 @@ class OfPort(Protocol):
     can_warn: bool = False
     """True if :meth:`warn` can switch a horn or a lamp; valid once the port is open."""
     armed: bool = False
-    """True if an operator has armed the port. A test may then open it although real actuators can move."""
+    """True if an operator has armed the port. A test may then open the port although real actuators can move."""
     paced: bool = False
     """True if a clock or the rig sets the ticks after a procedure has opened the port."""
     handover: Any = None
@@ -54,7 +54,7 @@ class OfPort(Protocol):
 
     @property
     def failure(self) -> str:
-        """Reason why the rig has failed and cannot continue; empty if it can."""
+        """Reason why the rig cannot continue, or an empty string."""
         return ""
 
     @property
@@ -74,7 +74,7 @@ class OfPort(Protocol):
         return
 
     def warn(self, on: bool) -> None:
-        """Switch the warning output, from the next command on; only called if ``can_warn`` is true."""
+        """Switch the warning output on or off, from the next command on; only called if ``can_warn`` is true."""
         raise PortError("this port has no warning output")
 
     def set_interlock(self, closed: bool) -> None:
@@ -89,7 +89,7 @@ class OfParams(checks.ChecksScenario):
 
     type_name: ClassVar[str]
     cannot_be_built: str = ""
-    """Reason why a recorded component cannot be built here; empty if it can."""
+    """Reason why a recorded component cannot be built here, or an empty string."""
 
 
 class OfPortParams(OfParams):
@@ -115,13 +115,14 @@ class OfPortParams(OfParams):
     stand_in: bool = False
     """True if the far end reports that nothing can move."""
     has_heartbeat: bool | None = None
-    """True if the far end stops without a heartbeat. If None, a port with ``drop_heartbeat`` has a heartbeat."""
+    """True if the far end stops the rig when the heartbeat ends; None means true for a port with
+    ``drop_heartbeat``."""
 
 
 class OfIntegratorParams(OfParams):
     observes: bool = False
-    """True if an integrator without a structure also returns displacements of degrees of freedom without an axis.
-    """
+    """True if an integrator without a structure also returns displacements of degrees of freedom that have no
+    axis."""
     who: str = ""
     """Part of the integrator that defines the excitation; empty if the scenario defines it."""
     experimental_stiffness: Any = None
@@ -154,7 +155,7 @@ class OfGroundMotionParams(OfParams):
 
 class OfCompensatorParams(OfParams):
     lead: float
-    """Time by which the target is read ahead, s. Only used if the compensator has this parameter."""
+    """Time by which the target is read ahead, s; used only if the compensator has this parameter."""
     known: Any = None
     """Constants of the rig that replace a model file."""
     inverse: Any = None
@@ -167,14 +168,15 @@ class OfSemiActiveParams(OfParams):
 
 class OfRigParams(OfParams):
     to_scale: bool = False
-    """True if the setup converts all numbers of the rig, so that the specimen may be a scale model."""
+    """True if the setup converts all quantities of the rig, so that the specimen may be a scale model."""
 
 
 class OfForceControllerParams(OfParams):
     stiffness: float | None = None
-    """Stiffness against which the actuator pushes, N/m; None if not known."""
+    """Stiffness against which the actuator pushes, N/m; None if unknown."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves, or None."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None without a
+    column."""
     coupled_to: int = 1
     """Number, from 1, of the displacement axis that moves the head of the column."""
 

@@ -39,7 +39,7 @@ class Unit(NamedTuple):
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return this unit times a ``power`` of the ``other``. Raises ValueError beyond LARGEST_POWER."""
+        """Return this unit times a ``power`` of the ``other``. Raises ValueError for powers > LARGEST_POWER."""
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
             raise ValueError(f"the unit has a power above {LARGEST_POWER}")

@@ -3,7 +3,7 @@
 
 A distribution is a mapping from its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. A *relative*
 distribution multiplies the nominal value. Each number of a list or a matrix gets its own factor. A value *like*
-another key is multiplied by that key's factor, or by a power of it.
+another key is multiplied by a power (default 1) of the factor of that key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Distribution:
 
     @property
     def leader(self) -> str:
-        """Key whose factor is used, or an empty string."""
+        """Key whose factor this distribution uses, or an empty string."""
         return str(self.numbers[0]) if KINDS[self.kind].follows else ""
 
     def following(self, nominal: object, drawn: Any, standing: Any) -> Any:
@@ -66,7 +66,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of distribution: names of its ``numbers``, check of these numbers, and drawing function."""
+    """Kind of distribution: names and check of its ``numbers``, and drawing function."""
 
     numbers: tuple[str, ...]
     draw: Callable[..., Any]
@@ -151,7 +151,7 @@ KINDS: dict[str, Kind] = {
 
 
 def distribution(data: object, path: str) -> Distribution:
-    """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and the remedy."""
+    """Build the distribution ``{kind: numbers}``. Raises ConfigError with ``path`` and remedy if it is invalid."""
     if not isinstance(data, Mapping) or len(data) != 1:
         raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_kinds()}")
     ((name, values),) = data.items()

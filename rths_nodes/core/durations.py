@@ -26,7 +26,7 @@ class Durations:
         self._count = 0
 
     def add(self, nanoseconds: int) -> None:
-        """Add a duration. Durations that exceed the expected number overwrite the last value."""
+        """Add a duration. Once the expected number is reached, each new duration overwrites the last."""
         count = self._count
         self._items[count if count < self._room else -1] = nanoseconds
         self._count = count + 1
@@ -71,7 +71,7 @@ def median_count(counts: Counter[int]) -> int:
 
 
 def histogram(seconds: Array, edges: Array | None = None, counts: Array | None = None) -> dict[str, list[float]]:
-    """Return the counts between ``edges`` (s), by default 10 bins per decade between 1 us and 1 s.
+    """Return the numbers of durations between ``edges`` (s), by default 10 bins per decade from 1 us to 1 s.
 
     Outliers are counted in the outermost bins. ``counts`` has the same meaning as in :func:`statistics`.
     """
@@ -96,7 +96,7 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 def periods(lateness: Array, period: float) -> Array:
     """Return the times between ticks ``(n - 1,)`` s for their ``lateness`` ``(n,)`` s.
 
-    Late ticks slip by a multiple of ``period``.
+    Late ticks delay all later ticks by a multiple of ``period``.
     """
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

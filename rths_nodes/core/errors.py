@@ -36,7 +36,7 @@ class ComponentError(RuntimeError):
 
 
 class Stopped(Exception):
-    """The test on which a result depends has not finished; ``exit_code`` is the exit code of this test."""
+    """A test on which a result depends has not finished; ``exit_code`` is the exit code of the test."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -85,8 +85,8 @@ def show(value: object, unit: str = "") -> str:
 def printable(text: str, kept: str = "") -> str:
     r"""Return ``text`` with escapes for all characters that are neither printable nor ``kept``.
 
-    Names, reasons and notes of other programs are converted before they are displayed or recorded. Terminal codes,
-    line ends and marks of writing direction could otherwise change the displayed text.
+    Names, reasons and notes from other programs are converted before they are displayed or recorded. Terminal
+    codes, line ends and marks of writing direction could otherwise change the displayed text.
 
     >>> printable("Ada\x1b[2J")
     'Ada\\x1b[2J'
@@ -104,7 +104,7 @@ def package_of(module: object) -> str:
 
 
 def raised_at(error: Exception, module: str) -> str:
-    """Return file, line and function in the package of ``module`` that raised ``error``; empty if none did."""
+    """Return file, line and function in the package of ``module`` that raised ``error``, or an empty string."""
     location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if package_of(frame.f_globals.get("__name__")) == package_of(module):
@@ -131,7 +131,7 @@ def located(source: Any, name: str = "") -> str:
 
 
 def unknown(path: str, kind: str, name: object, choices: Iterable[str]) -> ConfigError:
-    """Return the error for an unknown name; its message has the known names and the closest match."""
+    """Return the error for an unknown name; its message lists the known names and the closest match."""
     names = sorted(choices)
     beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)

@@ -90,7 +90,7 @@ def _owned(node: ast.AST) -> tuple[str, Any]:
 
 
 def named(text: str) -> set[tuple[str, str]]:
-    """Return the noun and the owner of each quantity in ``text``; empty for an invalid expression."""
+    """Return the noun and the owner of each quantity in ``text``; an empty set for an invalid expression."""
     try:
         pairs = map(_owned, ast.walk(_parsed(text)))
     except ValueError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files named by parameters: absolute paths, hashes of contents, and copies.
 
-A file is identified by the SHA-256 of its bytes. The hash of a Python program includes modules that it imports
-from its folder and below, with relative paths. The program is not run to find them.
+A file is identified by the SHA-256 of its bytes. The hash of a Python program includes modules that the program
+imports from its folder and below, with relative paths. The program is not run to find these modules.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Named:
         return str(target / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of the copy in the first of ``folders`` that contains a copy, otherwise ``path``."""
+        """Return the path of the copy in the first of ``folders`` that contains a copy; if none does, ``path``."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -201,7 +201,9 @@ def contained(data: object) -> object:
 
 
 def modules_of(program: Path) -> dict[Path, bytes]:
-    """Return the contents of ``program`` and imported modules below its folder. Raises OSError and ValueError."""
+    """Return the contents of ``program`` and of imported modules below its folder. Raises the errors of
+    ``read_bytes``.
+    """
     folder = program.parent
     contents = {program: read_bytes(program, LARGEST_MODULE)}
     waiting: list[tuple[Path, tuple[str, ...]]] = [(program, ())]

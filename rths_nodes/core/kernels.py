@@ -63,7 +63,7 @@ def no_state(constants: object) -> tuple[()]:
 
 
 def inherits(cls: type, base: type, *methods: str) -> bool:
-    """Return whether a class inherits ``methods`` from ``base``. Guards (``component_guard.py``) are ignored."""
+    """Return whether a class inherits ``methods`` from ``base``, regardless of guards (``component_guard.py``)."""
     return all(unguarded(getattr(cls, name)) is getattr(base, name) for name in methods)
 
 
@@ -134,7 +134,7 @@ def named(code: CodeType) -> set[str]:
 
 
 def foreign(function: Any) -> str:
-    """Return the name of the first object in a kernel that cannot be compiled; empty if there is none."""
+    """Return the name of the first object in a kernel that cannot be compiled, or an empty string."""
     key = identity(function)
     if key not in _judged:
         _judged[key] = ""  # result for a recursive call

@@ -86,7 +86,7 @@ class OfExpression(Level):
 class Reading(NamedTuple):
     """State of an axis at a sample: measured displacement (m), measured force (N), command (m) and target (m).
 
-    ``tracked`` (m) is the displacement relative to the zero of the test, for comparison with the target.
+    ``tracked`` (m) is the displacement from the zero of the test, for comparison with the target.
     """
 
     displacement: float
@@ -100,7 +100,7 @@ class AxisQuantity(NamedTuple):
     """Quantity of an axis. ``value`` is a function of reading, previous reading and sampling rate (Hz).
 
     ``level`` is the class of its levels, or None if only expressions use the quantity. :class:`Disagreement`
-    subtracts its channel. ``limit`` names the limit of this quantity, ``noise`` the sensor whose noise it has.
+    subtracts its channel. ``limit`` names the limit of this quantity, ``noise`` the sensor that causes its noise.
     """
 
     unit: str
@@ -188,8 +188,8 @@ class Levels:
 class RigQuantity(NamedTuple):
     """Quantity of the whole rig: number of consecutive ``counted`` samples, or their fraction in the last second.
 
-    ``counted`` gets the flags of Command and Measurement; its result None leaves the number unchanged. In messages
-    ``reason`` follows the value.
+    ``counted`` receives the flags of Command and Measurement; if it returns None, the number is unchanged. In
+    messages ``reason`` follows the value.
     """
 
     unit: str
@@ -222,7 +222,8 @@ WHOLE = {
     ),
 }
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Default fractions of bridged samples in a second above which a real test is reported, or held."""
+"""Default fractions of bridged samples in a second: a real test reports values above the first, and is held above
+the second."""
 SHARE_S = 1.0
 AT_BOUND_S = 0.5
 """Default time, s, after which a real test is held because an adaptive parameter is at its bound."""
@@ -265,7 +266,7 @@ WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
 class Limits:
     """Limits of one axis. Stroke, velocity and force depend on the rig and have no defaults.
 
-    Their finite bounds ensure that no limit can be switched off, and that every safe stop ends.
+    Finite bounds of these three limits ensure that none can be switched off and every safe stop ends.
     """
 
     stroke: float = number(

@@ -87,7 +87,7 @@ class Spec:
     columns: bool = False
     """True for a file of columns. In data a mapping of columns may replace the file."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """For an option of a run: name of the option by interface. Empty for other parameters."""
+    """Names of an option of a run, by interface; empty for other parameters."""
 
     @property
     def required(self) -> bool:
@@ -102,7 +102,7 @@ class Spec:
 
     @property
     def bound(self) -> str:
-        """Bounds as text, e.g. ``> 0 and <= 1``; empty without bounds."""
+        """Bounds as text, e.g. ``> 0 and <= 1``; empty if there are none."""
         pairs = ((">=", self.at_least), (">", self.more_than), ("<=", self.at_most), ("<", self.less_than))
         bounds = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
         if self.choices:
@@ -135,10 +135,10 @@ def path(
 ) -> Field:
     """Declare a file. In a scenario file its path is relative to that file, otherwise to the working directory.
 
-    A file that ``runs`` is a program, with all rights of the user. ``opens`` names the field that lists the files
-    opened by a Python program, relative to the program. These files, and imported modules below the program's
-    folder, belong to the program. With ``columns``, data may have columns by name instead of the file. Recordings
-    contain a copy of the file.
+    A file that ``runs`` is a program, which has all rights of the user. ``opens`` names the field that lists the
+    files opened by a Python program, relative to the program. These files, and imported modules below the
+    program's folder, belong to the program. With ``columns``, data may have columns by name instead of the file.
+    Recordings contain a copy of the file.
     """
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens), columns=columns)
 
@@ -171,7 +171,7 @@ def component(family: str, doc: str, default: object = attrs.NOTHING, after: str
     """Declare a section with a ``type`` of ``family``; its value is the Params of this component.
 
     ``default`` is None for an optional section, otherwise the data of an omitted section. ``after`` names the
-    field with the component whose output this component gets.
+    field of the component whose output is the input of this component.
     """
     return _field("component", doc, default, family=family, after=after)
 
@@ -234,7 +234,7 @@ def completed(built: T, name: str, value: object) -> T:
 
 
 def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
-    """Return recorded parameters, unchecked, of a component of type ``kind`` that cannot be built here.
+    """Return unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
 
     The class ``declared`` declares the parameters. ``registry.class_of`` refuses them with the ``reason``.
     """

@@ -10,7 +10,7 @@ from rths_nodes.core.declarations import OfPort
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
 
 OPENED = "rig: its interlock is open: no actuator follows"
-"""Reason for a stop due to an open interlock if the port reports none."""
+"""Reason for a stop due to an open interlock if the port reports no reason."""
 WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 
@@ -19,8 +19,8 @@ class FarEnd:
     """Limits reported by the far end of a port, by axis ``(n_axes,)``, in m, m/s, m/s^2, N and m.
 
     ``error`` limits the difference between command and measured displacement; inf means no limit. Without
-    commands, the far end extrapolates linearly for ``bridged`` samples and then brakes. After ``watchdog`` samples
-    the session ends.
+    commands, the far end extrapolates for ``bridged`` samples and then brakes. After ``watchdog`` samples without
+    commands the session ends.
     """
 
     stroke: Array
@@ -44,11 +44,12 @@ class ReportedState:
 class Listener(Protocol):
     """Receives the states of an open session; sends no commands.
 
-    ``multiprocessing`` can pickle a listener, with its socket. The listener can thus outlive the driving process.
+    ``multiprocessing`` can pickle a listener with its socket, so that the listener can outlive the driving
+    process.
     """
 
     def states(self, seconds: float) -> list[ReportedState]:
-        """Return the states received so far; if there are none, the next states within ``seconds``."""
+        """Return the states received so far; if there are none, wait up to ``seconds`` for the next states."""
         ...
 
     def stop(self) -> None:
@@ -62,9 +63,10 @@ class Readback(Protocol):
 
     @property
     def active_command(self) -> Array | None:
-        """Commands that the controllers follow, ``(n_axes,)`` m, in their coordinates; None if not readable.
+        """Commands that the controllers follow, ``(n_axes,)`` m, in the controllers' coordinates; None if not
+        readable.
 
-        The first Command has to start at this position.
+        The first Command must start at this position.
         """
         return None
 
@@ -100,12 +102,12 @@ class Readback(Protocol):
 
 
 def why_opened(port: Any, measured: Measurement) -> str:
-    """Return the reason why the interlock of ``port`` stops the rig; empty if it does not."""
+    """Return why the interlock of ``port`` stops the rig, or an empty string."""
     return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
 
 
 def why_failed(port: OfPort, hydraulics: int) -> str:
-    """Return the reason why the rig of ``port`` cannot continue or move, or an empty string."""
+    """Return why the rig of ``port`` cannot continue or move, or an empty string."""
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

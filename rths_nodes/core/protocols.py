@@ -116,7 +116,9 @@ class Reduction(Protocol):
     def __init__(self, params: object) -> None: ...
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Return shapes as columns ``(n_dof, m)``, and names of coordinates; ``places`` index the interface."""
+        """Return shapes as columns ``(n_dof, m)``, and names of coordinates; ``places`` are indices of the
+        interface.
+        """
         ...
 
 
@@ -157,8 +159,8 @@ class Integrator(Protocol):
         """Start an external part, or listen for its connection, before the test. Does not wait."""
 
     def missing(self) -> str:
-        """Return why step 0 is not reached after ``open``; empty at step 0. Raises ConfigError if it cannot be
-        reached.
+        """Return why step 0 has not been reached since ``open``, or an empty string. Raises ConfigError if step 0
+        cannot be reached.
         """
         return ""
 
@@ -172,15 +174,15 @@ class Integrator(Protocol):
     def step(self, experimental_force: Array) -> None:
         """Advance by one step. The force is the same as in ``begin``.
 
-        An external integrator raises IntegratorError if it cannot get an answer, and ClientLeft if its client has
-        ended normally. ``ready`` may also raise IntegratorError.
+        An external integrator raises IntegratorError if it gets no answer, and ClientLeft if its client has ended
+        normally. ``ready`` may also raise IntegratorError.
         """
         ...
 
     def reset(self) -> None: ...
 
     def rehearsed(self) -> Array:
-        """Return computing times of steps without a rig, s; empty if unknown."""
+        """Return the times (s) for computing steps without a rig; an empty array if unknown."""
         return EMPTY
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
@@ -188,7 +190,7 @@ class Integrator(Protocol):
         raise TypeError("this integrator does not support changes of a restoring force")
 
     def finish(self, experimental_force: Array) -> None:
-        """Receive the force at the last step. An external part may wait for this force."""
+        """Receive the force at the last step, for which an external part may wait."""
 
     def numbers(self) -> Data:
         """Return further results of the test for the recording, nested by name."""
@@ -198,7 +200,8 @@ class Integrator(Protocol):
         """Release the resources of ``open``; may be called again, or without ``open``."""
 
     def linearised(self) -> Sequence[StepMatrices]:
-        """Return the matrices of ``period`` steps for a linear structure without external force; empty if unknown.
+        """Return the matrices of ``period`` steps for a linear structure without external force; an empty sequence
+        if unknown.
 
         ``rths stability`` refuses a test without these matrices.
         """
@@ -229,14 +232,14 @@ class Port(OfPort, Readback, Protocol):
         """Connect to the rig, which is at sample 0.
 
         ``pacer`` waits for the next tick of the computer's clock and returns the number of missed ticks. A
-        simulator needs ``pacer``, and otherwise runs at full speed. A real rig has its own clock.
+        simulator without ``pacer`` runs at full speed. A real rig has its own clock.
         """
 
     def begin(self) -> None:
         """Begin the test: request Measurement 0."""
 
     def arm_watchdog(self) -> None:
-        """Start the watchdog of the far end before a test in real time. The watchdog then expects commands."""
+        """Start the watchdog of the far end, which then expects commands, before a test in real time."""
 
     def disarm_watchdog(self) -> None: ...
 
@@ -270,22 +273,22 @@ class Port(OfPort, Readback, Protocol):
         """Return the Measurement of the tick once ready. After :meth:`begin`, this is Measurement 0."""
 
     def truth(self) -> Measurement | None:
-        """Return the true, noise-free state of the rig at the tick; None if unknown, as for a real rig."""
+        """Return the true, noise-free state of the rig at the tick; None if unknown, e.g. for a real rig."""
 
     def safe(self) -> None:
-        """Leave the rig to its own safe state. Must work at any time."""
+        """Let the rig enter its own safe state. Must work at any time."""
 
     def close(self) -> None:
         """Release the resources of :meth:`open` and :meth:`arm_watchdog`."""
 
 
 class Quantity(Protocol):
-    """Quantity with one value per sample. The field ``of`` of its ``Params`` has the texts of its expressions."""
+    """Quantity with one value per sample. The field ``of`` of ``Params`` has the texts of its expressions."""
 
     def __init__(self, params: object, dt: float) -> None: ...
 
     def unit(self, units: Sequence[Unit]) -> Unit:
-        """Return the unit of the quantity for the units of its expressions. Raises ValueError if impossible."""
+        """Return the quantity's unit for the units of its expressions. Raises ValueError if they do not fit."""
 
     def step(self, values: Sequence[float]) -> float:
         """Return the quantity at the next sample for the values of its expressions, in SI units."""

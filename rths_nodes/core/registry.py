@@ -92,10 +92,11 @@ def name_of(component: Kernel | Function) -> str:
 
 
 def add(family: str, component: Any, path: str = "") -> str:
-    """Add a component of the running program: a class, a kernel or its step. Return the component's name.
+    """Add a component of the running program: a class, a kernel or its step. Return the name of the class or
+    function.
 
-    The name is the name of the class or function. The component replaces an earlier component with the same name;
-    scenarios with the replaced component are refused. Raises ConfigError with file and line.
+    The component replaces an earlier component with the same name; scenarios with the replaced component are
+    refused. Raises ConfigError with file and line.
     """
     where = path or family
     source = component.step if isinstance(component, Kernel) else component
@@ -127,7 +128,9 @@ def added() -> list[tuple[str, object]]:
 
 
 def session_of(parts: Iterable[object]) -> str:
-    """Return an identifier of this process and of the added components in ``parts``; empty if there are none."""
+    """Return an identifier of this process and of the added components in ``parts``; an empty string if there are
+    none.
+    """
     kinds = {type(part) for part in parts} if _added else set()
     used = sorted(f"{name} {id(cls)}" for (_, name), (_, cls) in _added.items() if cls.Params in kinds)
     return " ".join([_SESSION, *used]) if used else ""
@@ -148,9 +151,9 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``. If ``name`` is a class or a kernel, it is added first.
+    """Return the component class ``name`` of ``family``. A class or a kernel is added first.
 
-    Raises ConfigError with the known names.
+    Raises ConfigError, with the known names, for an unknown name.
     """
     if is_component(name):
         name = add(family, name, path)
@@ -162,9 +165,8 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def description(family: str, name: str) -> str:
-    """Return ``ABOUT`` of a component's class, or else the first docstring line of its module.
-
-    If components share a module, this is the first docstring line of their class.
+    """Return ``ABOUT`` of a component's class; if there is none, the first docstring line of its module, or of the
+    class if components share the module.
     """
     component = load(family, name)
     if about := vars(component).get("ABOUT", ""):
@@ -180,7 +182,7 @@ def first_line(documented: object) -> str:
 
 
 def class_of(family: str, built: AnyParams) -> Any:
-    """Return the component class of the parameters ``built``. Raises ConfigError if it is missing or was
+    """Return the component class of the parameters ``built``. Raises ConfigError if the class is missing or was
     redefined.
     """
     if built.cannot_be_built:

@@ -48,7 +48,7 @@ class Rig:
     Params: ClassVar[type]
     external: bool = False
     failure: str = ""
-    """Reason why the rig cannot continue; empty if it can."""
+    """Reason why the rig cannot continue, or an empty string."""
     auxiliary_names: tuple[str, ...] = ()
     """Names of further measured channels, with units."""
     auxiliary_inputs: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Rig:
     def at_commands(cls, params: AnyParams) -> object | None:
         """Return parameters of a rig with the same specimen and ideal actuators.
 
-        Return None for a specimen that cannot be separated from its actuators, or whose force depends on
+        Return None if the specimen cannot be separated from its actuators, or if its force depends on
         acceleration.
         """
         return None

@@ -26,7 +26,7 @@ FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
 """Prescribed motion before the test. Compensators may learn from this motion; indices exclude it."""
 FLAG_RESTING = 32
-"""Compensators do not adapt, because the motion is not informative while the soft start fades out."""
+"""Compensators do not adapt, because the motion is not informative during the fade-out of the soft start."""
 FLAG_SLOWED = 64
 """The rig returned from a pause more slowly than planned. The sample is not valid for a rate-dependent specimen.
 """
@@ -52,7 +52,7 @@ def equal(one: Array, other: Array) -> bool:
 
 
 class Recent:
-    """Cache of the last ``count`` results of a computation, by content of the inputs. Results are read-only."""
+    """Cache of the last ``count`` results of a computation, keyed by the input arrays. Results are read-only."""
 
     def __init__(self, count: int) -> None:
         self._count, self._pairs = count, list[tuple[tuple[Array, ...], Array]]()
@@ -133,9 +133,9 @@ class Measurement:
 class Motion:
     """Displacement (m), velocity (m/s) and acceleration (m/s^2) at one sample.
 
-    ``flagged`` is true if adaptation has to pause: the motion or its measurement was bridged, or a soft start
-    fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
-    displacement that a compensator gets with this motion.
+    ``flagged`` is true if adaptation must pause: the motion or its measurement was bridged, or a soft start fades
+    out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured together with the
+    displacement that a compensator receives with this motion.
     """
 
     displacement: Array

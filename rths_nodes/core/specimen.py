@@ -46,14 +46,15 @@ class Specimen:
     KERNEL: ClassVar[SpecimenKernel | None] = None
     initial_state: tuple[float, ...]
     decay: Decay | None = None
-    """Decay of the inner states, which determines the number of increments per sample; ``Decay()`` without states.
+    """Decay of the inner states, which determines the increments per sample; ``Decay()`` if there are no states.
     """
     mass: float = 0.0
     """Mass, kg. The actuator computes the inertial force of this mass."""
     felt: bool = True
     """False if the force is only computed and does not load the actuator."""
     linear: tuple[float, float] | None = None
-    """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot, which actuators solve exactly."""
+    """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot, whose force actuators compute
+    exactly."""
     voltage: float | None = None
     """Voltage that a controller sets at the damper's current driver, V; None without a voltage."""
 
@@ -99,8 +100,7 @@ def _driven(specimen: Specimen, voltage: float) -> Specimen:
 
 
 OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_state), _force, _rate, _driven)
-"""Kernel for classes that implement ``force`` and ``rate``; the specimen object takes the place of the constants.
-"""
+"""Kernel for classes that implement ``force`` and ``rate``; the specimen object replaces the constants."""
 
 
 def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:

@@ -182,7 +182,7 @@ def dataset(item: Dataset, field: str | None) -> Item:
 
 
 def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item:
-    """Return the numbers, scaled by the netCDF conventions, with NaN for missing values."""
+    """Return the numbers, scaled as netCDF prescribes, with NaN for missing values."""
     values = np.array(raw, float)
     for name in ATTRIBUTES[:2]:
         if name in attributes:
@@ -195,7 +195,7 @@ def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item
 
 
 def bounded(most: int, size: int) -> None:
-    """Limit the processor time, and limit the memory to its present use plus three copies of the numbers."""
+    """Limit the processor time, and limit the memory to its present size plus three copies of the numbers."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     seconds = CPU_S + (size + most) // CPU_RATE
     for kind, wanted in ((resource.RLIMIT_AS, used + 3 * most), (resource.RLIMIT_CPU, seconds)):

@@ -58,7 +58,7 @@ class Table:
             raise ConfigError(f"{path}: the file contains no numbers{self._skipped()}")
 
     def unit(self, name: str) -> str:
-        """Return the unit of a column in the file, or the unit at the end of its title (``x (mm)``)."""
+        """Return the unit of a column: as stated in the file, else at the end of its title (``x (mm)``)."""
         title = _UNIT_IN_TITLE.search(name)
         return self._contents.units.get(name, title[1] if title and title.end() == len(name) else "")
 
@@ -67,7 +67,8 @@ class Table:
         return list(self._contents.columns)
 
     def numbers(self, name: str, index: int, path: str) -> Array:
-        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError with the key ``path``.
+        """Return column ``index`` (from 1) of ``name``, ``(n,)``. Raises ConfigError, with the key ``path``, if
+        the column is missing or invalid.
 
         In a struct array or a cell array, ``index`` selects the element.
         """
@@ -119,7 +120,9 @@ class Placed(Protocol):
     column: str
 
     def read(self, table: Table, path: str) -> Array:
-        """Return the column in SI units, ``(n,)``. Raises ConfigError, also if the file states another unit."""
+        """Return the column in SI units, ``(n,)``. Raises ConfigError if it is missing or invalid, or if the file
+        states another unit.
+        """
         ...
 
 

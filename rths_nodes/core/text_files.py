@@ -39,7 +39,7 @@ def size_of(count: int) -> str:
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """Read a file. Raises OSError, and ValueError unless the file is regular and has at most ``most`` bytes."""
+    """Read a file. Raises OSError, or ValueError for a file that is not regular or exceeds ``most`` bytes."""
     return read_head(path, most, most)
 
 
@@ -83,7 +83,9 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, which identify its version. Raises OSError and ValueError."""
+    """Return inode, size and times of a file, which identify its version. Raises OSError, or ValueError for a bad
+    path.
+    """
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
 
@@ -93,7 +95,7 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV with all digits. The cells of missing numbers are empty. Raises OSError."""
+    """Write named columns as CSV with all digits. Missing numbers become empty cells. Raises OSError."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)
@@ -104,7 +106,7 @@ def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
 def stored_columns(columns: Mapping[str, object]) -> str:
     """Write columns of numbers to a CSV file and return its path. The file is deleted when this process ends.
 
-    Raises ValueError unless all columns have numbers and equal length; the message begins with the column.
+    Raises ValueError, with the columns' names, unless all columns contain numbers and have equal length.
     """
     values: dict[str, list[float]] = {}
     for name, column in columns.items():
@@ -141,7 +143,7 @@ def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
 
 
 def number_of(cell: str) -> float:
-    """Return a decimal number. Raises ValueError, also for 1_000, although ``float`` accepts it."""
+    """Return a decimal number. Raises ValueError for other text, including 1_000, which ``float`` accepts."""
     if "_" in cell:
         raise ValueError(f"could not convert string to float: {cell!r}")
     return float(cell)

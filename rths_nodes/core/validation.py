@@ -24,7 +24,8 @@ LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
 TAKEN_IN = 64
 
 LONGEST_NAME = 64
-"""Largest number of characters in a section's name, which is part of topics and namespaces (at most 255)."""
+"""Largest number of characters in a section's name. Topics and namespaces (at most 255 characters) contain the
+name."""
 SMALLEST, LARGEST = 1e-50, 1e50
 """Range of magnitudes in SI units, far wider than for any rig. Squares and quotients then cannot overflow."""
 

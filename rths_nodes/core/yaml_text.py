@@ -20,7 +20,7 @@ from rths_nodes.core.text_files import LARGEST_TEXT, size_of
 MOST_NODES = 200_000
 """Largest number of values, lists and sections, enough for three full matrices of 250 degrees of freedom."""
 DEEPEST = 50
-"""Largest number of nested levels of lists and sections. Shipped scenarios have at most 7 levels."""
+"""Largest number of nested levels of lists and sections. Shipped scenarios have at most 7."""
 LONGEST_NUMBER = 300
 """Largest number of digits of an integer. Integers with more digits exceed every float."""
 
@@ -185,7 +185,7 @@ _Loader.yaml_constructors = {
 
 
 def parse(source: str, origin: str) -> Any:
-    """Parse YAML text. Raises ConfigError, whose message begins with ``origin``."""
+    """Parse YAML text. Raises ConfigError for invalid text; the message begins with ``origin``."""
     if len(source) > LARGEST_TEXT:
         raise ConfigError(f"{origin}: the text has {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:
@@ -204,7 +204,7 @@ def parse(source: str, origin: str) -> Any:
 
 
 def number_in(word: str) -> object:
-    """Return ``word`` as a number if it is one in YAML, else unchanged. Raises ConfigError for an ambiguous
+    """Return ``word`` as a number if YAML reads it as one, else unchanged. Raises ConfigError for an ambiguous
     number.
     """
     numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))

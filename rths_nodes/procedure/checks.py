@@ -40,8 +40,8 @@ def section_of(rig: RigAxis | None, section: str) -> str:
 class AxisMove:
     """Move of the axis at ``index`` in ``direction`` (1 or -1), with its rests; the first rest precedes the move.
 
-    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample in motion. ``ended`` is why the move ended
-    early, or an empty string if the move is complete.
+    ``out`` and ``back`` are the forces ``(n_axes,)`` N at each sample of outward and return motion. ``ended`` is
+    why the move ended early, or an empty string if the move is complete.
     """
 
     index: int
@@ -85,11 +85,11 @@ class AxisMove:
 
 @dataclass(frozen=True)
 class RigKnowledge:
-    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), permitted change and range of
-    force (N).
+    """Data of each axis in the rig file, ``(n_axes,)``: travel (m), velocity (m/s), permitted change of force (N)
+    and range of force (N).
 
     ``second_displacement`` and ``second_force`` are indices of redundant sensors among the auxiliary channels;
-    None for an axis without such a sensor.
+    None without such a sensor.
     """
 
     names: tuple[str, ...]
@@ -151,7 +151,7 @@ class RigKnowledge:
 
 
 FROM = 2
-"""Index of the rest from which changes are measured; this rest is at half of the travel."""
+"""Index of the rest, at half of the travel, from which changes are measured."""
 ALIKE = 0.03
 """Tolerated relative difference between two redundant sensors."""
 CERTAINTY = 3.0
@@ -159,8 +159,8 @@ CERTAINTY = 3.0
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Return the tangent stiffness matrix (N/m) of the axes with complete moves. Rows are axes of force, columns
-    are axes of motion.
+    """Return the tangent stiffness matrix (N/m) of axes with complete moves. Rows are the axes whose force
+    changes, columns the axes that move.
     """
     complete = [move for move in moves if move.complete]
     places = [move.index for move in complete]
@@ -506,7 +506,7 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, checks: AxisChecks) -> None:
 
 
 def _seen_at_rest(rig: RigKnowledge, move: AxisMove) -> bool:
-    """Return whether the force differs between the rests. A dashpot alone has equal forces."""
+    """Return whether the force differs between the rests. A dashpot alone causes no difference."""
     return bool(abs(move.change("force")[move.index]) > rig.least(move.stands[0])[1][move.index])
 
 

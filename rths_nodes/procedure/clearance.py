@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conditions for moving a rig: its offsets, the findings of its checks, and signatures for open items.
 
-Offsets are the sensor readings at the zero of the test. A test counts displacements and commands from this zero,
-and also forces if the operator has declared the specimen unloaded. The tare of a displacement is relative to the
+Offsets are the sensor readings at the zero of the test. Displacements and commands of a test count from this zero;
+forces do if the operator has declared the specimen unloaded. The tare of a displacement is relative to the
 controller's active command, if this command can be read. Tares are bounded, because a larger tare indicates a
 wrong zero of the sensor.
 """
@@ -35,7 +35,7 @@ class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
 
     ``active`` is the active command of the controller, NaN if it cannot be read; ``held`` is the sent command.
-    ``unloaded`` is true if the operator has declared that the specimen is unloaded.
+    ``unloaded`` is true if the operator has declared the specimen unloaded.
     """
 
     names: tuple[str, ...]
@@ -81,9 +81,8 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
-        """Return confirmed offsets. Raises ConfigError for a tare that exceeds the bounds of ``axes``.
-
-        Also raises ConfigError for a channel without scatter, unless the rig is ``simulated``.
+        """Return confirmed offsets. Raises ConfigError for a tare beyond the bounds of ``axes``, and for a channel
+        without scatter unless the rig is ``simulated``.
         """
         problems = Problems()
         problems += [] if simulated else self._still(axes)
@@ -155,9 +154,9 @@ CHANNELS = ("displacement", "force")
 
 @dataclass(frozen=True)
 class ToSign:
-    """Item that the operator must sign for, with its ``name`` and text ``words``.
+    """Item that the operator must sign for, with its ``name`` and its text ``words``.
 
-    ``axis`` is empty for a caution about the scenario; only the scale of a sensor has a ``channel``.
+    ``axis`` is empty for a caution about the scenario; ``channel`` is empty except for the scale of a sensor.
     """
 
     name: str
@@ -233,7 +232,7 @@ class Clearance:
         return [item for item in items if item.words not in self._signed]
 
     def sign(self, name: str, by: str) -> None:
-        """Sign for the open item whose name or text is ``name``. Raises ConfigError if there is none."""
+        """Sign for the open item whose name or text is ``name``. Raises ConfigError if there is no such item."""
         wanting = self.wanting()
         item = next((item for item in wanting if name in (item.name, item.words)), None)
         if item is None:

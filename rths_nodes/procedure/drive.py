@@ -52,7 +52,8 @@ PATIENCE_S = 10.0
 
 
 class HoldLoop:
-    """Calls ``tick`` in a thread: continuously if ``interval`` is 0, every ``interval`` s, or never if it is None.
+    """Calls ``tick`` in a thread: continuously if ``interval`` is 0, never if ``interval`` is None, else every
+    ``interval`` s.
 
     Between :meth:`borrow` and :meth:`give_back` another thread drives the rig. ``failed`` receives the error that
     ends the loop.
@@ -136,7 +137,7 @@ class HoldLoop:
 
 
 def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
-    """Repeat ``wait()`` until it returns. An Exception is raised immediately.
+    """Repeat ``wait()`` until it returns. Exceptions are raised immediately.
 
     An interrupt calls ``interrupted()`` and is raised after ``wait()`` has returned.
     """
@@ -166,8 +167,8 @@ class RigDrive:
     """Drives the rig of ``scenario`` at ``port``: holds it, and moves it along guided motions.
 
     ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m the last command. ``alarm`` is why the rig
-    must not move now, ``broken`` why the drive has ended; without a reason they are empty strings. ``braking`` is
-    called with the reason for a stop, ``on_measurement`` with every Measurement.
+    must not move now, ``broken`` why the drive has ended; both are empty strings without a reason. ``braking``
+    receives the reason for a stop, ``on_measurement`` every Measurement.
     """
 
     measured: Measurement
@@ -185,7 +186,7 @@ class RigDrive:
         self.port, self.realtime = port, realtime
         self._scenario, self._clock, self.on_measurement, self._braking = scenario, clock, on_measurement, braking
         self.mishap: DriveOutcome | None = None
-        """Aborted motion of the current act. It bars further motions until :meth:`ready`."""
+        """Aborted motion of the current act. This motion bars further motions until :meth:`ready`."""
         self._dt = scenario.dt
         self.curves = MotionCurves([axis.limits.of_force for axis in scenario.axes.values()], scenario.servo_rate)
         self.loss = LossWatch(scenario)
@@ -214,7 +215,8 @@ class RigDrive:
     def connect(self) -> None:
         """Open the port, and hold the rig from the first tick.
 
-        Raises ConfigError if this fails, or if the controller's active command differs from the measured position.
+        Raises ConfigError if opening fails, or if the controller's active command differs from the measured
+        position.
         """
         port = self.port
         self.broken = self.alarm = ""
@@ -276,7 +278,7 @@ class RigDrive:
         self.on_measurement(self.measured)
 
     def refer(self, displacement: Array, command: Array) -> None:
-        """Use ``displacement`` and ``command`` ``(n_axes,)`` m at rest as the reference of tracking errors."""
+        """Use ``displacement`` and ``command`` ``(n_axes,)`` m, taken at rest, as reference of tracking errors."""
         shift = self.shift = displacement - command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
@@ -298,7 +300,7 @@ class RigDrive:
         )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig along ``motion`` to its end or a safe stop, which bars motions until :meth:`ready`.
+        """Move the rig along ``motion``. A safe stop of the motion bars further motions until :meth:`ready`.
 
         Errors of the function set by :meth:`expect` are raised before any motion.
         """
@@ -447,7 +449,7 @@ class RigDrive:
         self._brake(DriveOutcome(reason or self.alarm, tripped))
 
     def judgement(self, command: Array) -> tuple[str, Breach | None]:
-        """Return why the rig must stop (an empty string if it need not), and the exceeded level or None.
+        """Return why the rig must stop (an empty string if it need not), and the exceeded level, if any.
 
         An exceeded limit or level sets the ``alarm`` until the next Measurement.
         """
@@ -503,7 +505,7 @@ STOP_LOOK_S = 0.01
 
 
 def warning_of(scenario: Scenario, port: Port) -> WarningOutput | None:
-    """Return the rig file's warning output, or None. Raises ConfigError if ``port`` has no such output."""
+    """Return the rig file's warning output, if any. Raises ConfigError if ``port`` has no such output."""
     section = scenario.rig_file.warning if scenario.rig_file is not None else None
     if section is not None and not port.can_warn:
         raise ConfigError(
@@ -543,8 +545,8 @@ class MotionWarning:
     def begin(self, act: str, stopped: Callable[[], str], held: bool = True) -> None:
         """Switch the output on before ``act``, and wait for the warning time. The caller must call :meth:`off`.
 
-        If ``held``, the drive holds the rig and counts samples; otherwise a rung holds the rig and a clock
-        measures the time. Raises ActRefused once ``stopped`` returns a reason, and if the rig can no longer be
+        If ``held`` is true, the drive holds the rig and counts samples; otherwise a rung holds the rig and a clock
+        measures the time. Raises ActRefused once ``stopped`` returns a reason, or once the rig can no longer be
         held.
         """
         assert self._section is not None  # callers check ``wired``

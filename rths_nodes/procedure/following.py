@@ -65,9 +65,10 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Return why the controller does not drive to the last command ``sent``, or an empty string.
+    """Return why the controller does not follow the last command ``sent``, or an empty string.
 
-    An axis in force control is held where its loop has moved it, and then follows only changes of the command.
+    Axes in force control are not checked: each is held where its loop has moved it, and follows only changes of
+    the command.
     """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
         if axis.limits.of_force:
@@ -95,19 +96,19 @@ def unreadable_commands(axes: Iterable[str], places: Array) -> list[str]:
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
 TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
-"""Times after the loss of the rig, in multiples of ``taken_after``, at which the command moves towards the rig,
-the axes that have moved with it are determined, these axes rest, and their remaining error is static."""
+"""Times after the loss of the rig, in multiples of ``taken_after``: the command moves towards the rig; the axes
+that have moved with the command are determined; these axes rest; their remaining error is static."""
 WENT_ALONG = 0.5
 """Smallest travel of an axis that counts as following, as a fraction of the trial motion."""
 TAKEN_AFTER_S = 0.1
-"""Time at rest within which a controller accepts the sent command, s."""
+"""Time at rest, s, within which a controller accepts the sent command."""
 
 
 class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
-    ``reason`` is why the rig does not follow, or an empty string. ``count`` is the number of losses, ``last`` the
-    last reason. With force-controlled axes, modes and active commands are ignored.
+    ``reason`` is why the rig does not follow, or an empty string. ``count`` is the number of losses,
+    ``last`` the last reason. If an axis is force-controlled, modes and active commands are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -186,7 +187,7 @@ class LossWatch:
     def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
         """Return the next command after ``command``, towards the position of the rig; None if the rig follows.
 
-        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. For a rig that rested under force
+        ``shift`` ``(n_axes,)`` m is the displacement minus the command at rest. If the rig was at rest under force
         when it was lost, the measured error replaces ``shift``.
         """
         if not self.reason:
@@ -275,7 +276,7 @@ class _Axis:
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
         """Return why the axis does not follow a slow ``command``, or an empty string.
 
-        With ``window``, the axis may be at any command of the last LATE_S.
+        If ``window`` is true, the axis may be at any command of the last LATE_S seconds.
         """
         settled = self._moved.settled
         if window and not settled:
@@ -305,8 +306,8 @@ class _Axis:
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
         """Return why the load cell seems dead, or an empty string.
 
-        The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one.
-        The expected force is based on the small moves and the ``displacements`` (m) of all axes.
+        The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one
+        direction. The expected force is based on the small moves and the ``displacements`` (m) of all axes.
         """
         if self._pushed is None:
             return ""
@@ -325,7 +326,7 @@ class Following:
     """Checks that the axes of ``scenario`` follow their commands, relative to the ``offsets``.
 
     ``checks`` are the results of the small moves by axis. ``warnings`` name the load cells whose force does not
-    change when the rig moves.
+    change although the rig moves.
     """
 
     def __init__(self, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]) -> None:
@@ -348,8 +349,8 @@ class Following:
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
         """Return why a test must stop, or an empty string.
 
-        ``command`` counts from the zero of the test; ``shown`` is untared. ``paused`` is true while the test comes
-        to rest, rests, or returns.
+        ``command`` counts from the zero of the test; the Measurement ``shown`` is untared. ``paused`` is true
+        while the test comes to rest, rests, or returns.
         """
         modes = command.control_mode
         rows = self._rows(command.command + self._held, shown)

@@ -26,7 +26,7 @@ AT_REST = (State.CONNECTED, State.REFERENCED, State.POSITIONED, State.ARMED, Sta
 """States in which the rig is held. The rig or the clock may end these states without an act."""
 
 BY_ACTS = MOTION - {State.STOPPING} | {State.ARMED}
-"""States that only an act can enter, and only if the act was not stopped."""
+"""States that only an act can enter, unless the act was stopped."""
 
 ARROWS: dict[State, tuple[State, ...]] = {
     State.IDLE: (State.CONNECTED,),
@@ -68,7 +68,7 @@ def situation(state: State) -> str:
 
 
 UNCONDITIONAL = ("stop", "hold", "note")
-"""Acts that are performed even after a stop or a change of state, because they move nothing."""
+"""Acts performed even after a stop or a change of state, because they move nothing."""
 
 
 class ActRefused(ConfigError):
@@ -77,7 +77,7 @@ class ActRefused(ConfigError):
 
 @dataclass(frozen=True)
 class Seen:
-    """Count of stops and state of a procedure, as last received by the sender of an act."""
+    """Number of stops, and state of a procedure, as last received by the sender of an act."""
 
     stops: int
     state: int
@@ -93,9 +93,9 @@ class ActUnderWay:
     def __init__(self, machine: SessionMachine) -> None:
         self.machine = machine
         self.stopped = ""
-        """Reason of the first stop since the act began; an empty string if there was none."""
+        """Reason of the first stop since the act began, or an empty string."""
         self.guarded = ""
-        """Name of the act whose guards were evaluated last; an empty string once the act begins."""
+        """Name of the act whose guards were evaluated last; an empty string once this act begins."""
 
     def go_on(self) -> None:
         if self.stopped:
@@ -151,10 +151,10 @@ class SessionMachine:
 
     @contextmanager
     def act(self, name: str = "", seen: Seen | None = None) -> Iterator[ActUnderWay]:
-        """Context of an act. An act inside another act is part of the outer act, and one stop ends both.
+        """Context of an act. An act inside another act is part of the outer act; one stop ends both.
 
-        Raises ActRefused if the count of stops or the state differs from ``seen``. The act begins under the lock
-        of this comparison, so that no stop can occur in between.
+        Raises ActRefused if the number of stops or the state differs from ``seen``. Comparison and begin of the
+        act share one lock, so that no stop can occur in between.
         """
         if (outer := self.under_way) is not None:
             yield outer
@@ -206,7 +206,7 @@ class SessionMachine:
     def leave(self, why: Callable[[], tuple[State, str] | None], wait: bool = False) -> None:
         """If the rig is at rest and ``why()`` returns a state and its reason, enter this state.
 
-        Without ``wait``, do nothing if another thread holds the lock.
+        If ``wait`` is false and another thread holds the lock, do nothing.
         """
         if self.state not in AT_REST or not self.lock.acquire(blocking=wait):
             return

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guided motions, which an operator requests outside of a rung.
 
-The steps of a motion are a generator of commands in untared coordinates: ramps and rests. The drive (``drive.py``)
-checks the commands against the limits. A ramp connects two rests on a straight line of all axes:
+The steps of a motion come from a generator of commands in untared coordinates: ramps and rests. The drive
+(``drive.py``) checks the commands against the limits. A ramp of M samples connects two rests, a distance d apart,
+on a straight line of all axes:
 
     x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
 
-With T = M dt, its velocity is at most 1.875 d / T and its acceleration 10 / sqrt(3) d / T^2. M keeps both within
+With T = M dt, the velocity is at most 1.875 d / T and the acceleration 10 / sqrt(3) d / T^2. M keeps both within
 the bounds of each axis.
 """
 
@@ -31,10 +32,9 @@ T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
 """Generator that yields commands ``(n_axes,)`` m, receives Measurements, and returns a result."""
 Watch = Callable[[Array, Measurement], str]
-"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m; an empty string if it does.
-"""
+"""Function that returns why the rig does not follow the last command ``(n_axes,)`` m, or an empty string."""
 Guard = Callable[[Measurement], str]
-"""Function that returns why a ramp must end; an empty string if it may continue."""
+"""Function that returns why a ramp must end, or an empty string."""
 
 WINDOW_S = 0.05
 """Length of a window, s. At rest, the means of two windows agree within the noise."""
@@ -52,7 +52,7 @@ GENTLE = 0.1
 """Acceleration of a ramp, as a fraction of the deceleration of the safe stop."""
 
 SLOW = 0.02
-"""Velocity of the motion to the start, as a fraction of the limit. Used if the rig file states no velocity."""
+"""Velocity of the motion to the start, as a fraction of the limit, if the rig file states no velocity."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class DriveOutcome:
 
 
 class GuidedMotion:
-    """Motion that begins at ``command`` ``(n_axes,)`` m and follows ``steps``, which return the ``result``.
+    """Motion that begins at ``command`` ``(n_axes,)`` m and follows the generator ``steps``, which returns the
+    ``result``.
 
     ``modes`` returns the control modes in the last command, one byte per axis; empty bytes mean displacement.
     """
@@ -126,7 +127,7 @@ class BoundedRamp:
     """Motion of all axes from rest at ``start`` to rest at ``goal`` ``(n_axes,)`` m, in the same time.
 
     ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis; ``dt`` is the period, s. Raises ConfigError
-    for a position that is not finite, and for a bound that is not positive.
+    unless positions are finite and bounds positive.
     """
 
     def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
@@ -160,8 +161,8 @@ def accelerations(limits: Mapping[str, Limits]) -> Array:
 
 
 def positioning_velocities(scenario: Scenario) -> Array:
-    """Return the velocity of each axis to its start, m/s: of its small move if stated, else a fraction of its
-    limit.
+    """Return the velocity (m/s) at which each axis moves to its start: of its small move; if there is none, a
+    fraction of its limit.
     """
     moves = {name: axis.rig_axis and axis.rig_axis.small_move for name, axis in scenario.axes.items()}
     limits = scenario.limits
@@ -189,8 +190,8 @@ class Stand:
 class QuasiStatic:
     """Ramps and rests of a rig that is at ``command`` ``(n_axes,)`` m; ``dt`` is the period, s.
 
-    ``transport`` is the delay of the port, samples. ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. The rig
-    rests if displacement (m) and force (N) change by less than ``still`` between two windows.
+    ``transport`` is the transport delay of the port, samples. ``acceleration`` ``(n_axes,)`` m/s^2 bounds the
+    ramps. The rig rests if displacement (m) and force (N) change by less than ``still`` between two windows.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class QuasiStatic:
             yield self.command
 
     def stand(self) -> Steps[Stand]:
-        """Hold until displacement and force are at rest; return their means."""
+        """Hold until displacement and force are at rest; return the means of both."""
         yield from hold(self.command, self._late)
         samples = self._samples(WINDOW_S)
         last = yield from self._window(samples)

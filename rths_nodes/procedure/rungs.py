@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rungs on the rig: arming, the port of a run, requests of the operator during the run, and the end of a rung."""
+"""Rungs on the rig: arming, the port of a run, requests from the operator during a run, and the end of a rung."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from rths_nodes.procedure.machine import ActUnderWay, SessionMachine
 
 @dataclass(frozen=True)
 class Armed:
-    """An armed rung with its ``code`` and its ``reach``, the largest permitted displacement of each axis,
-    ``(n_axes,)`` m.
+    """An armed rung with its ``code`` and its ``reach``, ``(n_axes,)`` m, the largest permitted displacement of
+    each axis.
 
     ``inputs`` are the hashes of the files that the scenario names, by path.
     """
@@ -76,8 +76,8 @@ def arm(
 ) -> Armed:
     """Arm a rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
 
-    ``code`` is the code at the start of the test, ``build`` the current build of the receiver. Raises ConfigError
-    that lists all changes of scenario, offsets, rig and code.
+    ``code`` is the code at the start of the test, ``build`` the current build of the receiver. If scenario,
+    offsets, rig or code have changed, raises a ConfigError that lists all changes.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         rung_names = ", ".join(name for name, row in RUNGS.items() if row.on_rig)
@@ -171,7 +171,7 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 def start_of(scenario: Scenario, port: Port) -> Array:
     """Return the start of the axes, ``(n_axes,)`` m from the zero of the rig.
 
-    The start is zero with an external integrator or a soft start.
+    The start is zero if the scenario has an external integrator or a soft start.
     """
     external = registry.class_of("integrator", scenario.integrator).external
     if external or scenario.soft_start is not None:
@@ -221,7 +221,7 @@ class RungUnderWay:
         port.handover.at_rest, port.handover.under_way = self._at_rest, self._under_way
 
     def hold(self, reason: str) -> None:
-        """Pause until :meth:`resume`. In real time, end the rung instead and hold the rig."""
+        """Pause until :meth:`resume`. If the time ratio is 1, end the rung instead and hold the rig."""
         requests = self.port.handover.requests
         if self.armed.scenario.time_ratio == 1:
             requests.stop(reason)
@@ -240,7 +240,7 @@ class RungUnderWay:
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
-        """Enter the state after the run; ``broken`` is why the port has failed, an empty string if it has not."""
+        """Enter the state after the run. ``broken`` is why the port has failed, or an empty string."""
         machine = self._machine
         with machine.lock:
             self.suspended = False
@@ -314,10 +314,11 @@ def _forces_of(scenario: Scenario) -> Forces:
 
 
 class RungPort(PortBefore):
-    """Armed port of ``drive`` for one run, with ``tares`` as its zero; ``given_back`` is true after the run.
+    """Armed port of ``drive`` for one run, with ``tares`` as zero of the test; ``given_back`` is true after the
+    run.
 
     The procedure holds the rig before Measurement 0 and after the last sample, so ``open`` and ``close`` move
-    nothing. Measurements are untared, because limits apply to them.
+    nothing. Measurements are untared, because limits apply to untared values.
     """
 
     armed = True
@@ -370,12 +371,12 @@ class RungPort(PortBefore):
 
     @property
     def interlock(self) -> str:
-        """Reason of the rig's first fault, which ends the run; an empty string without a fault."""
+        """Reason of the rig's first fault, which ends the run, or an empty string."""
         self._opened = self._opened or str(self._port.interlock)
         return self._opened
 
     def begin(self) -> None:
-        """Let the run drive the rig; Measurement 0 of the run is the last Measurement of the procedure."""
+        """Let the run drive the rig; Measurement 0 of the run is the procedure's last Measurement."""
         if self.given_back:
             raise PortError("the port of a rung serves only one run, and this run has ended")
         drive = self._drive

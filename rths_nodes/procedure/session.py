@@ -65,7 +65,7 @@ SHORTEST_S, LONGEST_S = 0.02, 600.0
 ARMED_FOR_S = 60.0
 """Time after which an armed rung is disarmed, s, because the operator may have left."""
 ON_LOST_RIG = ("rehearse", "stop", "note", "finish")
-"""Acts that remain possible after the loss of a rig."""
+"""Acts that remain possible after the rig is lost."""
 CLEAR = "CLEAR"
 """Value of the argument ``clear``, which a person types after reading the description of the motion."""
 NOT_TOLD = "not reported"
@@ -98,8 +98,8 @@ class Test(Protocol):
 
 
 def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Turn ``method`` into the act of the same name. A stop ends the act; ActRefused is raised if it is not
-    possible.
+    """Turn ``method`` into the act of the same name. A stop ends the act; ActRefused is raised if the act is
+    impossible.
     """
 
     @wraps(method)
@@ -171,7 +171,7 @@ class GuardedRig(SessionMachine):
     def why_not(self, act: str, early: bool = False) -> str:
         """Return why ``act`` is not possible, or an empty string.
 
-        If ``early`` and the act ``commits``, check only the state.
+        If ``early`` is true and the act ``commits``, check only the state.
         """
         with self.lock:
             self._leave_start()
@@ -197,7 +197,9 @@ class GuardedRig(SessionMachine):
                 raise ActRefused(f"{act}: {reason}")
 
     def _leave_start(self) -> None:
-        """Leave a state at rest if the rig or the clock requires it. After the last tick, wait for the lock."""
+        """Leave a state at rest if the rig or the clock requires it. After the last tick, wait until the lock is
+        free.
+        """
         self.leave(self._displaced, wait=bool(self.drive.broken))
 
     def _displaced(self) -> tuple[State, str] | None:
@@ -256,7 +258,7 @@ class GuardedRig(SessionMachine):
         """Context of the motions of ``act``: the state becomes its ``motion[0]``, and ``motion[1]`` at the end.
 
         After a stop or an error, another state follows. ``begins`` is called with the first motion. A refusal
-        before this motion changes nothing.
+        before the first motion changes nothing.
         """
         drive, (state, then), entered = self.drive, ACTS[act].motion, False
 
@@ -298,7 +300,7 @@ class RigSession(GuardedRig):
 
     ``code`` is the code in use when the scenario was read, by default the current code. ``judged`` returns the
     cautions about a test on a real rig. ``changed`` receives each state with its reason, also from the thread that
-    drives the rig. Raises ConfigError without a rig file, and for an invalid port.
+    drives the rig. Raises ConfigError if there is no rig file, or if the port is invalid.
     """
 
     def __init__(
@@ -320,7 +322,7 @@ class RigSession(GuardedRig):
         self.code = code or Code.of(scenario)
         record.code = dict(self.code.names)
         self.commissioned: Commissioning | None = None
-        """Commissioning of the rig, which must be valid to arm a rung that moves a real rig."""
+        """Commissioning, which must be valid to arm a rung that moves a real rig."""
         self.offsets: Offsets | None = None
         self.armed_by = ("", "")
         """Operator who last armed a rung, and the ``way`` of this request."""
@@ -454,7 +456,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test, but for forces only if ``unloaded``."""
+        """Use the offsets with this ``hash`` as the zero of the test; use those of forces only if ``unloaded``."""
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:
@@ -510,7 +512,7 @@ class RigSession(GuardedRig):
     ) -> tuple[str, ...]:
         """Arm ``rung`` with the ``scenario`` that it will run; return the names of the persons who arm it.
 
-        Raises ConfigError if a hash differs.
+        Raises ConfigError if a hash is outdated.
         """
         assert self.offsets is not None
         build = self.drive.port.build
@@ -541,8 +543,8 @@ class RigSession(GuardedRig):
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
         """Run the armed rung: ``runner`` runs its scenario on the lent port. Then the rung is disarmed.
 
-        The rung is recorded before it runs. If a file or the code has changed, ActRefused is raised and the rung
-        stays armed.
+        The rung is recorded before it runs. If a file or the code has changed since arming, ActRefused is raised
+        and the rung stays armed.
         """
         moves = self.rung is not None and RUNGS[self.rung.armed.rung].moves
         with self._warned("run") if moves else nullcontext():
@@ -622,7 +624,7 @@ class RigSession(GuardedRig):
     def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
         """Unload the specimen to zero force, or move axes to the positions ``to``, m.
 
-        ``signed`` is the person who has signed for these positions.
+        ``signed`` is the person who has signed for the positions.
         """
         assert self.offsets is not None  # the state implies confirmed offsets
         inputs = self.scenario, self.offsets, self.record.checks
@@ -692,10 +694,10 @@ class Act:
 
     ``guards`` return reasons why the act is not possible. ``arguments`` are names; if ``needed``, all of them
     except ``optional`` are required. ``motion`` has the states during and after a guided motion. The operator can
-    intervene in a ``lasting`` act. An act is also possible during another act if ``at_once``, and during a hold of
-    a rung if ``held``. If ``anybody``, other nodes may also request the act, because it brings the rig to rest. If
-    ``named``, ``do`` receives the author. If the act ``commits``, ``do`` evaluates the guards once, under the lock
-    under which the act takes effect.
+    intervene in a ``lasting`` act. An act is also possible during another act if ``at_once``, and in a held rung
+    if ``held``. If ``anybody``, other nodes may also request the act, because it brings the rig to rest. If
+    ``named``, ``do`` receives the operator's name. If the act ``commits``, ``do`` evaluates the guards once, under
+    the lock under which the act takes effect.
     """
 
     words: str

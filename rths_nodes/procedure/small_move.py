@@ -55,8 +55,8 @@ CAUTION = 0.1
 LOUDEST = 8.0
 """Largest deviation of one sample that noise explains, as a multiple of the sensor's scatter."""
 OTHER = 0.3
-"""Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because actuators of one
-specimen are coupled."""
+"""Largest accepted motion of another axis, as a fraction of the travel. It is not zero, because one specimen
+couples its actuators."""
 BARS_ALL = (SWAPPED, FORCE, AWAY)
 """Findings after which no other axis is moved, because it is uncertain which axis moves."""
 STILL = (1e-3, 1e-5)
@@ -157,7 +157,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end after the rest at the fraction ``share`` of its travel, or an empty string."""
+    """Return why the move must end after the rest at the fraction ``share`` of the travel, or an empty string."""
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -310,8 +310,8 @@ class Pressed:
 class SmallForces:
     """Small forces on the axes of ``scenario`` whose force loop the controller closes.
 
-    The axes start at the position ``command`` (m). ``modes`` are the modes in the last command of :meth:`run`, one
-    byte per axis; empty bytes mean displacement.
+    The axes start at the position ``command`` (m). ``modes`` are the control modes in the last command of
+    :meth:`run`, one byte per axis; empty bytes mean displacement.
     """
 
     def __init__(self, scenario: Scenario, rig: RigKnowledge, command: Array) -> None:
@@ -380,8 +380,8 @@ class SmallForces:
         return AWAY if (moved > (1.0 + FORCE_CAUTION) * rig.way).any() else ""
 
     def watched(self, sent: Array, measured: Measurement, shift: Array) -> Array:
-        """Return ``sent`` in m. For an axis in N, this is the displacement minus the sensor's offset ``shift``
-        (m).
+        """Return ``sent`` in m. For an axis commanded in N, this is the displacement minus the sensor's offset
+        ``shift`` (m).
         """
         if not self.modes:
             return sent
@@ -452,7 +452,7 @@ def check_axes(drive: RigDrive, scenario: Scenario, offsets: Offsets) -> dict[st
     """Move each axis out and back by its small move; return the findings by axis.
 
     Raises ConfigError before any motion if the rig file does not bound the move, or if the move is too small
-    compared with the scatter of ``offsets``.
+    compared with the scatter of the ``offsets``.
     """
     _refuse(scenario, offsets, drive.port.simulated)
     rig = RigKnowledge.of(scenario, offsets, drive.port.auxiliary_names)

@@ -41,8 +41,7 @@ Places = NDArray[np.intp]  # indices of axes
 FIRST_STEP = 0.02
 """First step of an axis, as a fraction of the travel."""
 BLIND = 0.25
-"""Travel within which the force must respond, as a fraction of the whole travel. Used if there is no small move.
-"""
+"""Travel within which the force must respond if there is no small move, as a fraction of the whole travel."""
 BLIND_STEP = 0.25
 """Step before the force has responded, as a fraction of the travel within which the force must respond."""
 IN_MOTION = 2.0
@@ -51,7 +50,7 @@ LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
 """Bounds of the ratio of measured to expected change of force. A yielded or hardened specimen stays within them.
 """
 LEFT_OVER = 0.1
-"""Smallest ratio of a force to the sum of its parts' magnitudes at which the force is significant."""
+"""Smallest ratio of a significant force to the sum of its parts' magnitudes."""
 DRIFTS = 0.7
 """Ratio of two successive changes of a force above which the force counts as drifting."""
 UNKNOWN = (
@@ -59,14 +58,14 @@ UNKNOWN = (
     "unload by displacement (unload, to a place)"
 )
 LARGEST_STEP = 0.125
-"""Largest step, as a fraction of the travel."""
+"""Largest step, as a fraction of the permitted travel."""
 DAMPING = 0.7
-"""Fraction of the Newton step that is taken, because the specimen may stiffen along it."""
+"""Fraction of the Newton step that is taken; the specimen may stiffen along the step."""
 NEAR = 3.0
 """Ratio of force to tolerance below which the full Newton step is taken."""
 AIM = 0.05
-"""Ratio of force to tolerance at which unloading ends. If unloading ends earlier, a force within its tolerance
-suffices."""
+"""Ratio of force to tolerance at which unloading ends. If it ends earlier, a force within its tolerance suffices.
+"""
 LEAST_SEEN = 0.05
 """Smallest significant change of a force, as a fraction of the tolerance."""
 FALLS = 0.97
@@ -77,10 +76,10 @@ MOST_STEPS = 100
 LOUDEST = 8.0
 """Largest deviation of one sample that noise explains, as a multiple of the load cell's scatter."""
 MAY_RISE = 0.05
-"""Largest accepted increase of a force, as a fraction of its range. It is not zero, because another axis may push.
-"""
+"""Largest accepted increase of a force, as a fraction of the load cell's range. It is not zero, because another
+axis may push."""
 CLOSE_TO_LIMIT = 0.95
-"""Largest force that an increase may reach, as a fraction of the limit."""
+"""Largest force that an increase may reach, as a fraction of the force limit."""
 STILL = (1e-3, 1e-5)
 """Largest changes between windows that count as rest, as fractions of a first step and of the load cell's range.
 """
@@ -130,8 +129,8 @@ def goal_of(
 ) -> Array:
     """Return the command ``(n_axes,)`` m that moves axes to the positions ``to``, m from the zero of the test.
 
-    Raises ConfigError without a ``signed`` name, for a position beyond the bounds of the rig file, and for an axis
-    whose displacement no check has verified.
+    Raises ConfigError if ``signed`` is empty, if a position exceeds the bounds of the rig file, or if no check has
+    verified the displacement of an axis.
     """
     problems, goal = Problems(), np.array(command, float)
     if not signed:
@@ -257,7 +256,7 @@ class Way:
         return self.last
 
     def _drifts(self, before: Stand) -> Steps[bool]:
-        """Return whether a force keeps changing. If only the specimen relaxes, the changes decrease."""
+        """Return whether a force keeps changing. If the specimen only relaxes, the changes decrease."""
         between = yield from self._rest()
         first = np.abs(between.force - before.force)
         if (first <= self._seen()).all():
@@ -284,9 +283,7 @@ class Way:
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _felt(self, index: int) -> float:
-        """Return the smallest significant change of force (N) in the first step of an axis. This step may be very
-        short.
-        """
+        """Return the smallest significant change of force (N) in the first step of an axis, even if very short."""
         assert self.last is not None
         of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
         least = max(of_mean, LEAST_FORCE * float(self._range[index]))

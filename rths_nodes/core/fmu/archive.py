@@ -35,7 +35,7 @@ LARGEST_SHARE = 0.5
 """Largest fraction of the free space in the temporary folder that an unpacked archive may use."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError, ValueError)
-"""Errors of zipfile. RuntimeError is for encryption, NotImplementedError for unknown compression methods."""
+"""Exceptions of zipfile, including RuntimeError for encryption and NotImplementedError for unknown compression."""
 
 END, LOCATOR, END_64 = 22, 20, 56
 """Sizes of the end record of an archive without comment, and of the two zip64 records before it, bytes."""
@@ -43,7 +43,7 @@ TAIL = END_64 + LOCATOR + END + (1 << 16)
 
 
 def directory_size(tail: bytes) -> int:
-    """Return the size of the directory, from the last TAIL bytes of an archive; 0 without an end record."""
+    """Return the size of the directory from the last TAIL bytes of an archive; 0 if they have no end record."""
     plain = tail[-END:].startswith(b"PK\5\6") and tail.endswith(b"\0\0")
     end = len(tail) - END if plain else tail.rfind(b"PK\5\6")
     if end < 0 or len(tail) < end + END:

@@ -165,7 +165,9 @@ class Description:
 
 
 def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return the factor of ``variable`` to SI, for the FMU's unit or the ``stated`` unit. Raises ConfigError."""
+    """Return the factor of ``variable`` to SI, for the FMU's unit; if it declares none, for the ``stated`` unit.
+    Raises ConfigError if the unit does not fit.
+    """
     table, exponents = QUANTITIES[quantity]
     si, units = next(iter(table)), ", ".join(table)
     unit, here = variable.unit, f"{path} = {show(variable.name)}"
@@ -266,7 +268,7 @@ def description_of(xml: bytes) -> Description:
 MOST_PROBLEMS = 4
 MOST_CHARACTERS = 200
 UNDEFINED = re.compile(r'The unit "[^"]*" of variable ".*" \(line \d+\) is not defined\.')
-"""Problem that is ignored, because :func:`factor_of` checks the units of all used variables."""
+"""Problem found by fmpy that is ignored, because :func:`factor_of` checks the units of all used variables."""
 
 
 def _read(package: Any, folder: str) -> Any:

@@ -117,7 +117,7 @@ class Unit:
             self._unit.freeInstance()
 
     def step(self, number: int) -> None:
-        """Compute step ``number``, counted from 0, with the inputs in ``request``. Raises SystemExit."""
+        """Compute step ``number``, from 0, with the inputs in ``request``. Raises SystemExit on failure."""
         raise NotImplementedError
 
     def read(self, time: float) -> None:

@@ -16,7 +16,7 @@ from rths_nodes.core.fmu.process import Feed
 from rths_nodes.core.parameters import mapping, number, params, path
 
 SHARE_OF_STEP = 1e-9
-"""Relative tolerance of a step that must be a multiple of the FMU's internal step."""
+"""Relative tolerance within which a step is a multiple of the FMU's internal step."""
 
 
 class Row(NamedTuple):
@@ -109,7 +109,7 @@ class FmuParams:
         return listed(described(self.file), fed, self.parameters)
 
     def feeds(self) -> tuple[Feed, Feed]:
-        """Return the used inputs and outputs. Raises the errors of :meth:`check`."""
+        """Return the inputs and outputs that the test uses. Raises the errors of :meth:`check`."""
         description = described(self.file)
         return _feed(self, description, "input"), _feed(self, description, "output")
 

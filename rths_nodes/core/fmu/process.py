@@ -28,7 +28,7 @@ LARGEST_FILE = 1 << 30
 """Largest size of an FMU's output file, and of its printed output, bytes."""
 
 LARGEST_MEMORY = 8 << 30
-"""Largest address space of an FMU, bytes. On small machines half of the memory is the limit."""
+"""Largest address space of an FMU, bytes. On small machines the limit is half of the memory."""
 LEAST_MEMORY = 1 << 30
 """Smallest limit of the address space, bytes, for Python, fmpy and the libraries of the model."""
 
@@ -56,7 +56,7 @@ class Feed(NamedTuple):
 
 
 class FmuProcess:
-    """Process of the model in ``file``, from 0 s in steps of ``dt`` (s).
+    """Process of the model in ``file``, which starts at 0 s and advances in steps of ``dt`` (s).
 
     ``parameters`` are tuples of kind, value reference and initial value.
     """
@@ -76,7 +76,7 @@ class FmuProcess:
         self.moved = False
         """True from the first step until the model is reset."""
         self.steps = self.unchanged = 0
-        """Number of steps with changed inputs, and number of these steps after which no output had changed."""
+        """Numbers of steps with changed inputs, and of those that changed no output."""
         self._fed = self._told = b""
         self._changed = False
 
@@ -120,7 +120,9 @@ class FmuProcess:
             failed.pop_all()
 
     def start(self, path: str, within: float) -> Array:
-        """Open the process and return the initial outputs in SI units. ``path`` is the FMU's section."""
+        """Open the process and return the initial outputs in SI units. Raises ConfigError with the FMU's section
+        ``path``.
+        """
         self.open(within)
         try:
             return self.wait()
@@ -129,8 +131,8 @@ class FmuProcess:
             raise ConfigError(f"{path}.file = {self.name!r}: {error}") from error
 
     def begin(self, step: int, inputs: Array, within: float) -> None:
-        """Begin ``step`` (from 0) with ``inputs`` in SI units, to be answered in ``within`` s. Raises
-        RuntimeError.
+        """Send step number ``step`` (from 0) with ``inputs`` in SI units. The answer is due in ``within`` s.
+        Raises RuntimeError if sending fails.
         """
         request = self._request
         request[0] = step

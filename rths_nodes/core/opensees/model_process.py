@@ -57,7 +57,7 @@ class Model:
     def build(self, step: str, argument: Callable[[], None]) -> None:
         """Call a function of the user's file: ``build("model(rig)", rig)``.
 
-        Exceptions are reported with their line in the user's file. That file gets no command-line arguments.
+        Exceptions are reported with their line in this file. The file gets no command-line arguments.
         """
         path = self._path
         sys.argv = [str(path)]
@@ -88,8 +88,8 @@ class Model:
             )
 
     def command(self, name: str, arguments: Sequence[object]) -> None:
-        """Run a command of the analysis. Printed output counts as an error, because OpenSees continues with a
-        default value.
+        """Run a command of the analysis. Printed output counts as an error, because OpenSees prints a message and
+        continues with a default value.
         """
         before = os.fstat(PRINTED).st_size
         try:

@@ -35,7 +35,7 @@ class Codec:
     ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` the auxiliary channels of a command,
     ``n_state`` the compensator's internal quantities, ``n_updating`` the quantities of learning copies. The last
     ``n_force`` axes may be controlled by force. Messages of runs other than ``run`` are refused.
-    ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return the sample in a message and its stamp.
+    ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return sample and stamp of a message.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layout of messages, as defined by the ``.msg`` texts in ``msg/`` alone.
+"""Layout of messages, defined only by the ``.msg`` texts in ``msg/``.
 
 Messages of one run have a mark, the field ``run``, after a header with an empty ``frame_id``. Length and position
-of the mark are constant, so that layouts are constant and a node can compare these bytes first.
+of the mark are constant, so that layouts are constant and a node can compare the mark first.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def mark_of(run_id: str, salt: str = "") -> str:
 
 
 class RunMark:
-    """Mark of the run; ``mark`` is empty while the node does not know the run.
+    """Mark of the run; ``mark`` is empty until the node knows the run.
 
-    ``field`` has the bytes at ``FIELD_AT`` of every message of the run. While the run is unknown, no message has
+    ``field`` has the bytes at ``FIELD_AT`` of every message of the run. Until the run is known, no message has
     these bytes.
     """
 
@@ -102,8 +102,8 @@ def bound_of(message: str, field: str) -> int:
 class Layout:
     """Constant layout of a message of ``run``: header, mark, scalars, and bounded arrays with ``lengths`` by name.
 
-    An array without a length is empty. float64 scalars form an additional array before the others. Raises
-    ConfigError for a length that exceeds the bound of its array.
+    An array without a length is empty. float64 scalars form an additional first array. Raises ConfigError for a
+    length that exceeds the bound of its array.
     """
 
     def __init__(self, message: str, lengths: Mapping[str, int], run: RunMark) -> None:
@@ -159,7 +159,7 @@ class Layout:
     def reader(self, make: Make[T]) -> Callable[[bytes], tuple[T, int]]:
         """Return a function that converts the bytes of a message to the result of ``make`` and the stamp in ns.
 
-        The function raises ValueError if layout or run differs, and caches its last result, because nodes of a
+        The function raises ValueError if layout or run differs. It caches its last result, because nodes of a
         process share messages.
         """
         last: tuple[bytes, tuple[T, int]] | None = None

@@ -12,7 +12,7 @@ from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, desc
 
 
 def encode(message: str, values: Data) -> bytes:
-    """Return the CDR bytes of a message with plain values; its header has ``stamp`` (ns) and ``frame_id``."""
+    """Return the CDR bytes of a message with plain values. Its header has ``stamp`` (ns) and ``frame_id``."""
     out = bytearray(ENCAPSULATION)
 
     def put(code: str, size: int, *numbers: object) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rig under commissioning, without a specimen: its sessions, its operator, and the motions that are stopped.
+"""A rig under commissioning, without a specimen: its sessions, its operator, and motions to be stopped.
 
-Commands are not checked, because some of them exceed a limit on purpose to test the limits of the far end.
+Commands are not checked, because some exceed a limit on purpose to test the far end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rths_nodes.procedure.motions import BoundedRamp, accelerations
 LOOK_S = 0.001
 """Polling interval for a Measurement, if the port cannot wait, s."""
 BRAKING_SAMPLES = 8.0
-"""Braking time of the slower motion, samples. It suffices to distinguish half and double the deceleration."""
+"""Braking time of the slower motion, samples. It suffices to detect half or double the stated deceleration."""
 CONSTANT_S, FAST_CONSTANT = 0.2, 48
 """Time at constant velocity, in which a stop must begin: s for the slower motion, samples for the fast motion."""
 SHARE_OF_STROKE, SHARE_OF_VELOCITY = 0.5, 0.5
@@ -39,11 +39,11 @@ FAST_STROKE, FAST_VELOCITY, FAST_ERROR = 1.0, 0.95, 0.5
 FASTER = 1.2
 """Smallest ratio of the velocities of the fast and the slower motion."""
 MIDDLE = 0.25
-"""Largest permitted distance of the first position from the middle, as a fraction of the stroke."""
+"""Largest permitted distance of the first position from mid-stroke, as a fraction of the stroke."""
 REST_S = 0.2
 """Settling time of a free axis, s."""
 FREE = 0.05
-"""Velocity of a free axis over long distances, as a fraction of the limit."""
+"""Velocity of a free axis over long distances, as a fraction of the velocity limit."""
 AT_HOME = 1e-9
 """Smallest significant distance from home, m."""
 FINEST = 1e-6
@@ -78,8 +78,8 @@ class Row:
 class FreeRig:
     """Drives the rig of ``scenario`` at ``port``; :attr:`rows` contains all samples since :meth:`open`.
 
-    Raises Refused if a force changes by more than a small move permits or, unless ``awaits_stop``, if the far end
-    stops by itself.
+    Raises Refused if a force changes by more than a small move permits, or if the far end stops by itself although
+    ``awaits_stop`` is false.
     """
 
     awaits_stop = False
@@ -128,7 +128,7 @@ class FreeRig:
                 self.port.close()
 
     def stated(self) -> FarEnd:
-        """Return the limits that the far end states, or else the limits of the rig file."""
+        """Return the limits that the far end states; if it states none, return the limits of the rig file."""
         if self.port.stated is not None:
             return self.port.stated
         rows = [
@@ -201,7 +201,7 @@ class FreeRig:
         return [self.tick() for _ in range(self.samples(seconds))]
 
     def warn(self) -> None:
-        """Hold the rig with its warning output on, for the warning time. Do nothing without this output."""
+        """Hold the rig with its warning output on, for the warning time. Do nothing if there is no such output."""
         if (section := warning_of(self.scenario, self.port)) is None:
             return
         self.port.warn(True)
@@ -226,11 +226,11 @@ def to_and_fro(rig: FreeRig, seconds: float) -> Iterator[Row]:
 
 class Operator(Protocol):
     def ready(self, words: str, moves: bool = False) -> None:
-        """Announce the next step and wait for the operator. If the step ``moves`` the rig, wait for CLEAR."""
+        """Announce the next step and wait for the operator; if the step ``moves`` the rig, wait for CLEAR."""
         ...
 
     def meanwhile(self, words: str, tick: Callable[[], object], moves: bool = False) -> None:
-        """Wait as in :meth:`ready`. Until the operator is ready, call ``tick``, which holds the rig."""
+        """Wait as :meth:`ready` does. Until the operator is ready, call ``tick``, which holds the rig."""
         ...
 
     def again(self, words: str) -> bool: ...
@@ -242,7 +242,7 @@ class Operator(Protocol):
 class Bench:
     """Rig of ``scenario`` without a specimen. ``patience`` is the timeout for an action of the operator, s.
 
-    ``home`` ``(n_axes,)`` m is the position in the first session. Each session returns to ``home``.
+    ``home``, ``(n_axes,)`` m, is the position at the start of the first session. Each session returns to it.
     """
 
     scenario: Scenario
@@ -285,7 +285,9 @@ class Bench:
 
     @contextmanager
     def opened(self) -> Iterator[FreeRig]:
-        """Context of a session that begins with the rig at home. Raises ConfigError if no session can open."""
+        """Context of a session that begins with the rig at home. Raises ConfigError if the session cannot be
+        opened.
+        """
         rig = self.rig()
         with real_time(self.realtime):
             self.opening(rig.port.simulated, rig.open)
@@ -338,7 +340,7 @@ class Bench:
             raise TooEarly
 
     def opening(self, emulated: bool, attempt: Callable[[], T]) -> T:
-        """Return the result of ``attempt``. If it fails, retry (emulator) or ask the operator."""
+        """Return the result of ``attempt``. If it fails, retry with an emulator; otherwise ask the operator."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:

@@ -53,7 +53,7 @@ STEADY = 16
 KILLS = 3
 """Maximum number of attempts to kill a process during its steady motion."""
 TOLD = 2
-"""Largest accepted delay from the watchdog to a state that reports the end of the session, samples."""
+"""Largest accepted delay, samples, from the watchdog to a state that reports the end of the session."""
 LISTENED_S = 1.0
 """Time without a state after which no further state is expected, s."""
 STANDS = 12
@@ -62,9 +62,9 @@ OPENED_S = 120.0
 """Timeout for a process to start, open its session and reach its velocity, s."""
 
 SPARE = 1
-"""Tolerance of a stop, samples, because a stop begins and ends between two samples."""
+"""Tolerance of a stop, samples; a stop begins and ends between two samples."""
 ROUNDED = 0.25
-"""Largest deviation that is not detected, as a fraction of the first change that braking causes."""
+"""Largest undetected deviation from constant velocity, as a fraction of the first change that braking causes."""
 
 HIGHEST = "from the highest speed"
 
@@ -149,7 +149,7 @@ def _stop(
     dt: float,
     step: float,
 ) -> tuple[int | None, int | None, float]:
-    """Return the number of samples to braking and the number to rest (None without either), and the travel (m)."""
+    """Return the numbers of samples to braking and to rest, each None if not detected, and the travel (m)."""
     seen = ROUNDED * deceleration * dt**2 + step
     numbers = np.asarray(samples) - since
     later = numbers > 0
@@ -312,7 +312,7 @@ def _received(pipe: Connection) -> Any:
 def drive_until_killed(pipe: Connection, data: dict[str, object], realtime: bool, dash: Dash) -> None:
     """Open a session and move along ``dash``, in the process to be killed.
 
-    In lockstep, time stops without commands while the process waits to be killed.
+    In lockstep, the process sends no commands while it waits to be killed, so that time stops.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     bench = Bench(from_data(Scenario, data), realtime, None)  # type: ignore[arg-type]  # no operator is asked
@@ -413,7 +413,7 @@ def by_place(
 ) -> Rows:
     """Check, without a listener, that the rig rests within its motion ``sent`` plus a stopping distance.
 
-    ``sent`` ``(n, n_axes)`` m are commands at up to ``velocity`` m/s that include both ends of the motion.
+    ``sent`` ``(n, n_axes)`` m are commands, including both ends of the motion, at up to ``velocity`` m/s.
     """
     bench.operator.ready("begin a new session at the rig")
     with bench.opened() as rig:
@@ -498,7 +498,7 @@ def _plugged(bench: Bench, states: list[ReportedState], sent: list[Array], state
 
 
 def slowest(bench: Bench, rig: FreeRig) -> str:
-    """Return, as text, the speed of the axis that is slowest relative to its limit in a slow motion."""
+    """Return as text the speed, in a slow motion, of the axis that is slowest relative to its limit."""
     most = np.array([axis.velocity for axis in bench.scenario.limits.values()])
     index = int(np.argmin(rig.velocity / most))
     return bench.speed(index, float(rig.velocity[index]))

@@ -91,14 +91,14 @@ BEYOND_VELOCITY = 1.05
 BEYOND_STROKE, MOST_BEYOND = 0.02, 1e-3
 """Distance by which a command exceeds the stroke: as a fraction of the stroke, and its largest value, m."""
 ROUNDING = 1e-3
-"""Relative tolerance of a limit, because the period is rounded."""
+"""Relative tolerance of a limit, needed because the period is rounded."""
 OFFSETS_S = 0.5
 """Measuring time of the offsets, s."""
 MOVED = 0.1
 """Fraction of the small move after which the operator's stop is issued."""
 SETTLED_S = 0.2
 STOP_SPARE = 2
-"""Tolerance of the operator's stop, samples, because the stop takes effect with the next command."""
+"""Tolerance of the operator's stop, samples; the stop takes effect with the next command."""
 WATCHED_S = 1.0
 """Observation time after the interlock is closed or the pressure has returned, s."""
 STILL = 0.1
@@ -112,7 +112,7 @@ SIMULATED = {
 """Models of each axis for the computed rung: a negligible specimen, and an actuator if the rig file has none."""
 STOPPED_BY_OPERATOR = "then the operator's stop command ends the motion"
 ATTEMPTS = 10
-"""Maximum number of attempts at a trial in which the operator acts too early."""
+"""Maximum number of attempts at a trial if the operator acts too early."""
 HERTZ = 0.1
 """Frequency of a motion that defines the start of the scenario and is never run, Hz."""
 
@@ -301,7 +301,9 @@ def fast_stop(bench: Bench) -> Rows:
 
 
 def _clear_to_move(session: RigSession) -> None:
-    """Check the axes, discard the findings (a load cell without a specimen seems dead), and sign for all items."""
+    """Check the axes, discard the findings, because a load cell without a specimen seems dead, and sign for all
+    items.
+    """
     for axis in session.check().values():
         axis.findings.clear()
     for item in session.clearance.unsigned():
@@ -309,8 +311,8 @@ def _clear_to_move(session: RigSession) -> None:
 
 
 class Watched(PortBefore):
-    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true; travel is
-    ``(n_axes,)`` m.
+    """Wrapper of ``port`` that stops the session in ``state`` once ``due(travel)`` is true; travel in m,
+    ``(n_axes,)``.
     """
 
     def __init__(self, port: Port, session: RigSession, due: Callable[[Array], bool], state: State) -> None:
@@ -319,7 +321,7 @@ class Watched(PortBefore):
         self._start: Array | None = None
         self._last: Array | None = None
         self.commands: list[Array] = []
-        """The last two commands before the stop, and all commands after the stop."""
+        """The last two commands before the stop, and all commands after it."""
 
     def write(self, command: Command) -> None:
         self._port.write(command)
@@ -388,8 +390,8 @@ def _settle(bench: Bench, session: RigSession) -> None:
 
 
 def operator_row(bench: Bench, name: str, then: State, commands: Array) -> CommissioningRow:
-    """Check the operator's stop from ``commands`` ``(n, n_axes)`` m: the last two before the stop, and all later
-    ones.
+    """Check the operator's stop from ``commands`` ``(n, n_axes)`` m: the last two before the stop, and all after
+    it.
     """
     dt, limits = bench.dt, list(bench.scenario.limits.values())
     velocity = [axis.velocity for axis in limits]
@@ -655,7 +657,7 @@ TRIALS: dict[str, Trial] = {
         "the statement of the rig file; nothing is measured",
     ),
 }
-"""Trials by name, in order. The trial of the signs is first, because all others depend on it."""
+"""Trials by name, in order. The trial of the signs is first, because all other trials depend on it."""
 
 
 def proofs() -> dict[str, str]:
@@ -709,7 +711,7 @@ def commission(
     trials: Mapping[str, Trial] = TRIALS,
     report: Callable[[CommissioningRow], None] = lambda row: None,
 ) -> Rows:
-    """Run all ``trials`` and report each row. Abort after a wrong sign, or if an axis is not free."""
+    """Run all ``trials`` and report each row. Abort if a sign is wrong or an axis is not free."""
     rows: Rows = []
     for name, trial in trials.items():
         try:
