@@ -49,8 +49,8 @@ class RampKernel(NamedTuple):
 
 
 class OfKernel(Ramp):
-    """A ramp defined by its ``kernel``, with a state for each degree of freedom (``apart``), or one state of
-    arrays.
+    """A ramp defined by its ``kernel``. If ``apart`` is true, each degree of freedom has a state; otherwise one
+    state holds arrays.
 
     ``hands_on`` is true if Targets are returned unchanged, without sub-steps between them.
     """
@@ -322,9 +322,9 @@ class PredictorCorrectorRamp(OfKernel):
 
     Use it for an integrator slower than one sample. In the first ``predicted_share`` of a step the motion follows
     the polynomial through the last ``order`` + 1 targets. In the rest of the step the error of this prediction is
-    corrected by a cubic 3 s^2 - 2 s^3. The displacement never jumps, and its slope jumps only at the start of a
-    step. The speed of the correction is at most 1.5 times the error divided by the duration of this rest. Constant
-    acceleration is assumed before the first target.
+    corrected by the cubic 3 r^2 - 2 r^3, with r from 0 to 1. The displacement never jumps, and its slope jumps
+    only at the start of a step. The speed of the correction is at most 1.5 times the error divided by the duration
+    of this rest. Constant acceleration is assumed before the first target.
     """
 
     @params

@@ -22,7 +22,7 @@ LONGEST = 100_000
 
 
 State = tuple[Array, int]
-"""Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first."""
+"""Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first sample."""
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:
@@ -42,7 +42,7 @@ def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: flo
 
 
 def constants(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
-    """Return 1 / (6 times the spacing), 1/s, and the spacing in samples."""
+    """Return 1 / (6 h), 1/s, with h from ``led``, and the spacing in samples."""
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 

@@ -34,7 +34,9 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return ``step`` with a target that is read ahead; constants are lead (s), dt (s), constants of ``step``."""
+    """Return a step that reads the target of ``step`` ahead; constants are lead (s), dt (s), constants of
+    ``step``.
+    """
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -59,7 +61,7 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """Return ``kernel`` with a target that is read ahead by ``lead`` (s), or ``kernel`` itself for 0."""
+    """Return ``kernel`` with a target that is read ahead by ``lead`` (s); if ``lead`` is 0, return ``kernel``."""
     if not lead:
         return kernel
     constants, rest, step = kernel
@@ -67,7 +69,7 @@ def with_lead(kernel: Kernel, lead: float) -> Kernel:
 
 
 def response(lead: float, omega: Frequencies) -> Complex:
-    """Return the frequency response of the lead (s) ``(n,)`` at ``omega`` (rad/s) for exact derivatives."""
+    """Return the frequency response ``(n,)`` of the ``lead`` (s) at ``omega`` (rad/s) for exact derivatives."""
     s = 1j * np.asarray(omega) * lead
     return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
 
