@@ -5,10 +5,9 @@ The force is positive if it opposes a positive displacement. The load cell measu
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-Here m is the mass of a fixture between load cell and specimen, a is the acceleration of this mass (a separate
-channel), F_c is the friction, and v is the difference quotient of the measured displacement. A Butterworth
-low-pass filter follows; the rig file declares its delay. Limits apply to the raw load-cell force, an auxiliary
-channel.
+with the mass m of a fixture between load cell and specimen, its acceleration a (a separate channel), the friction
+F_c, and the difference quotient v of the measured displacement. A Butterworth low-pass filter follows; the rig
+file declares its delay. Limits apply to the raw load-cell force, an auxiliary channel.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 
 Friction = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
-"""Prefix of the auxiliary channel that has the uncorrected force of an axis."""
+"""Name prefix of the auxiliary channel with the uncorrected force of an axis."""
 SAME_DELAY = 0.1
 _ACCELERATION = "m/s^2"
 
@@ -139,7 +138,7 @@ def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float)
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """Return a step that corrects and filters a force. State: started or not, and the filter's state.
+    """Return a step that corrects and filters a force. State: a flag (started) and the filter's state.
 
     The filter restarts after a non-finite value, which would otherwise remain in its state.
     """
@@ -232,7 +231,7 @@ class ForceCorrections:
         return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
     def with_channels(self, true: Measurement) -> Measurement:
-        """Return ``true`` with the same additional channels, without corrections."""
+        """Return ``true`` with the same additional channels and its forces unchanged."""
         return self._with(true, true.force)
 
 

@@ -189,7 +189,7 @@ class IdentifiedInverse(Coupled):
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Return the identified ratio of command to target at ``omega`` (rad/s), assuming exact derivatives.
 
-        The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
+        The shape is ``(n,)``, for several axes ``(n, n_axes, n_axes)``.
         """
         count, n, _ = self._identified.shape
         nothing = np.zeros((ORDER + 1 - count, n, n))  # room for the products of lead and coefficients

@@ -302,7 +302,7 @@ class Linear(Coupled):
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Return command divided by target at ``omega`` (rad/s), assuming exact derivatives.
 
-        The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several. Raises ConfigError for a law with
+        The shape is ``(n,)``, for several axes ``(n, n_axes, n_axes)``. Raises ConfigError for a law with
         feedback, whose response depends on the rig.
         """
         if fed_back := [name for name in self._p.signals if name not in OF_TARGET]:

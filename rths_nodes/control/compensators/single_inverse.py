@@ -31,8 +31,8 @@ Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Fou
 """``Law`` as numbers. Tuples have four elements; unused elements are zero.
 
 In order: delta; diagonal of P_0; R per sum of squared third differences in a block; the smallest such sum;
-``deviations``; lower, upper and identified coefficients; 1 divided by their standard deviation; their units;
-memory of the filter in blocks."""
+``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations; their units; memory
+of the filter in blocks."""
 
 
 Learning = tuple[Columns, Columns, int, Correction]

@@ -2,9 +2,9 @@
 """Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
 Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports the cause
-and does not release the rig. A node that recovers cannot drive the rig again. The process runs this file (``python
-watchdog.py LIMIT``) without imports from the package, to start within milliseconds. It reads beats from standard
-input, and reports on standard output and standard error.
+and keeps the rig, so that a node that recovers cannot drive it. The process runs this file (``python watchdog.py
+LIMIT``) without imports from the package, to start within milliseconds. It reads beats from standard input, and
+reports on standard output and standard error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEAT, END, TAKEN = b".", b"x", b"!"
 
 
 class Watchdog:
-    """Expects a beat at least every ``limit`` s after the first beat. Raises OSError if it cannot start."""
+    """Expects a beat at least every ``limit`` s after the first beat. Raises OSError if its process cannot start."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -59,7 +59,7 @@ class Watchdog:
 
 
 def main(limit: float) -> int:
-    """Return 0 after a test with a normal end, 3 if the watchdog has taken over the rig."""
+    """Return exit code 3 if the watchdog has taken over the rig, otherwise 0."""
     if not os.read(0, 1):
         return 0  # no command was sent
     while select.select([0], [], [], limit)[0]:

@@ -106,10 +106,9 @@ class Constants(NamedTuple):
 
     n: int
     onward: Array
-    """Matrix ``(m, m + 2 n)`` that yields the states from (commands before, states before, commands now)."""
+    """Matrix ``(m, m + 2 n)`` that maps (commands before, states before, commands now) to the states."""
     seen: Array
-    """Matrix ``(3 n, m + n)`` that yields displacements, velocities and accelerations from (states, commands now).
-    """
+    """Matrix ``(3 n, m + n)`` that maps (states, commands now) to displacements, velocities and accelerations."""
     coupler: object
     mass: Rows
     damping: Rows

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators of this package that move a specimen computed by another process.
 
-Every ``every`` samples the specimen follows the actuators: their displacement, their velocity and, as
-acceleration, the difference quotient of the velocity. Between these samples a known stiffness K_0 continues the
-force:
+Every ``every`` samples the specimen follows the displacement and velocity of the actuators; its acceleration is
+the difference quotient of the velocity. Between these samples a known stiffness K_0 continues the force:
 
     F = F_m + K_0 (x - x_m)
 
