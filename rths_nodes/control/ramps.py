@@ -37,7 +37,7 @@ Four = tuple[float, float, float, float]
 
 class RampKernel(NamedTuple):
     constants: Function
-    """Function that returns the constants from parameters, dt (s) and the number of sub-steps per step."""
+    """``constants(params, dt, substeps) -> constants``, with ``dt`` in s and ``substeps`` per step."""
     start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
     follow: Function
@@ -321,8 +321,8 @@ class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next target is computed, then correction towards it without a jump.
 
     Use it for an integrator slower than one sample. In the first ``predicted_share`` of a step the motion follows
-    the polynomial through the last ``order`` + 1 targets. In the rest of the step the error of this prediction is
-    corrected by the cubic 3 r^2 - 2 r^3, with r from 0 to 1. The displacement never jumps, and its slope jumps
+    the polynomial through the last ``order`` + 1 targets. In the rest of the step, at its fraction r, the
+    prediction is corrected by 3 r^2 - 2 r^3 times its error. The displacement never jumps, and its slope jumps
     only at the start of a step. The speed of the correction is at most 1.5 times the error divided by the duration
     of this rest. Constant acceleration is assumed before the first target.
     """

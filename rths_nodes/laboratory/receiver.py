@@ -60,7 +60,8 @@ class ReceiverLoad(NamedTuple):
     unit: float = 1.0
     """Unit of the measured force, expressed in the unit of force commands."""
     frozen: int = 0
-    """Number of consecutive samples with equal force after which the force counts as frozen; 0: no check."""
+    """Number of consecutive samples with equal force after which the force counts as frozen; with 0 it is not
+    checked."""
     coupled: int = 0
 
 

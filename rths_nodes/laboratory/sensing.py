@@ -6,8 +6,8 @@ The kernel of the sensors of one axis is
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
 It converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of its
-range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one row
-is drawn per sample.
+range. Each axis has a noise stream, whose seed depends on the scenario's seed and the axis name; one row of the
+stream is drawn per sample.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BLOCK = 256
 
 
 class Channel(NamedTuple):
-    """Errors of one channel, in its unit; ``drift`` is per sample, ``limit`` is NaN without a limit."""
+    """Errors of one channel, in its unit; ``drift`` is per sample. Without a limit ``limit`` is NaN."""
 
     scale: float
     offset: float

@@ -75,8 +75,8 @@ Counted = tuple[Sums, int]
 
 
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
-"""The last rows ``(rows, 4)``; the index of the oldest row; the sums of all rows, of all rows except the oldest,
-and of the rows since the last complete window; the number of rows since then."""
+"""Last rows ``(rows, 4)``; index of the oldest row; sums of all rows, of all rows except the oldest, and of the
+rows since the last complete window; number of the latter rows."""
 
 
 def empty(rows: int) -> Ring:

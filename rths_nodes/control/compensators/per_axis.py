@@ -3,11 +3,10 @@
 
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
-The arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, the displacement m (m) and force f (N)
-measured at the last sample, and ``flagged`` (here ``rests``) and ``preparing`` of the :class:`Motion`. A
-compensator with an adaptable delay has ``led(constants, state, delay, x, v, a) -> state, command``, which
-:func:`fixed` converts to a kernel. In a :class:`CoupledKernel`, tuples with a number for each axis replace the
-numbers.
+Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, displacement m (m) and force f (N) measured
+at the last sample, and ``flagged`` (as ``rests``) and ``preparing`` of the :class:`Motion`. A compensator with an
+adaptable delay has ``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` converts to a
+kernel. In a :class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
 """
 
 from __future__ import annotations

@@ -127,8 +127,7 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """Return a substep that is halved repeatedly while it is too long for the specimen at the velocity of the
-    piston.
+    """Return a substep that is halved until it is short enough for the specimen at the piston's velocity.
 
     The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the states
     become NaN.

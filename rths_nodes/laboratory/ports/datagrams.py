@@ -138,7 +138,7 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """Return the head of a complete datagram. Raises Unreadable, or its subclass OtherVersion for another version."""
+    """Return the head of a complete datagram. Raises Unreadable, or OtherVersion for another version."""
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)

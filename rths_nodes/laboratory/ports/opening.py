@@ -140,7 +140,7 @@ def _objection(terms: Terms, head: Head) -> str:
 
 
 def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
-    """Raise ConfigError if the median of the round trips ``delays`` (ticks) exceeds the declared transport delay."""
+    """Raise ConfigError if the median round trip exceeds the declared transport delay; ``delays`` are in ticks."""
     declared = terms.head.transport
     needed, worst = round(statistics.median_high(delays)), max(delays)
     if needed > declared:
@@ -217,7 +217,7 @@ def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the largest permitted limits of a receiver for force commands of ``axis``; None if it accepts none."""
+    """Return the largest permitted receiver limits for force commands of ``axis``; None if it accepts none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

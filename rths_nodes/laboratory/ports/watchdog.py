@@ -20,7 +20,7 @@ BEAT, END, TAKEN = b".", b"x", b"!"
 
 
 class Watchdog:
-    """Expects a beat at least every ``limit`` s after the first beat. Raises OSError if its process cannot start."""
+    """Expects a beat at least every ``limit`` s after the first. Raises OSError if its process cannot start."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit

@@ -13,7 +13,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 
 STEEL = 0.5
-"""Bouc-Wen beta and gamma. If they are equal, unloading is elastic and has the initial stiffness, as for steel."""
+"""Bouc-Wen beta and gamma. If equal, unloading is elastic and has the initial stiffness, as for steel."""
 
 
 def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
@@ -29,7 +29,7 @@ def absorber_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[floa
 
 
 def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
-    """Return factors of d (N/m) and z (N), yield displacement (m), and q. The asymptotes meet at F_y."""
+    """Return factors of d (N/m) and z (N), yield displacement (m), and q."""
     eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
     return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent
 
