@@ -52,7 +52,7 @@ class OfKernel(Ramp):
     """A ramp defined by its ``kernel``. If ``apart`` is true, each degree of freedom has a state; otherwise one
     state holds arrays.
 
-    ``hands_on`` is true if Targets are returned unchanged, without sub-steps between them.
+    ``hands_on`` is true if Targets are returned unchanged, without sub-steps.
     """
 
     hands_on = False
@@ -219,7 +219,7 @@ def on_curve(k: Step, s: Curve, substep: int) -> Triple:
 class HermiteRamp(OfKernel):
     """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
 
-    It follows the integrator's own motion. Use it for compensators that need derivatives of the target.
+    Use it for compensators that need the integrator's own derivatives of the target.
     """
 
     @params

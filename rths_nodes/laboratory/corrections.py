@@ -231,7 +231,7 @@ class ForceCorrections:
         return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
     def with_channels(self, true: Measurement) -> Measurement:
-        """Return ``true`` with the same additional channels and its forces unchanged."""
+        """Return ``true`` with the same additional channels and unchanged forces."""
         return self._with(true, true.force)
 
 

@@ -60,8 +60,7 @@ class ReceiverLoad(NamedTuple):
     unit: float = 1.0
     """Unit of the measured force, expressed in the unit of force commands."""
     frozen: int = 0
-    """Number of consecutive samples with equal force after which the force counts as frozen; with 0 it is not
-    checked."""
+    """Number of consecutive samples with equal force after which the force counts as frozen; 0: no check."""
     coupled: int = 0
 
 

@@ -6,8 +6,8 @@ The kernel of the sensors of one axis is
     step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
 
 It converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of its
-range. Each axis has a noise stream, whose seed depends on the scenario's seed and the axis name; one row of the
-stream is drawn per sample.
+range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one row
+of the stream is drawn per sample.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Number of samples whose noise is drawn at once. The sequence is the same as with single draws."""
+"""Number of samples whose noise is drawn at once, in the same sequence as with single draws."""
 
 
 class Channel(NamedTuple):

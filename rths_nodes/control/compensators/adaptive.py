@@ -217,7 +217,7 @@ class Adaptive(PerAxis):
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:
-            """Return k_p, in samples/m^2 or samples/(N m), and k_i, in the same unit per second."""
+            """Return k_p (samples/m^2 or samples/(N m)) and k_i (the same unit per s)."""
             if self.indicator == "energy":
                 k_p, k_i, unit = self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0
             else:

@@ -45,7 +45,7 @@ TAPS = 3
 PER_MM2 = 1e6
 
 BURSTING_PER_MM2 = 100.0
-"""Initial covariance, 1/mm^2, from which the law bursts within the loop if the motions are of millimetres.
+"""Initial covariance, 1/mm^2, from which the law bursts within the loop, if motions are of millimetres.
 
 With the paper's frame under a sine, the largest errors are 12, 23, 92 and 549 % for covariances of 1, 10, 100 and
 1000 1/mm^2."""

@@ -42,7 +42,7 @@ def constants_in_arrays(
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
     """Return lead (s), weights of the last accelerations for the jerk (oldest first), coefficients and law.
 
-    Coefficients have the shape ``(order + 1, n_axes, n_axes)``. Without learning the law is empty.
+    Coefficients are ``(order + 1, n_axes, n_axes)``; without learning the law is empty.
     """
     ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
     middle = ages.mean() - ages

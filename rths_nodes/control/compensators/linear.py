@@ -125,7 +125,7 @@ class Law:
 
 
 def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
-    """Return the law of ``params`` and its path. Raises ConfigError if a file is unreadable or contains no law."""
+    """Return the law of ``params`` and its path. Raises ConfigError if a file is invalid."""
     if params.law is not None:
         return params.law, join(path, "law")
     file, location = Path(params.file).expanduser(), join(path, "file")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001).
 
-The slope of the acceleration is its difference over a time h, in the paper the integration step. On the quadratic
-ramp the acceleration jumps only between steps, so the difference over a whole step gives the third derivative. The
-parameter `spacing` is h in samples.
+The slope of the acceleration is its difference quotient over a time h, in the paper the integration step. On the
+quadratic ramp the acceleration jumps only between steps, so the quotient over a whole step gives the third
+derivative. The parameter `spacing` is h in samples.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: flo
 
 
 def constants(params: LinearAcceleration.Params, dt: float) -> tuple[float, int]:
-    """Return 1 / (6 h), 1/s, with h from ``led``, and the spacing in samples."""
+    """Return 1 / (6 times the spacing), 1/s, and the spacing in samples."""
     return 1.0 / (6.0 * params.spacing * dt), params.spacing
 
 

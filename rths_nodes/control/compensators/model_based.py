@@ -311,7 +311,7 @@ class ModelBased(Coupled):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return the ratio of feedforward to target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, assuming exact
+        """Return the ratio of feedforward to target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact
         derivatives.
         """
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))

@@ -46,8 +46,8 @@ OF_DIFFERENCES = 20.0
 
 
 class Law(NamedTuple):
-    """Law as arrays. A row has m numbers (derivatives times axes), ordered by derivative and scaled by powers of
-    the cut-off.
+    """Law as arrays. Rows have m numbers (derivatives times axes), ordered by derivative and scaled by the
+    cut-off.
     """
 
     block: Array

@@ -4,7 +4,7 @@
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
 with displacement x, velocity v and acceleration a of the target; exact for a cubic motion. The lead L compensates
-delays after the measurement of the displacement, such as a late force; no transport is added to the lead.
+delays after the measurement of the displacement, such as a late force. No transport delay is added to L.
 """
 
 from __future__ import annotations

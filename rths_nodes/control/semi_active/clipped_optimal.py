@@ -33,7 +33,7 @@ class Constants(NamedTuple):
     channels: tuple[int, ...]
     """Indices of the measurements among the auxiliary channels."""
     ground: Numbers
-    """Factor of the ground acceleration that is added to each measurement."""
+    """Factor of the ground acceleration added to each measurement."""
     voltage: float
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that translate and rotate one rigid coupler (loading beam, platform) in a plane.
 
-The kinematics are in :mod:`rths_nodes.mechanics.coupler`. A coupler that is fixed to some of many degrees of
-freedom x has the pose q = P x with the matrix P (``pose``), and the forces on x are P' J' f (equal virtual work).
+The kinematics are in :mod:`rths_nodes.mechanics.coupler`. With ``pose`` P, a coupler on some of many degrees of
+freedom x has the pose q = P x; the forces on x are P' J' f with the Jacobian J (equal virtual work).
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class SecondOrder(HeldPlant):
     """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly. The velocity is d' at the sample.
 
     With a held command the default plant P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the
-    start of the sample in which the command takes effect. At its natural frequency the phase lag is 90 degrees.
+    start of the sample in which the command takes effect.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."
@@ -227,7 +227,7 @@ def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tupl
 class FirstOrder(Unloaded):
     """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha. The velocity is a backward difference.
 
-    alpha = 1 gives no delay. The displacement lags a ramp by alpha - 1 samples.
+    The displacement lags a ramp by alpha - 1 samples.
     """
 
     ABOUT = "First-order actuator of Chen & Ricles (2010), Eq. (3)."

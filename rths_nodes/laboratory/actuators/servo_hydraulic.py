@@ -27,8 +27,8 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Passes of the fixed-point iteration for the piston velocity v, because the force of a specimen with damping c
-depends on v. Each pass multiplies the error by about v c / 2 F_max (below 0.15 for the largest damper here)."""
+"""Passes of the fixed-point iteration for the piston velocity v, on which the force of a specimen with damping c
+depends. Each pass multiplies the error by about v c / 2 F_max (below 0.15 for the largest damper here)."""
 
 
 class Constants(NamedTuple):

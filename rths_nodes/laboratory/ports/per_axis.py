@@ -53,8 +53,8 @@ class Links(Protocol):
 class PerAxisPort(OfPort, Readback):
     """Port of a rig with one node per axis.
 
-    A lost axis trips the test as an ``interlock``; its measurements are NaN, and it receives no more Commands. An
-    axis that stops by itself is reported as a ``partial_stop``.
+    A lost axis trips the test as an ``interlock``. Its measurements are NaN, and it receives no more Commands. An
+    axis that stops by itself is a ``partial_stop``.
     """
 
     external = True

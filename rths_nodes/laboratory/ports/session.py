@@ -300,7 +300,7 @@ class SessionPort(WarningPort):
         self._sent_at = self._heard_at = time.monotonic()
 
     def ready(self) -> bool:
-        """Return True if the expected state has arrived, if a later state has arrived, or if the rig is silent."""
+        """Return True if the expected or a later state has arrived, or if the rig is silent."""
         if self._complete or self._silent:
             return True
         for head, data in self._link.received():

@@ -55,7 +55,7 @@ WALK, REST = 1.0, 1.0
 
 
 class Drive:
-    """Moves the actuators of all axes by active commands; ``dt`` is in s, ``low_velocity`` in m/s at low pressure.
+    """Moves the actuators of all axes by active commands; ``dt`` in s, ``low_velocity`` at low pressure in m/s.
 
     Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
     z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the driven actuator (another actuator if
@@ -137,7 +137,7 @@ class Parts(NamedTuple):
 class Simulator(WarningPort):
     """A virtual rig with sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    Force loops of the virtual controller act after the transport and use the forces of the load cells.
+    Force loops of the virtual controller act after the transport delay and use the forces of the load cells.
     """
 
     @params

@@ -3,7 +3,7 @@
 
 Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports the cause
 and keeps the rig, so that a node that recovers cannot drive it. The process runs this file (``python watchdog.py
-LIMIT``) without imports from the package, to start within milliseconds. It reads beats from standard input, and
+LIMIT``) without imports from the package, to start within milliseconds. It reads beats from standard input and
 reports on standard output and standard error.
 """
 

@@ -89,7 +89,7 @@ def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
 class NamedPort(Port):
     """Wraps a ``port`` of type ``name`` and converts its exceptions to errors that describe the operation.
 
-    A port that cannot be opened raises ConfigError, because nothing has moved. Later errors are PortError.
+    Raises ConfigError if the port cannot be opened, because nothing has moved. Later errors are PortError.
     """
 
     def __init__(self, port: Any, name: str) -> None:

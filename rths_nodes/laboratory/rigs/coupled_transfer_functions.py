@@ -40,8 +40,8 @@ class CondensedFrame:
         q_o = -K_oo^-1 K_ot q_t = G q_t,   T = [1; G],   M_r = T' M T,   C_r = T' C T,   K_r = T' K T
 
     (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom o; their inertia and
-    damping act on the driven degrees of freedom t through equal virtual work. The result is exact for slow motion,
-    well below the natural frequencies of the specimen with t held.
+    damping act on the driven degrees of freedom t through equal virtual work. The result is accurate well below
+    the natural frequencies of the specimen with t held.
     """
 
     mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n numbers", "kg")

@@ -52,8 +52,8 @@ class Constants(NamedTuple):
     correction: tuple[float, float]
     """Change of x and v in a substep per newton of a force that grows from zero, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
-    """Effect of F and F* in earlier substeps on x and v; the latest substep is last. Lists are used for fast
-    indexing."""
+    """Effect of F and F* in earlier substeps on x and v, as lists for fast indexing; the latest substep is last.
+    """
     way: Way
     specimen: object
 

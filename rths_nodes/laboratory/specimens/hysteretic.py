@@ -38,8 +38,7 @@ class ElastoplasticAbsorber(Specimen):
     """F = eta k d + (1 - eta) F_y z. Unloading: z' = v k / F_y; loading: z' = v k / F_y (1 - abs(z)^q).
 
     F_y is the force at which both asymptotes meet. A large q makes the transition sharp (bilinear). The specimen
-    models the absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers; the defaults are
-    chosen here.
+    models the absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers for the defaults.
     """
 
     ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
@@ -198,7 +197,7 @@ class DegradingColumn(Specimen):
     At first loading the force follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest
     excursion the force follows the straight line to the origin. Both directions behave alike. The specimen models
     the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the
-    design level. The paper gives no numbers; the defaults are chosen here.
+    design level. The paper gives no numbers for the defaults.
     """
 
     ABOUT = "Column that permanently loses stiffness when bent beyond a level."
