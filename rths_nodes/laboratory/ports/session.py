@@ -276,7 +276,7 @@ class SessionPort(WarningPort):
         self.safe()
 
     def wait_tick(self) -> int:
-        """Return the number of the tick without waiting; the tick arrives with the state."""
+        """Return the tick's number without waiting; the tick arrives with the state."""
         self.sample += 1
         self._expected, self._complete = self.sample, False
         return self.sample

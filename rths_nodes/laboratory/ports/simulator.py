@@ -55,7 +55,7 @@ WALK, REST = 1.0, 1.0
 
 
 class Drive:
-    """Moves the actuators of all axes by active commands; ``dt`` in s, ``low_velocity`` at low pressure in m/s.
+    """Moves the actuators of all axes by active commands; ``dt`` is in s, ``low_velocity`` in m/s at low pressure.
 
     Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
     z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the driven actuator (another actuator if
