@@ -51,11 +51,10 @@ class Expected(NamedTuple):
 
 @params
 class Characterised:
-    """Results of cyclic tests on specimen and actuator of an axis, in axis coordinates; delays include the
-    transport.
+    """Results of cyclic tests on specimen and actuator of an axis, in axis coordinates.
 
-    The stiffness was measured with the sensors of the small move and therefore cannot verify their scales. A
-    different stiffness indicates a changed scale or specimen.
+    Delays include the transport. The stiffness was measured with the sensors of the small move and therefore
+    cannot verify their scales. A different stiffness indicates a changed scale or specimen.
     """
 
     scenario: str = text("scenario of the tests")
