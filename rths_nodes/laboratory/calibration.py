@@ -299,9 +299,7 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError if ``limits`` exceed the range of a channel, or if a bound in the rig file exceeds
-        them.
-        """
+        """Raise ConfigError if ``limits`` exceed a channel's range, or if the rig file has a bound beyond them."""
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))

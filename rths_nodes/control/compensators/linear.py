@@ -161,8 +161,8 @@ def _as_written(kind: str, value: Array) -> object:
 
 
 class Constants(NamedTuple):
-    """``commands`` has the rows of (C, D), ``onward`` the rows of (A, B), each with ``n + 6 n_axes`` numbers, for
-    z and all inputs.
+    """``commands``: rows of (C, D); ``onward``: rows of (A, B); with ``n + 6 n_axes`` numbers for z and all
+    inputs.
     """
 
     commands: Rows

@@ -34,9 +34,7 @@ def lead_parameter() -> Field:
 
 
 def ahead(step: ToNumber) -> ToNumber:
-    """Return a step that reads the target of ``step`` ahead; constants are lead (s), dt (s), constants of
-    ``step``.
-    """
+    """Return ``step`` with a target that is read ahead; constants are lead (s), dt (s), constants of ``step``."""
 
     def led(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool

@@ -107,8 +107,9 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
 
 
 def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
-    """Return the coupler's constants; with a ``pose`` also the nonzero elements of each row of P with their
-    columns, and P transposed.
+    """Return the coupler's constants.
+
+    With a ``pose`` return also the nonzero elements of each row of P with their columns, and P transposed.
     """
     rows_of_axes = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:

@@ -112,9 +112,7 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives states of the session of ``link``, also in another process. Datagrams that it sends have the
-    ``head``.
-    """
+    """Receives states of the session of ``link``, also in another process. Sent datagrams have the ``head``."""
 
     def __init__(self, link: Link, head: Head) -> None:
         self._link, self._head = link, replace(head)

@@ -158,10 +158,10 @@ def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
 
 
 def opened(link: Link, terms: Terms, lockstep: bool) -> tuple[Head, Answer, bool]:
-    """Open the session of ``link`` under ``terms``. Return head and answer of the rig, and whether lockstep is
-    used.
+    """Open the session of ``link`` under ``terms``.
 
-    If ``lockstep`` is true, request lockstep. Raises ConfigError if the ends do not agree.
+    Return head and answer of the rig, and whether lockstep is used. If ``lockstep`` is true, request lockstep.
+    Raises ConfigError if the ends do not agree.
     """
     numbers, address = count(1), link.transport.address
     head, data = _asked(link, terms, lockstep, next(numbers))

@@ -220,7 +220,7 @@ class CalibratedPort(_Renumbered):
         self._port.write(self._sent)
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick. A command that was applied unchanged is reported without rounding."""
+        """Return the Measurement of the tick. A command applied unchanged is reported without rounding."""
         measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
         return self._calibration.measured(

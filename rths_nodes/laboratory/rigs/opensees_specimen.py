@@ -127,7 +127,7 @@ class Specimen:
         return columns
 
     def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
-        """Return the forces (N) relative to ``rest`` after a step to the displacement, velocity and acceleration
+        """Return the forces (N) relative to rest after a step to displacement, velocity and acceleration
         ``motion``.
         """
         self._steps += 1
