@@ -5,15 +5,14 @@
 
 RTHS benchmark (Silva et al. 2020): tracking of the first floor, and response of all floors relative to the
 reference structure, which is computed in one piece. The first floor is compared as measured; the other floors have
-no sensor. The delay is never negative.
+no sensor.
 
-Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` is the translation and
-``theta`` the rotation of stories and of the node that the actuators drive. The measured node follows from the axes
-by the setup's kinematics. The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta.
-Delays may be negative; here they are limited to 49 samples.
+Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` and ``theta`` are translation
+and rotation of stories and of the driven node. The measured node follows from the axes by the setup's kinematics.
+The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta. Delays may be negative.
 
-A signed delay, from a parabola through the peak of the correlation, is added, and so is the noise floor: the rms
-tracking error due to sensor noise alone, which only a simulator knows.
+Added are a signed delay, from a parabola through the peak of the correlation, and the noise floor: the rms
+tracking error due to sensor noise, which only a simulator knows.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def run(
     Raises
     ------
     ConfigError
-        If the input is invalid, or the engine cannot run the test. With ``engine="compiled"``, also if a kernel
-        cannot be translated to C; the message names the line.
+        If the input is invalid, if the engine cannot run the test, or if ``engine="compiled"`` cannot translate a
+        kernel to C; the message then names the line.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def read(recording: str | Path) -> Run:
     Returns
     -------
     Run
-        Bit-identical to the result of :func:`run`, with ``notes`` on missing or damaged data.
+        Bit-identical to the result of :func:`run`; ``notes`` describe missing or damaged data.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def overlay(
     style: str | None = None,
     width: float = COLUMN,
 ) -> Axes:
-    """Draw several runs in one figure, such as a measured and a simulated run.
+    """Draw several runs, such as a measured and a simulated run, in one figure.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def stability(
     Returns
     -------
     Judgement
-        Attributes ``stable``, ``margin`` (of the delay), ``critical_delay`` (s), ``gain`` and ``modes``. The
+        Attributes ``stable``, ``margin`` (delay margin), ``critical_delay`` (s), ``gain`` and ``modes``. The
         methods ``bode(frequency)`` and ``nyquist(frequency)`` return complex arrays for frequencies in Hz.
 
     Raises
@@ -487,10 +487,10 @@ def study(
     Parameters
     ----------
     file : str or path-like, optional
-        Study file (YAML). Without a file, the contents are keyword arguments.
+        Study file (YAML). Without a file, pass its contents as keyword arguments.
     out : str or path-like, optional
         Folder for table, page and journal. With the journal, the same call continues an interrupted study.
-        Only runs of components that are not in a package are repeated.
+        Finished runs are repeated only if a component is not in a package.
     jobs : int, optional
         Number of parallel runs on this machine; by default one for each processor.
     scheduler : str, optional

@@ -92,7 +92,7 @@ class RunResult:
 
     @property
     def ending(self) -> str:
-        """Outcome, or the reason why the test is not valid, e.g. ``not valid: 55 % bridged``."""
+        """Outcome or, if the test is not valid, the reason, e.g. ``not valid: 55 % bridged``."""
         return self.late.ending(self.outcome, self.samples)
 
     @property
@@ -152,7 +152,7 @@ def run(
     memory; a ``brief`` run may omit histories that no index needs. ``starting`` is called with a text that lists
     the missing nodes. The test stops safely once ``interrupted()`` returns true; without ``interrupted``, signals
     stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if no option sets an
-    engine; in this case a test that kernels cannot run is run stage by stage.
+    engine; a test that kernels cannot run is then run stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:

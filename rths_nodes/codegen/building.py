@@ -6,7 +6,7 @@ library is loaded only if the hash matches. If the folder cannot be used, the li
 folder, which is deleted after loading.
 
 The last bits of ``exp``, ``log``, ``pow``, ``sin``, ``cos`` and ``tanh`` depend on the C library. They must match
-stored results, which are valid for glibc 2.28 or later on x86-64 and aarch64.
+stored results (glibc 2.28 or later on x86-64 and aarch64).
 """
 
 from __future__ import annotations

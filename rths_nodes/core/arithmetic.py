@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a defined order.
 
-A kernel (``core/kernels.py``) runs in plain Python or in compiled form. The functions of this module return the
-same bits in both forms, on every Python and with every BLAS. Other functions do not: ``math`` raises exceptions
-where compiled code returns inf or nan; ``sum()`` of floats is compensated from Python 3.12 on; BLAS products
-depend on the processor. ``exp``, ``tanh``, ``sin``, ``cos`` and ``power`` use the C library. With glibc 2.28 or
-later the last bit of their results is the same on every x86-64 and aarch64 machine.
+The functions of this module return the same bits in plain Python and in compiled kernels, on every Python and with
+every BLAS. Other functions do not: ``math`` raises exceptions where compiled code returns inf or nan; ``sum()`` of
+floats is compensated from Python 3.12 on; BLAS products depend on the processor. ``exp``, ``tanh``, ``sin``,
+``cos`` and ``power`` use the C library. With glibc 2.28 or later the last bit of their results is the same on
+every x86-64 and aarch64 machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Braking distances of axes that stop together, with their declared decelerations.
 
-Let d be the step between two successive commands. The deceleration a allows d to change by a dt^2 per sample:
+d is the step between two successive commands; the deceleration a lets it change by a dt^2 per sample:
 
     N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of a group
     d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: each differs from the last by |d| / N <= a dt^2

@@ -3,7 +3,7 @@
 
 A distribution is a mapping from its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. A *relative*
 distribution multiplies the nominal value. Each number of a list or a matrix gets its own factor. A value *like*
-another key is multiplied by the factor of the other key, or by a power of this factor.
+another key is multiplied by that key's factor, or by a power of it.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
 
     step(constants, state, inputs) -> state, outputs
 
-``constants`` is a tuple of numbers from parameters and time step. ``state`` is a tuple of the numbers that change
-from sample to sample (a NamedTuple if code reads fields by name). Both hold floats, ints, bools, tuples of these
-and float arrays. A step unpacks both tuples in its first line and returns a plain tuple in the order of the state,
-which is twice as fast as names. It computes with ``+ - * /``, comparisons and ``core/arithmetic.py``, without
-``math``, ``self``, strings and exceptions (``test/test_kernels.py`` checks this). A sample or step number (k, i,
-substep) is an argument, never state. A step modifies arrays of a state in place; :func:`copied` copies a state.
+``constants`` depend on parameters and time step. ``state`` changes from sample to sample (a NamedTuple if code
+reads fields by name). Both are tuples of floats, ints, bools, tuples of these and float arrays. A step unpacks
+both tuples in its first line and returns a plain tuple in the order of the state, which is twice as fast as names.
+It computes with ``+ - * /``, comparisons and ``core/arithmetic.py``, without ``math``, ``self``, strings and
+exceptions (``test/test_kernels.py``). A sample or step number (k, i, substep) is an argument, never state.
+:func:`copied` copies a state.
 
 Four rules make the C form bit-identical. Code that breaks a rule is refused with file and line, or fails the test:
 

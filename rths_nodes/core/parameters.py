@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declarations of parameters with unit, bounds and description, next to the algorithm that uses them.
 
-A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer` and the
-other functions of this module. The declarations define the strict YAML check (``validation.from_data``), ROS
-parameters with their ranges, ``rths params`` and the generated parameter pages.
+A component's ``Params`` is a frozen attrs class whose fields come from the functions of this module. The
+declarations define the strict YAML check (``validation.from_data``), ROS parameters with their ranges, ``rths
+params`` and the generated parameter pages.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def why_opened(port: Any, measured: Measurement) -> str:
 
 
 def why_failed(port: OfPort, hydraulics: int) -> str:
-    """Return the reason why the rig of ``port`` cannot continue or move; an empty string if it can."""
+    """Return the reason why the rig of ``port`` cannot continue or move, or an empty string."""
     if port.failure:
         return f"rig: {port.failure}"
     return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

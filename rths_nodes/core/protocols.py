@@ -127,8 +127,7 @@ class Integrator(Protocol):
     the experimental substructure at the current step, and advances to the next step. Attributes are ``(n_dof,)``.
 
     An integrator in this process inherits from this class and implements ``step`` and ``reset``. An integrator in
-    another process or on a network declares itself ``external``. Its constructor does not connect; ``open`` does.
-    Step 0 is reached once :meth:`missing` is empty. ``begin`` sends the force, and ``step`` receives the answer.
+    another process or on a network declares itself ``external``; it connects in ``open``, not in its constructor.
     ``step`` may block; a real-time loop checks ``ready`` first. With ``observes = True`` in its ``Params``, an
     integrator without a structure returns further displacements as ``observed``.
     """
@@ -209,8 +208,8 @@ class Integrator(Protocol):
 class Port(OfPort, Readback, Protocol):
     """Connection to a rig; defines the ticks of the test.
 
-    The constructor has no effect outside the process; ``open`` connects. ``simulated`` is true if no real actuator
-    can move. ``Params`` has ``transport_samples`` and ``longest_wait`` (s), and may declare members of
+    The constructor has no effect outside the process. ``simulated`` is true if no real actuator can move.
+    ``Params`` has ``transport_samples`` and ``longest_wait`` (s), and may declare members of
     :class:`rths_nodes.core.declarations.OfPortParams`.
 
     Errors of a port of another package are reported with type, address and operation. Such a port may omit

@@ -6,8 +6,8 @@ which the port reports 1. ``sign`` is the direction of the sensor:
 
     value in SI = sign * scale * (unit in SI) * number
 
-Values are not tared, and limits apply to them. The file can also declare bounds for moving an axis outside of a
-test; without bounds the motion is refused.
+Values are not tared; limits apply to these values. The file can also declare bounds for motions outside of a test;
+without bounds they are refused.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ The force is positive if it opposes a positive displacement. The load cell measu
 
     measured = specimen + m a + F_c tanh(v / v_s)
 
-with the mass m of a fixture between load cell and specimen, its acceleration a (a separate channel), the friction
-F_c, and the difference quotient v of the measured displacement. A Butterworth low-pass filter follows; the rig
-file declares its delay. Limits apply to the raw load-cell force, an auxiliary channel.
+m is the mass of a fixture between load cell and specimen, a its acceleration (a separate channel), F_c the
+friction, and v the difference quotient of the measured displacement. A Butterworth low-pass filter follows; the
+rig file declares its delay. Limits apply to the raw load-cell force, an auxiliary channel.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def _as_before(data: object) -> object:
 
 
 def barred(result: Commissioning | None, scenario: Scenario, build: str | None, now: datetime) -> str:
-    """Return why no rung with motion can be armed on the rig of ``scenario``; an empty string if one can.
+    """Return why no rung with motion can be armed on the rig of ``scenario``, or an empty string.
 
     ``build`` is the build of the receiver, or None while the build is unknown.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cache warm-up: a twin does the work of an integration step before the step itself.
 
-Between two steps, other work evicts code and data of a step from the caches of the processor. A warm-up loads a
-part of them again. The test is not affected, because components share no state (``core/protocols.py``).
+Between two steps, other work evicts code and data of a step from the processor's caches; a warm-up loads part of
+them again. The test is not affected, because components share no state (``core/protocols.py``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that move one rigid coupler (loading beam, platform) by translation and rotation in a plane.
 
-Actuator a is hinged at the anchor p_a on the reaction wall and at a point of the coupler; r_a is the arm from the
-reference point q_0 to this point. q = (x, y) is the translation of the reference point, theta the rotation
-(counter-clockwise), R(theta) its matrix, and S = [[0, -1], [1, 0]]:
+Actuator a connects a hinge at the anchor p_a on the reaction wall with a hinge at the arm r_a from the reference
+point q_0 of the coupler. q = (x, y) is the translation of the reference point, theta the rotation
+(counter-clockwise), R its matrix, and S = [[0, -1], [1, 0]]:
 
     arm            s_a = R r_a,  s_a' = theta' S s_a,  s_a'' = theta'' S s_a - theta'^2 s_a
     link           l_a = q_0 + q + s_a - p_a,  L_a = |l_a|,  u_a = l_a / L_a
@@ -12,13 +12,12 @@ reference point q_0 to this point. q = (x, y) is the translation of the referenc
                    d_a'' = u_a . (q'' + s_a'') + (w . w - d_a'^2) / L_a    = J x'' + J' x'
     forces         (f_x, f_y, m) = sum_a f_a (u_a, u_a . S s_a) = J' f     the same virtual work in every pose
 
-This is the inverse kinematics of a planar parallel manipulator with legs of variable length (Merlet, Parallel
-Robots, 2nd ed. 2006). ``linear`` keeps J of the pose at rest: d = J x, forces J' f. It neglects the second-order
-terms (w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, with w = q + theta S r. ``long`` is exact for long actuators,
-which keep their directions: u_a as at rest, d_a = u_a . (q + s_a - r_a).
+This is the inverse kinematics of a planar parallel manipulator (Merlet, Parallel Robots, 2nd ed. 2006). ``linear``
+keeps J of the pose at rest, d = J x, and neglects the second-order terms
+(w . w - (u . w)^2) / 2 L - theta^2 u . r / 2, with w = q + theta S r. ``long`` keeps the directions u_a at rest,
+which is exact for long actuators: d_a = u_a . (q + s_a - r_a).
 
-Motions of the axes and of the coupler are tuples of two or three numbers; a pose is x, (y) and theta. Beyond the
-reach all results are nan.
+Motions are tuples of two or three numbers; a pose is x, (y) and theta.
 """
 
 from __future__ import annotations

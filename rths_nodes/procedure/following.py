@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that a rig follows its commands, closely in slow motions, and that its sensors move with the rig.
 
-Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere. When
-they follow the external command again, they move to it at once. While the rig does not follow, the command
-therefore moves to the position of the rig at every tick, within velocity and stroke, so that closing the interlock
-moves nothing. If the pressure has only dropped to low, the command moves there once.
+Without interlock or pressure, or if the controller itself drives the rig, actuators stay or move elsewhere, and
+later move to the external command at once. While the rig does not follow, the command therefore moves to the
+position of the rig at every tick, within velocity and stroke, so that closing the interlock moves nothing. If the
+pressure has only dropped to low, the command moves there once.
 
 An open interlock may be only a signal. A rig that still follows would then run ahead of its command, because of
 the static error of its loop. The command therefore waits, moves to the position of the rig, and waits again. If an
@@ -49,7 +49,7 @@ resolution of the command is always accepted."""
 
 
 def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Array) -> str:
-    """Return why the external command must not be accepted; an empty string if it may.
+    """Return why the external command must not be accepted, or an empty string.
 
     ``active`` is the active command of the controller, ``displacement`` the measurement, both ``(n_axes,)`` m.
     """
@@ -65,7 +65,7 @@ def command_mismatch(axes: Mapping[str, Axis], active: Array, displacement: Arra
 
 
 def rejected_command(axes: Mapping[str, Axis], active: Array, sent: Array) -> str:
-    """Return why the controller does not drive to the last command ``sent``; an empty string if it does.
+    """Return why the controller does not drive to the last command ``sent``, or an empty string.
 
     An axis in force control is held where its loop has moved it, and then follows only changes of the command.
     """
@@ -106,8 +106,8 @@ TAKEN_AFTER_S = 0.1
 class LossWatch:
     """Determines from each Measurement whether the rig of ``scenario`` follows its commands.
 
-    ``reason`` is why the rig does not follow; an empty string if it does. ``count`` is the number of losses,
-    ``last`` the last reason. With force-controlled axes, modes and active commands are ignored.
+    ``reason`` is why the rig does not follow, or an empty string. ``count`` is the number of losses, ``last`` the
+    last reason. With force-controlled axes, modes and active commands are ignored.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -273,7 +273,7 @@ class _Axis:
         return max(self._least, TIMES_FOUND * (static * more + self._late * self._fastest))
 
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
-        """Return why the axis does not follow a slow ``command``; an empty string if it does.
+        """Return why the axis does not follow a slow ``command``, or an empty string.
 
         With ``window``, the axis may be at any command of the last LATE_S.
         """
@@ -303,7 +303,7 @@ class _Axis:
         )
 
     def mute(self, displacements: Mapping[str, float], force: float) -> str:
-        """Return why the load cell seems dead; an empty string if it does not.
+        """Return why the load cell seems dead, or an empty string.
 
         The force of a dead load cell changes in neither direction of motion; a force on a plateau changes in one.
         The expected force is based on the small moves and the ``displacements`` (m) of all axes.
@@ -336,7 +336,7 @@ class Following:
         self.warnings: list[str] = []
 
     def slow(self, command: Array, measured: Measurement) -> str:
-        """Return why a slow motion must stop; an empty string if it may continue.
+        """Return why a slow motion must stop, or an empty string.
 
         ``command`` ``(n_axes,)`` m is untared.
         """
@@ -346,7 +346,7 @@ class Following:
         return ""
 
     def test(self, command: Command, shown: Measurement, paused: bool) -> str:
-        """Return why a test must stop; an empty string if it may continue.
+        """Return why a test must stop, or an empty string.
 
         ``command`` counts from the zero of the test; ``shown`` is untared. ``paused`` is true while the test comes
         to rest, rests, or returns.

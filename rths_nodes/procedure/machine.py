@@ -140,7 +140,7 @@ class SessionMachine:
 
     @property
     def stopped(self) -> str:
-        """Reason why the current act was stopped; an empty string if it was not."""
+        """Reason why the current act was stopped, or an empty string."""
         act = self.under_way
         return act.stopped if act is not None else ""
 

@@ -85,7 +85,7 @@ class GuidedMotion:
         self.result: Any = None
 
     def watched(self, measured: Measurement) -> str:
-        """Return why the rig does not follow the last command; an empty string if it does."""
+        """Return why the rig does not follow the last command, or an empty string."""
         return self._watch(self._sent, measured)
 
     def step(self, measured: Measurement) -> Array | None:
@@ -211,7 +211,7 @@ class QuasiStatic:
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
         """Move to ``goal`` ``(n_axes,)`` m at up to ``velocity`` m/s.
 
-        Return why ``guard`` ended the ramp; an empty string if it did not.
+        Return why ``guard`` ended the ramp, or an empty string.
         """
         ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
         before = self.command

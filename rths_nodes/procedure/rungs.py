@@ -204,8 +204,8 @@ class RunOutcome:
 class RungUnderWay:
     """The rung ``armed`` on the rig of ``drive``, whose port is lent to one run.
 
-    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end; an empty
-    string if it need not. Raises ConfigError if a model is missing.
+    ``suspended`` is true while the rung is held and can be resumed. ``stopped`` is why the rung must end, or an
+    empty string. Raises ConfigError if a model is missing.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class Test(Protocol):
     """Test of a session: acts on rungs and checklist, further guards, and the file of the record."""
 
     def barred(self, act: str) -> str:
-        """Return why the test forbids ``act``; an empty string if it does not."""
+        """Return why the test forbids ``act``, or an empty string."""
         ...
 
     def cleared(self, act: str, way: str, arguments: dict[str, object]) -> str:
@@ -114,7 +114,7 @@ def as_act(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
 
 def lost(drive: RigDrive) -> str:
-    """Return why the rig is lost; an empty string if it is not.
+    """Return why the rig is lost, or an empty string.
 
     A rig that stops following its commands is lost only if its far end provides the ticks.
     """
@@ -163,13 +163,13 @@ class GuardedRig(SessionMachine):
         return self.busy or self.state is State.ARMED
 
     def possible(self) -> dict[str, str]:
-        """Return, by act, why the act is not possible; an empty string if it is."""
+        """Return, by act, why the act is not possible, or an empty string."""
         with self.lock:
             self._leave_start()
             return {act: self._reason(act) for act in ACTS}
 
     def why_not(self, act: str, early: bool = False) -> str:
-        """Return why ``act`` is not possible; an empty string if it is.
+        """Return why ``act`` is not possible, or an empty string.
 
         If ``early`` and the act ``commits``, check only the state.
         """

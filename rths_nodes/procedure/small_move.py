@@ -157,9 +157,7 @@ class SmallMoves:
 
 
 def early(rig: RigKnowledge, move: AxisMove, share: float) -> str:
-    """Return why the move must end after the rest at the fraction ``share`` of its travel; an empty string if it
-    need not.
-    """
+    """Return why the move must end after the rest at the fraction ``share`` of its travel, or an empty string."""
     i, way, (least, _) = move.index, share * rig.way[move.index], rig.least(move.stands[0])
     moved = move.stands[-1].displacement - move.stands[0].displacement
     moved_axis = move.direction * float(moved[i])
@@ -399,7 +397,7 @@ def judge_forces(
 ) -> None:
     """Write verdicts on the ``expected`` force loops into ``checks``.
 
-    ``stopped`` is why the small forces were stopped; an empty string if they were not.
+    ``stopped`` is why the small forces were stopped, or an empty string.
     """
     done = {move.index: move for move in moves}
     for index in expected:
@@ -444,7 +442,7 @@ def _wrong(rig: RigKnowledge, move: Pressed, stopped: str) -> str:
         bump = move.change("displacement", since, since + 1)
         if abs(bump) > least[i]:
             return (
-                f"the axis has moved by {1e3 * bump:.4g} mm when its force loop was {event}, so the "
+                f"the axis moved by {1e3 * bump:.4g} mm when its force loop was {event}, so the "
                 "change of mode is not bumpless"
             )
     return ""

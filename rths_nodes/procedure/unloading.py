@@ -11,9 +11,8 @@ less force, and updated with the secant of each step (Broyden 1965), which also 
 forces do not decrease, or the travel is used up, unloading ends without moving back. Axes that carry weight are
 unloaded last.
 
-A load cell may fail unnoticed. Within a travel as long as the small move, the force must therefore respond with
-the stiffness of that move. If the force does not respond, the operator can sign for positions of axes whose
-displacement a check has verified.
+A load cell may fail unnoticed. Within the travel of the small move, the force must therefore respond with the
+stiffness of that move. Otherwise the operator can sign for positions (:func:`goal_of`).
 """
 
 from __future__ import annotations
@@ -199,8 +198,8 @@ def _blind(rig: RigAxis, bounds: Unloading, checks: AxisChecks) -> float:
 class Way:
     """Motion to zero force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is the zero of the forces.
 
-    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is why the specimen is not unloaded; an
-    empty string if it is.
+    ``first`` and ``last`` are the first and the latest rest. ``given_up`` is why the specimen is not unloaded, or
+    an empty string.
     """
 
     def __init__(
@@ -297,7 +296,7 @@ class Way:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
     def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
-        """Return why forces do not respond to axes that have ``moved`` (m); an empty string if they do.
+        """Return why forces do not respond to axes that have ``moved`` (m), or an empty string.
 
         ``change`` and ``noise`` of the forces are in N; ``faster`` is the change of velocity, m/s.
         """

@@ -62,7 +62,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         rows = contents.rows(len(scenario.axes), bool(scenario.force_axes))
         if recording.information.get("outcome") == "finished" and not len(rows["measurement"]["flags"]):
             raise ValueError(
-                "the test has finished, but the recording has no messages of .../measurement. Check whether this "
+                "the test has finished, but the recording has no messages on .../measurement. Check whether this "
                 "topic was remapped"
             )
         fields = contents.fields() | contents.updating(scenario.dt)

@@ -276,7 +276,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **fie
         force=measured["force"],
         true_displacement=true["displacement"],
         true_force=true["force"],
-        # a Command replaced by the safe stop bridges nothing
+        # a Command replaced by the safe stop does not count as bridged
         flags=flags | np.where(tripped, sent_flags & ~np.uint32(FLAG_BRIDGED), sent_flags),
         compensator=rows["compensator_state"]["values"],
         step_time=scenario.step * scenario.time_ratio * np.arange(m, dtype=np.float64),

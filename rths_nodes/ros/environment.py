@@ -216,7 +216,7 @@ def _discovery_server(environment: Environment) -> Iterator[Finding]:
 
 
 def _absent(server: str) -> str:
-    """Return why ``server`` is not a discovery server; an empty string if it may be one."""
+    """Return why ``server`` is not a discovery server, or an empty string."""
     form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", server)
     if not form or int(form[3] or 0) > 65535:
         return "must be machine:port"

@@ -309,7 +309,9 @@ def equilibrium(sheet: Sheet, view: View) -> Words | None:
     view.legend(sheet, view.several(dofs))
     most = largest(share)
     rounding = most < ROUNDING
-    remainder = "the residual is only rounding" if rounding else f"residual of up to {quantity(most, 1.0, '%')}"
+    remainder = (
+        "the residual is only rounding error" if rounding else f"residual of up to {quantity(most, 1.0, '%')}"
+    )
     return f"Equilibrium: {remainder}", (
         "Sum of inertia, damping and restoring forces (computed and measured) minus the external force, at the "
         "steps of the integrator, in % of the largest of these forces. Only rounding remains if the integrator "

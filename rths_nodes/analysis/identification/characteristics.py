@@ -143,8 +143,8 @@ def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
         raise ValueError(f"{first_text}: storage stiffness of {first.storage_stiffness:.4g} N/m; must be > 0")
     if not math.isfinite(first.stiffness_scatter):
         raise ValueError(
-            f"{first_text}: the scatter cannot be determined (cycles = {first.cycles}). Use at least two cycles, "
-            "with more samples"
+            f"{first_text}: the scatter cannot be determined (cycles = {first.cycles}). Use at least two cycles "
+            "and more samples per cycle"
         )
     differences = [test.storage_stiffness - first.storage_stiffness for test in rest]
     between = math.sqrt(sum(difference**2 for difference in differences) / len(differences)) if rest else 0.0

@@ -3,8 +3,7 @@
 
 1. Each actuator is driven with band-limited noise; the estimator H1 gives the response matrix G_xu.
 2. The matrix is inverted at each frequency.
-3. Each entry of the inverse is fitted with a polynomial in s, because the inverse of a servo-hydraulic rig is a
-   polynomial (Eq. 2.8), while the response has many poles and zeros.
+3. Each entry of the inverse is fitted with a polynomial in s (Eq. 2.8; ``mechanics/models/inverse.py``).
 4. The state space follows from the fit (``inverse_model.state_space``).
 
 The response relates samples to samples and includes the hold of the commands. For periodic noise see

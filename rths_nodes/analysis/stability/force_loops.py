@@ -3,16 +3,15 @@
 
     L(z) = z^-(1 + q) C(z) G(z)
 
-C is the controller's law from measured force to command. G is the response from command to measured force, of
-actuator, specimen and load cell. q is the transport of the Commands, if the nodes close the loop. C and G are
-computed from responses to a deviation from rest that lasts one sample. A law integrates, so the response of C does
-not fade, but the response of C (1 - 1/z) does. The growing motions are the zeros outside of the unit circle of
+C is the controller's law from measured force to command, G the response of actuator, specimen and load cell from
+command to measured force. q is the transport of the Commands, if the nodes close the loop. C and G are computed
+from responses to a deviation from rest that lasts one sample. A law integrates, so the response of C does not
+fade, but the response of C (1 - 1/z) does. The growing motions are the zeros outside of the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
-This function is finite there, so the number of growing motions is its number of turns around zero along the
-circle. The limits of a stable loop are a further delay of (pi + arg L) / w at |L| = 1, and a factor 1 / |L| on the
-stiffness at L < 0.
+This function is finite there, so its turns around zero along the circle count the growing motions. The limits of a
+stable loop are a further delay of (pi + arg L) / w at |L| = 1, and a factor 1 / |L| on the stiffness at L < 0.
 """
 
 from __future__ import annotations

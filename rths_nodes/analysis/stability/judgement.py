@@ -2,12 +2,12 @@
 """Stability of the loop of a test, and its margins, determined without a simulation.
 
 A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n,
-a spring under test appears, at the phase phi = w delay, like a spring with (Eq. 6, in closed form)
+a spring under test appears at the phase phi = w delay as (Eq. 6, in closed form)
 
     k*/k + j c* w/k = 1 - (1 - e^{-j phi})^{n + 1}
 
 The damping becomes negative at phi = pi/3 (n = 2) and pi/2 (n = 3). At that frequency of the *response* the spring
-appears stiffer, so if the complete spring is tested, the critical *natural* frequencies are w0 delay = 0.7405 and
+appears stiffer: if the complete spring is tested, the critical *natural* frequencies are w0 delay = 0.7405 and
 0.7025. Without compensation the limit is w0 delay = 2 zeta, to first order.
 
 ``doc/methods.md`` describes the methods, which are exact for the linear loop with its delays.

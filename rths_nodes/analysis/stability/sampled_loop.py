@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop of a hybrid test at small motion with its steps: integrator, ramp and servo samples in discrete time.
 
-The integrator works once per step h, on the forces f_k measured at the end of step k, and computes a Target u_k of
-displacement, velocity and acceleration (``Integrator.linearised``):
+Once per step h, the integrator computes a Target u_k (displacement, velocity, acceleration) from the forces f_k
+measured at the end of step k (``Integrator.linearised``):
 
     y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k,    f_k = sum_l P_l u_{k-l}
 
@@ -15,9 +15,8 @@ With z = e^{s h} the motions of the closed loop are the zeros of
     det     |                                            | / z^m,      P(z) = sum_l P_l z^{-l}
             | -P(z)/z C                I - P(z)/z D      |
 
-The determinant has no pole outside of the unit circle and is 1 at infinity, so the number of growing motions is
-the number of its turns around zero along the unit circle. An integrator that repeats only every q steps is treated
-in groups of q steps: all their forces and Targets form one vector, and z^q replaces z.
+The determinant has no pole outside of the unit circle and is 1 at infinity, so its turns around zero along the
+unit circle count the growing motions. If an integrator repeats every q steps (:class:`Period`), z^q replaces z.
 """
 
 from __future__ import annotations

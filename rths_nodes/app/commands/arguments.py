@@ -199,7 +199,9 @@ def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> 
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError if an option of another purpose is set. ``uses`` holds the option names by purpose."""
+    """Raise ConfigError if an option that is set does not apply to the purpose. ``uses`` holds the names by
+    purpose.
+    """
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
         refuse_idle(options, unused, f"applies to --for {purpose}; must be left out with --for {options.purpose}")
@@ -240,7 +242,9 @@ def figure(options: argparse.Namespace) -> Path | None:
 
 
 def figure_width(options: argparse.Namespace) -> float | None:
-    """Return the width of a figure in the style ``paper``, mm; None for the screen. Raises ConfigError."""
+    """Return the width (mm) of a figure in the style ``paper``, or None in the style ``screen``. Raises
+    ConfigError.
+    """
     if not options.figure:
         refuse_idle(options, ("style", "width"), "requires --figure")
     if options.style != PAPER:

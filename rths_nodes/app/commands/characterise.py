@@ -194,7 +194,7 @@ def conducted(tests: Plan, record: str | None, progress: Shown) -> dict[str, lis
 def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
     """Return the results of recorded tests by axis.
 
-    Raises ConfigError if a test is not cyclic or, with ``on``, was recorded on another rig than ``on``.
+    Raises ConfigError if a test is not cyclic or, if ``on`` is given, was recorded on a rig other than ``on``.
     """
     results: dict[str, list[Cyclic]] = {}
     for recording in recordings:

@@ -279,7 +279,7 @@ def _learning(loaded: Scenario, rehearsed: Rehearsed | None) -> Iterator[str]:
 
 
 class NeverOpened(PortBefore):
-    """Wrapper of a port that a check must not open, because the port may belong to a real rig."""
+    """Wrapper that prevents a check from opening a port, which may belong to a real rig."""
 
     armed = True
 
@@ -420,7 +420,9 @@ def _hops(loaded: Scenario, trips: tuple[float, float], rehearsed: Rehearsals) -
 
 
 class Rehearsed(NamedTuple):
-    """Result of a simulated test. ``reason`` is empty unless the test tripped; ``errors`` are norms by axis, %."""
+    """Result of a simulated test. ``reason`` is empty unless the test tripped; ``errors`` are control error norms
+    by axis, %.
+    """
 
     margins: Margins
     reason: str
@@ -437,7 +439,7 @@ class Rehearsed(NamedTuple):
 
 
 Rehearsals = Callable[[int], Rehearsed | None]
-"""Function of ``hops.depth`` that simulates the test, or returns None if a simulation is not possible."""
+"""Function that simulates the test with a ``hops.depth``, or returns None if a simulation is not possible."""
 
 
 def _disk(rehearsed: Rehearsed | None) -> Iterator[str]:

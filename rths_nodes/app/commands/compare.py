@@ -105,8 +105,8 @@ def compare(
 ) -> list[Result]:
     """Run all variants with the engine ``by`` and return the results in the same order.
 
-    ``keep`` stores the histories; ``response`` adds errors relative to the entire structure. ``workers`` is the
-    number of processes: by default one per core, or a single process for short runs.
+    ``keep`` stores the histories; ``response`` adds errors relative to the response of the entire structure.
+    ``workers`` is the number of processes: by default 1 for short runs, otherwise one per core.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]
@@ -165,7 +165,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return 3 if a variant did not finish."""
+    """Return exit code 3 if a variant did not finish."""
     figure = arguments.figure(options)
     loaded = files.load(options.scenario)
     cases = [name for names in options.cases for name in names]

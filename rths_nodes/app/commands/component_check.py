@@ -52,7 +52,8 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
 """Trial by family: scenario, section of the component, further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 INSIDE = 0.01
-"""Distance of a tried value from an exclusive bound, as a fraction of the bound (if 0, of the value in effect)."""
+"""Relative distance of a tried value from an exclusive bound; if the bound is 0, relative to the value in effect.
+"""
 
 
 @dataclass

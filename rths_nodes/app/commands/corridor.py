@@ -72,7 +72,7 @@ def _widest(corridor: Corridor) -> dict[str, dict[str, float]]:
 def predicted(
     scenario: Scenario, count: int, seed: int, margin: float, where: Where, progress: Progress | None = None
 ) -> Corridor:
-    """Return the corridor of ``scenario``, from the nominal plant and ``count`` plants drawn with ``seed``.
+    """Return the corridor of ``scenario`` for the nominal plant and ``count`` plants drawn with ``seed``.
 
     Each side is widened by ``margin`` times the range of the quantity. Raises ConfigError, or Stopped if a run
     does not finish.

@@ -30,13 +30,14 @@ ADVICE = (
 
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""99 % quantile of the computing time per sample, by host, for one axis with recorder and monitor, s."""
+"""99 % quantile of the computing time per sample, by host, for one axis, a recorder and a monitor, s."""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python, s, on the computer of WORK_S (benchmarks/latency.py)."""
+"""Time of one step of an oscillator in plain Python (benchmarks/latency.py), s, on the computer that measured
+WORK_S."""
 MARGINAL = 0.01
-"""Largest fraction of late ticks for the verdict ``marginal``, which is for simulators only."""
+"""Largest fraction of late ticks for the verdict ``marginal``, which permits only simulators."""
 LONGEST_GAP_S = 0.010
-"""Longest gap between samples that the default ``bridge.max_bridge`` bridges, s. A longer gap stops a rig."""
+"""Longest gap between samples that the default ``bridge.max_bridge`` bridges, s."""
 UNSUITABLE = "not for a rig"
 BOUNDS = {"--rate": ("Hz", 1.0, 100e3), "--seconds": ("s", 0.1, 3600.0)}
 MOST_TICKS = 20_000_000

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return 0 if the test closed the last session, or 3 if the rig stopped by itself."""
+    """Return exit code 0 if the test closed the last session, or 3 if the rig stopped by itself."""
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -131,7 +131,7 @@ def _say(options: argparse.Namespace, text: str, data: dict[str, object]) -> Non
 
 
 FREE = "{type: kelvin_voigt, stiffness: 1.0, damping: 0.0}"
-"""Substitute for a missing specimen: a stiffness is required, but its force is too small for a load cell."""
+"""Substitute for a missing specimen, because a stiffness is required. Its force is too small for a load cell."""
 
 
 def free(scenario: Scenario) -> Scenario:

@@ -60,7 +60,9 @@ def write(run: Run, stem: Path, form: str) -> Iterator[Path]:
 
 
 def write_archive(runs: Mapping[str, Run], folder: Path, report: Callable[[Run, Path], None]) -> Iterator[Path]:
-    """Write tests in the DesignSafe layout for hybrid simulations; ``report`` writes a page. Raises OSError."""
+    """Write tests in DesignSafe's layout for hybrid simulations; ``report`` writes a page per test. Raises
+    OSError.
+    """
     first = next(iter(runs.values()))
     data = first.scenario.data()
     head = {name: data[name] for name in HEAD if name in data}
@@ -145,7 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "recording", "", text, nargs="+")
     arguments.add(parser, "--out", "DIR", "new or empty folder", required=True)
     arguments.add_renamed(parser, to="--out")
-    text = "format: csv, mat (MATLAB), hdf5 or designsafe (hybrid simulations in the archive DesignSafe)"
+    text = "format: csv, mat (MATLAB), hdf5 or designsafe (hybrid simulations in the DesignSafe archive)"
     arguments.add(parser, "--form", "", text, FORMS[0], choices=(*FORMS, ARCHIVE))
 
 

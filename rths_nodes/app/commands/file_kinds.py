@@ -44,7 +44,9 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Describe a file or folder and name a command that uses it; None for a scenario. Raises ConfigError."""
+    """Return a description of a file or folder and a command that uses it; None for a scenario. Raises
+    ConfigError.
+    """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():
         path = files.locate(text, files.RIG)

@@ -82,8 +82,9 @@ def _add_noise(group: arguments.Parser) -> None:
     text = "orders of the inverse, in rows separated by semicolons (-: no term); default: chosen automatically"
     arguments.add(group, "--orders", "'3,1,-;...'", text)
     text = (
-        "transport delay that is removed from the responses: declared by the port, or measured (the difference "
-        "becomes the lead of the model); default: declared, unless the responses contradict the declaration"
+        "transport delay that is removed from the responses: declared (by the port) or measured (measured minus "
+        "declared delay becomes the lead of the model); default: declared, or measured if the responses "
+        "contradict the declaration"
     )
     arguments.add(group, "--transport", "", text, choices=(DECLARED, MEASURED))
 
@@ -211,7 +212,7 @@ def _orders(text: str | None, n: int) -> Orders | None:
     orders = np.array([[degrees[entry] for entry in row] for row in rows])
     if orders.diagonal().min() < 0:
         raise ConfigError(
-            f"--orders {text}: must not have - on the diagonal, because each axis must respond to its command"
+            f"--orders {text}: the diagonal must not contain '-', because each axis must respond to its command"
         )
     return orders
 

@@ -201,8 +201,8 @@ class _Histories:
         return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return a test of ``scenario``. Without ``dof_names``, use the map's degrees of freedom, or else the
-        axes.
+        """Return a test of ``scenario``. ``dof_names`` defaults to the degrees of freedom of the map; if there are
+        none, to the axes.
         """
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
         sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths iterate``: repeat a test, with a correction after each run, until the series converges.
 
-A series is stored in a folder. Run 1 is ``run_1``, or the last rung g of the test in the folder (``rths test``).
+A series is stored in a folder. Run 1 is ``run_1`` or, in the folder of a test (``rths test``), the last rung g.
 Corrected runs ``run_2``, ... play ``history_2.npz``, ... The next history depends on these files alone.
 """
 
@@ -331,7 +331,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return 0 if the series converged, 3 if it did not, or the exit code of an unfinished run."""
+    """Return exit code 0 if the series converged, 3 if it did not, or the exit code of an unfinished run."""
     from rths_nodes.app.studies.engine import Where
 
     if options.next:

@@ -43,7 +43,7 @@ TRIED = {**component_check.TESTS, "port": (component_check.PAPER, "port", ("comp
 """Trial of each family that has a template: scenario, section of the component, further overrides."""
 TEST = "test_component.py"
 TAKEN = ("rths_nodes", "test")
-"""Names that a new package must not have, in addition to the names of modules in the standard library."""
+"""Forbidden names of a new package, in addition to the modules of the standard library."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 

@@ -92,7 +92,7 @@ def _sections(path: str) -> Iterator[Found]:
 
 
 def _fits(path: str, section: str) -> bool:
-    """Return whether ``path`` is ``section`` or its last name. A final placeholder may be missing."""
+    """Return whether ``path`` is ``section`` or its last name. ``path`` may omit a final placeholder."""
     parts, pattern = path.split("."), section.split(".")
     same = len(parts) == len(pattern) and all(b in (a, ANY) for a, b in zip(parts, pattern, strict=True))
     return same or f"{path}.{ANY}" == section or path == pattern[-1]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rths_nodes.analysis.study_table import StudyTable
 
 VALUES = ("low", "median", "high", "worst")
-"""Statistics of a group that ``--json`` prints; infinite values are printed as null."""
+"""Statistics that ``--json`` prints for each group; infinite values are printed as null."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Execute the remaining runs; write the tables and the page. Return 3 if a run did not finish."""
+    """Execute the remaining runs; write the tables and the page. Return exit code 3 if a run did not finish."""
     from rths_nodes.app.studies import design, study
 
     width = arguments.figures_width(options)

@@ -39,7 +39,7 @@ TOGETHER = "\N{NO-BREAK SPACE}"
 
 
 def check_writable(path: Path) -> None:
-    """Raise ConfigError if the file cannot be written; call this before any computation.
+    """Raise ConfigError if the file cannot be written.
 
     A missing folder other than ``runs`` is refused, because its name is probably misspelled.
     """
@@ -69,7 +69,7 @@ def tell(notes: Iterable[str]) -> None:
 
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
-    """Print ``word`` and ``path`` after the block has written the file. Raises OSError with a path."""
+    """Print ``word`` and ``path`` after the block has written the file. Raises OSError with the path."""
     try:
         yield
     except OSError as error:
@@ -211,7 +211,9 @@ def say(line: str) -> None:
 
 
 def grid(*heads: str, numbers: Iterable[str] = (), last: Iterable[str] = ()) -> rich.table.Table:
-    """Return an empty rich table: text columns ``heads``, right-aligned ``numbers``, text columns ``last``."""
+    """Return an empty rich table with text columns ``heads``, right-aligned columns ``numbers``, and text columns
+    ``last``.
+    """
     from rich import box
     from rich.table import Table
 

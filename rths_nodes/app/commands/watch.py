@@ -95,7 +95,7 @@ class Hearing:
         self._places: list[int] = []
         """Indices of the rig's axes in a message."""
         self._shown: list[int | None] = []
-        """Indices of the load-cell channels in a message; None: use the force of the message."""
+        """Indices of the load-cell channels in a message; None if the force of the message is used."""
         self._by_force = [axis.force_control is not None for axis in rig.axes.values()]
         self._state = -1
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emulated rig for the port ``udp``: the receiver of a real target, connected to the scenario's simulated rig.
 
-The receiver is the C code for laboratory targets. The commands of the receiver drive the scenario's rig, as in the
-port ``simulator``. In lockstep each tick waits for its command, and both ports give bit-identical results.
+The receiver is the C code for laboratory targets. In lockstep each tick waits for its command, and the results
+are bit-identical to the results with the port ``simulator``.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.mechanics.axial_load import lengths_of
 
 LOOK_S = 0.05
-"""Polling interval of the operator's request to end, s."""
+"""Polling interval for the operator's request to end, s."""
 QUIET_S = 0.5
-"""Silence after which a session ends while its rig is at rest, s. In lockstep ``longest_wait`` applies until the
+"""Silence after which a session ends if its rig is at rest, s. In lockstep ``longest_wait`` applies until the
 session is closed."""
 LAG_S = 0.1
-"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The receiver stops the
-rig if the tracking error exceeds the stroke, or the travel at the velocity limit during the lag, transport and
-bridge."""
+"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The limit of the tracking
+error also allows for the transport delay and the bridge."""
 PERSISTENCE_S = 0.005
-"""Time for which force or error exceeds a limit before the receiver stops, s. The test computer stops earlier."""
+"""Time for which force or tracking error exceeds its limit before the receiver stops the rig, s. The test
+computer stops it earlier."""
 SLIPPED = "ticks by which its clock was late"
 """Name of the count of periods that this process has missed. The rig rests during these periods."""
 IN_ORDER = 2
@@ -84,8 +84,8 @@ FROZEN_S = 0.05
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in port units. The error limit is the travel in ``away`` s at the velocity
-    limit, but at most the stroke.
+    """Return the limits of an axis in port units. The limit of the tracking error is the travel in ``away`` s at
+    the velocity limit, but at most the stroke.
     """
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
@@ -187,7 +187,8 @@ class Switches:
         self._lock = threading.Lock()
 
     def turn(self, text: str) -> None:
-        """Turn a switch: ``interlock open`` now, with ``@300`` at sample 300, with ``@+300`` after 300 samples.
+        """Turn a switch: ``interlock open`` acts now, ``interlock open @300`` at sample 300, ``@+300`` after 300
+        samples.
 
         Raises ConfigError.
         """
@@ -265,14 +266,14 @@ class Emulator:
         self.true: Measurement
         """True state of the rig in SI units, in the order of the scenario's axes."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
-        """Function that is called with each true state, for further sensors."""
+        """Function called with each true state, for further sensors."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
         head = scenario.rig_file
         self._flags |= datagrams.WARNING if head is not None and head.warning is not None else 0
         self.warned: Callable[[bool], None] = lambda on: None
-        """Function that is called with each change of the warning output."""
+        """Function called with each change of the warning output."""
         self._bridged = max(1, scenario.bridge.longest(scenario.dt))
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator, hydraulics: high, interlock: closed}"]))
@@ -297,7 +298,7 @@ class Emulator:
 
     @property
     def rest(self) -> float:
-        """Longest time from the last command to rest, including the scenario's transport, s."""
+        """Longest time from the last command to rest, including the scenario's transport delay, s."""
         samples = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
         return float(samples * self.scenario.dt)
 

@@ -39,7 +39,7 @@ _WORDS = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
 
 @dataclass(frozen=True)
 class Misbehaviour:
-    """Fault of a ``kind`` in KINDS, with N = ``count``, from ``sample`` on."""
+    """Fault of a ``kind`` in KINDS that begins at ``sample``; ``count`` is N."""
 
     kind: str
     sample: int

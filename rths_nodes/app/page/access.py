@@ -17,9 +17,9 @@ LARGEST_BODY = 4096
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
-    """Return an application without routes for the server at ``address``, with one response per connection.
+    """Return an application for the server at ``address``, without routes and with one response per connection.
 
-    Requests for another host or from another origin are refused first, before any limit counts them.
+    Requests for another host or from another origin are refused before any limit counts them.
     """
 
     @web.middleware  # type: ignore[untyped-decorator]
@@ -62,10 +62,10 @@ def refused(status: int, why: str) -> web.Response:
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST. For this header, a page from another origin needs a preflight request, which is refused.
+"""Header of every POST. A page from another origin could send it only after a preflight request, which is refused.
 """
 PER_SECOND = 100
-"""Maximum number of requests per second and address."""
+"""Maximum number of requests per second from each address."""
 TOO_MANY = "too many requests"
 OTHER_NAME = "the request is for a host other than this server"
 OTHER_ORIGIN = "the request is from a page of another origin"
@@ -105,9 +105,7 @@ def other_origin(headers: Mapping[str, str]) -> bool:
 
 
 def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: bool) -> str:
-    """Return why ``remote`` must not stop the rig of the server at ``host``; an empty string if stopping is
-    allowed.
-    """
+    """Return why ``remote`` must not stop the rig of the server at ``host``, or an empty string."""
     if headers.get(MARK) != "1":
         return f"the header {MARK} is missing, so the request is not from the page"
     if not known_host(headers.get("Host", ""), host):
@@ -123,7 +121,9 @@ def why_not(headers: Mapping[str, str], remote: str, host: str, open_to_others: 
 
 
 def known_host(header: str, served: str) -> bool:
-    """Return whether the Host ``header`` contains this server's address. Other names permit DNS rebinding."""
+    """Return whether the Host ``header`` contains this server's address. Accepting other names would permit DNS
+    rebinding.
+    """
     host = host_of(header)
     if host == "localhost" or host == served:
         return True
@@ -135,7 +135,7 @@ def known_host(header: str, served: str) -> bool:
 
 
 class Rate:
-    """Limits the requests of each address to ``PER_SECOND``."""
+    """Limits the rate of requests from each address to ``PER_SECOND``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

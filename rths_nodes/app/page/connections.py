@@ -55,7 +55,7 @@ def is_complete(received: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StopServer:
-    """Handles stop requests to ``address``: ``stop`` performs them, ``reaches()`` is true if they reach a rig.
+    """Handles stop requests to ``address``: ``stop`` performs them, and ``reaches()`` is true if they reach a rig.
 
     If ``open_to_others``, any computer may stop the rig.
     """
@@ -220,7 +220,7 @@ async def serve_behind(application: web.Application, end: int, note: Callable[[d
 
 
 AT_ONCE = 64
-"""Number of connections that are accepted in one batch, before pending stops continue."""
+"""Number of connections accepted in one batch before pending stops continue."""
 WAITING = 400
 """Maximum number of connections with incomplete requests. A further connection closes the oldest."""
 PART_S = 0.01

@@ -139,9 +139,13 @@ class Operating:
     def act(
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
-        """Perform an act for the situation ``seen`` by the browser, and wait for its end. Raises ConfigError."""
+        """Perform an act for the situation ``seen`` by the browser, and wait until the act ends. Raises
+        ConfigError.
+        """
         if not self.alive(token):
-            raise ConfigError(f"{act}: you do not lead this test. First type a code that the terminal shows")
+            raise ConfigError(
+                f"{act}: you do not lead this test. To lead it, enter the code that the terminal shows"
+            )
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
         if act in ARM and not self.arms:

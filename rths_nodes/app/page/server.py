@@ -8,7 +8,7 @@
     POST /code       the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the procedure
     POST /act        {"act", "arguments"} of the leader; the response follows at the end of the act
 
-Clients do not affect the rig: this process has the lowest priority. The front process handles stops.
+Clients do not affect the rig (``connections.py``).
 """
 
 from __future__ import annotations
@@ -99,17 +99,17 @@ def _read(path: Path) -> bytes | None:
 
 
 INTERVAL_S = 0.1
-"""Interval of messages to a client, s."""
+"""Interval between messages to a client, s."""
 ASK_S = 0.4
-"""Polling interval of the procedure's possible acts, s."""
+"""Polling interval for the possible acts of the procedure, s."""
 LOST_S = 0.2
-"""Interval of checks whether the leading page is lost, s."""
+"""Polling interval for the loss of the leading page, s."""
 SLOW_S = 5.0
 """Time after which a client that does not receive is disconnected, s."""
 MOST_WATCHERS, KEPT = 200, 20
 """Maximum number of clients, and number of places reserved for clients on this computer."""
 THREADS = 64
-"""Maximum number of pending acts."""
+"""Maximum number of threads for acts and file access."""
 LONGEST_NAME = 64
 FILES = {
     "/": ("index.html", "text/html"),

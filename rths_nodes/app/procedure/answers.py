@@ -27,7 +27,7 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Maximum length of a test id, which names a folder, in characters."""
+"""Maximum length of a test id, in characters."""
 REMOVED = (
     "has been removed. Write the next run of a series with rths iterate --next FOLDER, and start it in rung g"
 )
@@ -108,7 +108,9 @@ class Answers:
         return None if answer is None else answer.moves == YES
 
     def validate(self, path: str) -> None:
-        """Refuse a test id that cannot name a folder, rungs out of order, and an invalid largest difference."""
+        """Refuse a test id that cannot name a folder, rungs out of order, and invalid values of
+        ``largest_difference``.
+        """
         problems = Problems()
         if self.test_id is not None:
             with problems.gathered():

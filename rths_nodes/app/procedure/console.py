@@ -53,9 +53,9 @@ INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
 """Polling interval for keys and signals during an act, s."""
 ENDED_S = 0.1
-"""Interval of checks whether the act has ended, s."""
+"""Polling interval for the end of the act, s."""
 SAME_KEY_S = 0.2
-"""Time within which several signals count as one request, s, because an operator may press a key twice."""
+"""Time within which several signals (a key pressed twice) count as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
 """Mapping from words that the operator types during a motion to acts. Any other input is a note."""
 ENDING = ("unload", "finish")
@@ -114,8 +114,8 @@ class Console:
         self._record: ProcedureRecord | None = None
         self.attended, self.leads = ask is not None, False
         self.asking = self._typed = False
-        """``asking`` is true while a question is open, ``_typed`` once the operator has typed something for the
-        act."""
+        """``asking`` is true while a question is open; ``_typed`` is true once the operator has typed something
+        for the act."""
         self.stopped = self.refused = ""
         self._signals: list[int] = []
         self._received_at, self._answered, self._warned = -SAME_KEY_S, 0, ""

@@ -3,8 +3,8 @@
 
 Rungs are compared at the integration steps, which do not depend on the time ratio. Rungs of equal ratio are
 compared at the longer of their steps, because a replayed history has a step in each sample. Histories are divided
-by the level, so that linear tests do not differ. A difference is the rms of the histories' difference divided by
-the rms of the earlier history, from the end of a soft start to the last common step.
+by the level, so that linear tests do not differ. A :func:`difference` extends from the end of a soft start to the
+last common step.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Step:
 
     @property
     def engine(self) -> str:
-        """Engine of the loop. The executive is named with its program."""
+        """Engine of the loop; for the executive, followed by its program."""
         return f"{EXECUTIVE}, program {self.program}" if self.program else STAGES
 
     @cached_property
@@ -164,7 +164,7 @@ class Ladder:
             return False
 
     def stops(self, step: Step) -> dict[str, dict[str, float]]:
-        """Return the ``displacement`` (m) and ``force`` (N) of each axis at which the rung is stopped."""
+        """Return, by axis, the ``displacement`` (m) and ``force`` (N) at which the rung is stopped."""
         elastic = rehearsal.elastic_limits(self.scenario) if step.rung.name in REDUCED else {}
         return {
             axis: {"displacement": min(limit.stroke, elastic.get(axis, math.inf)), "force": limit.force}
@@ -238,7 +238,7 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
 
 
 def difference(now: Array, then: Array) -> float:
-    """Return the rms of the difference divided by the rms of ``then``; nan if only ``then`` is zero."""
+    """Return the rms of ``now`` - ``then`` divided by the rms of ``then``; nan if only ``then`` is zero."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan

@@ -29,8 +29,8 @@ RETRY_S = 0.1
 WAITING = 16
 """Backlog of connections."""
 CONNECTIONS = 64
-"""Maximum number of connections. A further one closes an idle connection of the process with the most connections.
-"""
+"""Maximum number of connections. A further connection closes an idle connection of the process with the most
+connections."""
 LOOK_S = 0.05
 """Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
@@ -61,8 +61,8 @@ class Answer:
     ``stops`` is the count of stops, and ``why_not`` are reasons why ``acts`` are not possible. ``next_rung`` has a
     ``scenario_hash`` and an ``engine``; ``offsets_hash`` belongs to the last offsets. ``sign_for`` accepts the
     names ``to_sign``. ``motions`` has a text for each act, empty if nothing moves. ``checklist`` has the items to
-    answer, ``warning`` the active output and the remaining seconds. ``next_act`` is proposed. ``verdicts`` of the
-    ``planned`` rungs are empty until the rungs have run.
+    answer, ``warning`` the active warning output and the seconds until the motion. ``next_act`` is proposed.
+    ``verdicts`` of the ``planned`` rungs are empty until the rungs have run.
     """
 
     done: bool = False
@@ -160,7 +160,7 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """If there are too many connections, close an idle one, so that a stop of another process is accepted."""
+        """Close an idle connection if there are too many, so that another process can send a stop."""
         counts = Counter(call.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:

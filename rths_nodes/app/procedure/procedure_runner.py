@@ -561,5 +561,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 
 def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of the check, which no signature can clear."""
+    """Return the findings of the checks. No signature can clear them."""
     return [finding for row in record.checks.values() for finding in row.findings]

@@ -104,8 +104,8 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``. To limit the record, stops are recorded only during an act or if a rung is
-        armed.
+        """Stop the rig for ``by``. To keep the record small, stops are recorded only during an act or while a rung
+        is armed.
         """
         session = self._runner.session
         if session.at_work:
@@ -119,7 +119,7 @@ class Served:
         self._runner.do("hold", STRANGER, ANYBODY, reason=reason)
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
-        """Answer a request of ``peer``. The answer reports failures; unexpected failures are also printed."""
+        """Answer a request from ``peer``. The answer reports failures; unexpected failures are also printed."""
         done, result, reason = False, "", ""
         if self._way(peer) == PAGE:
             self._page_asked = time.monotonic()

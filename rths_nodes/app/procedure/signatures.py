@@ -32,7 +32,7 @@ HEAD = (
 class Signature:
     """Text of a caution, the person who signed for it, and the date (ISO 8601).
 
-    ``responsible`` is the person who consented, in files of versions up to 0.9.0.
+    In files of versions up to 0.9.0, ``responsible`` is the person who consented.
     """
 
     caution: str
@@ -75,7 +75,9 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 
 @contextmanager
 def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
-    """Apply the stored signatures for the rig file ``rig``; store new ones after the block. Raises ConfigError."""
+    """Apply the stored signatures for the rig file ``rig``; store new signatures after the block. Raises
+    ConfigError.
+    """
     clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:
         yield

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compensators to be compared, with settings from one identification with periodic noise (``doc/studies.md``).
 
-Compensators of other packages get the results as parameters with these names: ``delay``, ``alpha``, ``alpha_es``,
-``inverse``, ``model`` (without the transport if they declare ``transport_in_lead``).
+Compensators from other packages get the results as parameters with these names: ``delay``, ``alpha``,
+``alpha_es``, ``inverse``, ``model`` (without the transport delay if they declare ``transport_in_lead``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from rths_nodes.mechanics.models.inverse import DERIVATIVES
 SLOW = 5.0
 """Upper frequency of slow motions, Hz. The delay of slow motions is the initial delay of compensators."""
 MODELS = {"model", "inverse", "known"}
-"""Compensator parameters that describe the rig. A compensator with such parameters needs one of these values."""
+"""Compensator parameters that describe the rig. A compensator with such parameters needs a value of at least one
+of them."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Resolution of the responses, Hz: each interval contains ``LINES`` spectral lines of the noise."""
 
@@ -43,7 +44,7 @@ class Identified:
     """Results of one identification for all compensators.
 
     ``delay`` is the mean over the axes (s), ``rms`` the rms of the noise (m). ``model`` is a model file without
-    the transport. ``whole_model`` includes the transport; ``inverse`` has the coefficients of ``whole_model`` by
+    the transport delay, which ``whole_model`` includes; ``inverse`` has the coefficients of ``whole_model`` by
     derivative. Missing results are empty. ``suggested`` has parameters by compensator and name.
     """
 
@@ -64,7 +65,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Compensator: name, settings with type as plain data, and a ``reason`` if it cannot take part."""
+    """Compensator: name, settings (with the type) as plain data, and a ``reason`` if it cannot take part."""
 
     name: str
     settings: Data

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work on the dask.distributed cluster of a scheduler. The workers of the cluster need this package.
+"""Work on the dask.distributed cluster of a scheduler. The workers need this package.
 
 dask reassigns the work of a dead worker. A piece of work that has killed several workers is lost.
 """

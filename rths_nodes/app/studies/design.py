@@ -87,7 +87,8 @@ class Row:
 
 
 class Design:
-    """Checked study of ``scenario``, or of the study file's scenario, whose path is relative to ``folder``.
+    """Checked study of ``scenario`` or, if None, of the scenario that the study file names; a path is
+    relative to ``folder``.
 
     Raises ConfigError with all problems.
     """

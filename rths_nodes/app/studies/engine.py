@@ -71,7 +71,7 @@ def chosen(jobs: int | None = None, scheduler: str = "", engine: str = AUTO) -> 
 
 
 def expected_s(scenario: Scenario, samples: float, engine: str = KERNELS) -> float | None:
-    """Estimate the duration of ``samples`` of a test, s; None if short or unknown. External parts do not start."""
+    """Estimate the duration of ``samples`` of a test, s; None if short or unknown. No external part is started."""
     if samples < WORTH:
         return None
     try:

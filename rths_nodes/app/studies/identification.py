@@ -44,7 +44,8 @@ DECLARED, MEASURED = "declared", "measured"
 """Sources of the command delay that is removed from the responses: declaration of the port, or measurement."""
 
 FINEST, LINES = 0.1, 6
-"""Default resolution: ``FINEST`` (Hz) or ``LINES`` spectral lines of the recording, whichever is larger."""
+"""Default resolution, Hz: ``FINEST`` or the width of ``LINES`` spectral lines of the recording, whichever is
+larger."""
 
 
 class Periodic(NamedTuple):
@@ -137,8 +138,9 @@ def fit(
     """Fit the loading system of ``scenario`` to one experiment per axis.
 
     ``band`` and ``resolution`` (None: default) of the responses are in Hz. If ``orders`` is None, the orders of
-    the inverse are chosen. If ``how`` is None, the declared delay is used unless the responses contradict it.
-    ``source`` describes the experiments in the file. Raises ConfigError if no model fits.
+    the inverse are chosen. If ``how`` is None, the declared delay is used; if the responses contradict this delay,
+    the measured delay is used. ``source`` describes the experiments in the file. Raises ConfigError if no model
+    fits.
     """
     responses = _responses(scenario, experiments, band, resolution)
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
@@ -168,7 +170,7 @@ def fit(
 
 
 def _on_ramps(scenario: Scenario) -> bool:
-    """Return whether the rig interpolates linearly between commands. Other rigs hold a command for a sample."""
+    """Return whether the rig interpolates linearly between commands. Other rigs hold each command for a sample."""
     data = scenario.data()
     parts = [data["port"], data["rig"], *(axis["actuator"] for axis in data["axes"].values())]
     return any(part.get("hold") == "ramp" or part["type"] == "pure_delay" for part in parts if part)
@@ -238,7 +240,7 @@ def periodic_noise(scenario: Scenario, wanted: Mapping[str, float]) -> Noise:
 def fit_periodic(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
-    """Fit the inverse, including transport, to the spectral lines of ``band`` up to ``up_to`` (Hz).
+    """Fit the inverse, including the transport delay, to the spectral lines of ``band`` up to ``up_to`` (Hz).
 
     An ``identified_inverse`` of the scenario sets the order. ``source`` describes the experiments. Raises
     ConfigError if no inverse fits.

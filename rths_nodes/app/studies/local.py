@@ -48,7 +48,7 @@ class _Processes(LokyBackend):  # type: ignore[misc]
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Do the same as ``engine.as_completed``. If the process of a piece dies, the piece is retried once, alone."""
+    """Do the same as ``engine.as_completed``. A piece of work whose process dies is retried once, alone."""
     with _shares(count, progress) as (file, shares):
         waiting, under_way = iter(jobs), {}
 

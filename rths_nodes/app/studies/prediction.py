@@ -4,7 +4,7 @@
 Without changes, integrator, ramp, setup and compensator reproduce the recorded Commands from the Measurements, bit
 for bit up to the first bridged or lost sample. With other settings, the whole test is predicted on the rig
 identified from the recording. Force-controlled axes keep their recorded loads. The identified forces include
-the effect of these axes on others, e.g. P-Delta.
+the effect of these axes on other axes, e.g. P-Delta.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.recording.run import Run, measurement_of
 
 DISCREPANCY = {"error_norm_percent": 1.0, "max_error_percent": 2.0}
-"""Differences of indices (%) up to which a recording and its repetition always agree."""
+"""Largest difference of each index (%) for which a recording and its repetition always agree."""
 AGREEING = 0.3
-"""Relative difference of indices up to which recording and repetition also agree."""
+"""Largest relative difference of an index for which recording and repetition also agree."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
 """Rows of a prediction: recording, and identified rig without and with changes."""
@@ -80,6 +80,7 @@ def reproduced(run: Run) -> Reproduction:
             if target is not None:
                 commands.target(target)
             command = commands.next(measured)
+            numerical.learnt()
             if command is None:
                 break
             compared += 1
@@ -121,7 +122,7 @@ class Prediction:
 
     @property
     def discrepancy(self) -> str:
-        """Description of the difference between recording and repetition; an empty string if they agree."""
+        """Description of the difference between recording and repetition, or an empty string."""
         before, after = (self.outcomes[row][0] for row in (MEASURED, AGAIN))
         if before != after:
             return f"the recorded test was {before}, but its repetition on the identified rig is {after}"

@@ -40,7 +40,8 @@ AXIS_INDICES: dict[str, tuple[str, float]] = {name: _OF_AXIS[name] for name in d
 """Indices of an axis: key in the metrics, and factor to the unit of the index."""
 TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
 RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
-"""Keys by prefix of an index: ``response_x`` and ``acceleration_x`` are rms errors (%) of degree of freedom x."""
+"""Keys of the response errors by prefix of an index: ``response_x`` and ``acceleration_x`` are rms errors (%) of
+degree of freedom x."""
 FAILED = "failed"
 
 
@@ -48,8 +49,9 @@ FAILED = "failed"
 class Findings:
     """Results of one run.
 
-    ``axes`` has indices of the true displacement by axis. ``parameters`` has the smallest and largest value by
-    quantity and axis. ``response`` has errors (%) relative to the whole structure by degree of freedom.
+    ``axes`` has indices of the true displacement by axis. ``parameters`` has the range of each quantity of the
+    compensator by axis. ``response`` has errors (%) by degree of freedom, relative to the response of the whole
+    structure.
     """
 
     outcome: str
@@ -65,7 +67,7 @@ class Findings:
     """Indices in the scenario's set. Names with ``_true`` refer to the true displacement, other names to the
     measured displacement."""
     measured: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Indices as in ``axes``, from the measured displacement, if the true displacement is also known."""
+    """Indices as in ``axes``, but of the measured displacement; empty if the true displacement is unknown."""
 
     @property
     def values(self) -> dict[str, float]:
@@ -104,7 +106,7 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """Return the names of the indices in the set of ``scenario``, in the order of the benchmark's code."""
+    """Return the names in the scenario's set of indices, in the order of the benchmark's code."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
 
@@ -131,7 +133,7 @@ def findings(
     interrupted: Callable[[], bool] | None = None,
     preferred: str = AUTO,
 ) -> Findings:
-    """Run ``scenario`` embedded on the engine ``preferred``. Raises ConfigError if it cannot run.
+    """Run ``scenario`` embedded on the engine ``preferred``. Raises ConfigError if the scenario cannot run.
 
     ``keep`` stores the histories; ``response`` adds errors of the response.
     """
@@ -190,7 +192,7 @@ def prepare(text: str) -> None:
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
 ) -> dict[str, object]:
-    """Run a scenario in another process. The scenario is text, because that process looks up component classes."""
+    """Run a scenario. Text is for another process, which looks up the component classes."""
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
     )

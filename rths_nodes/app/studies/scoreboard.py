@@ -128,7 +128,9 @@ class Scored:
 
 
 def design(scenario: Scenario, chosen: Sequence[Candidate], scored: Scored) -> Design:
-    """Return the study of all laws that can take part. Raises ConfigError if no law can or a name is unknown."""
+    """Return the study of all laws that can take part. Raises ConfigError if no law can take part, or if a name is
+    unknown.
+    """
     able = [law for law in chosen if not law.reason]
     if not able:
         raise ConfigError(*(f"{law.name}: {law.reason}" for law in chosen))
@@ -165,7 +167,7 @@ def run(design: Design, folder: Path, where: engine.Where, progress: Shown) -> S
 
 
 def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[Score]:
-    """Return the rows of the scoreboard, best first: by fraction of failed runs, then by the high value of
+    """Return the rows of the scoreboard, best first: by fraction of failed runs, then by the high percentile of
     ``index``.
 
     Rows with equal fractions tie if their ranges over the noise seeds overlap.
@@ -190,7 +192,7 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 
 
 def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Return the smallest and largest high value of ``size`` over the seeds; nan for one seed or failed runs."""
+    """Return the range of the high percentile of ``size`` over the seeds; nan for one seed or failed runs."""
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
     highs = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
     return (min(highs), max(highs)) if len(highs) > 1 and np.isfinite(highs).all() else (math.nan, math.nan)

@@ -35,8 +35,7 @@ class Journal:
     """Results in ``folder`` by key, one line per finished run, written immediately.
 
     Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32); a
-    damaged line is refused, because the table would not show the damage. Lines of earlier versions may have no
-    checksum. Raises ConfigError and OSError.
+    damaged line is refused. Lines of earlier versions may have no checksum. Raises ConfigError and OSError.
     """
 
     def __init__(self, folder: Path) -> None:

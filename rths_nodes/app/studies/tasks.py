@@ -22,7 +22,8 @@ R = TypeVar("R")
 Tell = Callable[[float], None]
 Progress = Callable[[Sequence[float]], None]
 Shown = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
-"""Function that returns a context manager with the progress ``f(done, total)`` of a named piece of work."""
+"""Function that returns, for a named piece of work, a context manager with the progress function ``f(done,
+total)``."""
 Say = Callable[[Iterable[str]], None]
 Job = tuple[int, tuple[object, ...]]
 """Number of a piece of work, and the arguments of its function."""

@@ -330,7 +330,9 @@ def ran(text: str, index: str, preferred: str, tell: Tell) -> float:
 
 
 def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
-    """Return the number of the first scenario judged unstable (or None), and why others were not judged."""
+    """Return the number of the first scenario judged unstable (or None), and the first reason why a scenario was
+    not judged.
+    """
     from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 

@@ -11,10 +11,10 @@ earlier):
 J lags by one sample, like the delayed z/(z-1) of Eq. (10). A positive slope of either indicator means that the
 actuator lags (OpenFresco has the opposite sign); the parameter then increases.
 
-The gains depend on the test: the gain k_p on the tracking indicator TI must be rescaled with amplitude^-2,
-frequency^-2 and the servo rate. With a specimen of stiffness k the energy indicator grows k times as fast as TI.
-Only the elastic part of the force distinguishes lag from lead: with a pure damper the energy indicator is never
-negative; with a mass its sign is reversed, and the law diverges.
+For another test, the gain k_p on the tracking indicator TI must be rescaled with amplitude^-2, frequency^-2 and
+the servo rate. With a specimen of stiffness k the energy indicator grows k times as fast as TI. Only the elastic
+part of the force distinguishes lag from lead: with a pure damper the energy indicator is never negative; with a
+mass its sign is reversed, and the law diverges.
 """
 
 from __future__ import annotations

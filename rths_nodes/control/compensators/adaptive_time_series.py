@@ -6,21 +6,21 @@ The inverse of the actuator is a series of the target x and its derivatives, wit
     u = a0 x + a1 x' + a2 x''
     (a0, a1, a2) = least squares of  u = a0 xm + a1 xm' + a2 xm''  over the last `window` seconds
 
-with the sent commands u and the measured displacements xm. Both pass the same low-pass filter, which therefore
-does not affect the relation. The coefficients of a second-order actuator are (1, 2 zeta / w, 1 / w^2); a pure
-delay has approximately (1, delay, delay^2 / 2).
+with the sent commands u and the measured displacements xm, both through the same low-pass filter, which does not
+affect the relation. The coefficients of a second-order actuator are (1, 2 zeta / w, 1 / w^2); a pure delay has
+approximately (1, delay, delay^2 / 2).
 
 Three details differ from the publication:
 
-- The derivatives of the filtered xm are inner states of the filter, not differences of its output. They are exact
-  for a measurement that is linear between samples, and less noisy.
-- A motion of one frequency cannot separate a0 from a2 (x'' = -w^2 x), and the least squares become singular. This
-  fit finds the smallest change of the coefficients, (S + r tr S I) delta = s. Where the motion determines them,
-  repeated fits converge to the least squares.
-- The coefficients move to a new solution gradually, no faster than `rate`, not in one step.
+- The derivatives of the filtered xm are inner states of the filter (``derivative_filter.py``), which are less
+  noisy than differences of its output.
+- For a motion of one frequency (x'' = -w^2 x), the least squares are singular in a0 and a2. This fit finds the
+  smallest change of the coefficients, (S + r tr S I) delta = s. Where the motion determines them, repeated fits
+  converge to the least squares.
+- The coefficients move to a new solution no faster than `rate`, not in one step.
 
 A row of the fit contains the filtered measurement x, its derivatives y and z, and the command u. Sums of products
-are updated by the newest and the oldest row, and computed afresh after each complete window because of rounding.
+are updated by the newest and the oldest row, and recomputed after each complete window because of rounding.
 """
 
 from __future__ import annotations

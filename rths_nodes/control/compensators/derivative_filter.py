@@ -3,8 +3,8 @@
 
 It is a fourth-order Butterworth filter in phase-variable form, z' = w (A z + b u), where z holds the output y and
 its first three derivatives divided by powers of w. The solution is exact for an input that is linear between
-samples. The states after a block of samples are the sum of the contributions of its inputs, and of the states and
-the last input before the block.
+samples. The states at the end of a block of samples are a sum over the inputs, the states before the block and the
+last input before the block.
 """
 
 from __future__ import annotations

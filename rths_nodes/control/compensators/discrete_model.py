@@ -7,17 +7,15 @@ The law inverts the loading system's delay and amplitude error:
     y_ac(k) = theta^ . [y_a(k), y_a(k - s), y_a(k - 2 s)]          Eq. (4)
 
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
-pair is the displacement measured at k - 1 and the output of that sample, so the model contains the transport
-delay. The spacing s is not published; 5 samples at 1024 Hz give parameters similar to the published parameters.
-In TADC this law is the adaptive stage, followed by a polynomial extrapolation (``chain``).
+pair is from sample k - 1, so the model contains the transport delay. The spacing s is not published; 5 samples at
+1024 Hz give similar parameters. In TADC this law is the adaptive stage (``chain``).
 
 If learning begins during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published
-law bursts: three parameters learned from the first few samples of a motion cause forces of MN. With ``guarded``,
+law bursts: parameters learned from the first few samples of a motion cause forces of MN. With ``guarded``,
 
 - the parameters in use follow the identified parameters along a straight line, no faster than ``parameter_rate``;
 - parameters are not adopted if the sum of their magnitudes (their largest gain) exceeds ``largest_gain``;
-- learning stops while all measured taps are below ``quiet_amplitude``, because with noise alone the covariance
-  grows without bound.
+- learning stops while all measured taps are below ``quiet_amplitude`` (see :func:`updated`).
 
 ``guarded: false`` is the published law; use it with a soft start.
 """

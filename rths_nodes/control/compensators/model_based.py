@@ -7,19 +7,19 @@ Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Mult
     u_FF = G_0 x + G_1 x' + G_2 x'' + G_3 x'''        Eq. (2.8), the inverse of the loading system
     u_FB = -K z^                                      section 2.2, LQG on the deviation x^E - x^I, Eq. (2.6)
 
-with displacement, velocity and acceleration of the target; the jerk is the difference of the accelerations of two
-samples. Eq. (2.8) scales columns in the paper, rows here (``mechanics/models/coupled_rig.py``). The law needs the
-integrator's own derivatives of the target (``ramp: hermite``).
+with the target x; its jerk x''' is the difference of the accelerations of two samples. Eq. (2.8) scales columns in
+the paper, rows here (``mechanics/models/coupled_rig.py``). The law needs the integrator's own derivatives of the
+target (``ramp: hermite``).
 
-The deviation of a loading system from the target obeys the same model as the system, driven by the feedback u~ and
-by a disturbance of the command (Eqs. 2.4 to 2.6). For the model z' = A z + B (u~ + d), y = C z + v:
+The deviation from the target obeys the model of the loading system, z' = A z + B (u~ + d), y = C z + v, driven by
+the feedback u~ and a disturbance d of the command (Eqs. 2.4 to 2.6):
 
     u~ = -K z^            K of the regulator that minimises the integral of q y'y + r u~'u~
     z^' = A z^ + B (u~ + d^) + L_z (y - C z^)
     d^' = ...  + L_d (y - C z^)
 
-The disturbance d is white noise through a second-order shaping filter on each axis, which limits it to the
-expected frequencies; v is white measurement noise.
+d is white noise through a second-order shaping filter on each axis, which limits it to the expected frequencies; v
+is white measurement noise.
 """
 
 from __future__ import annotations
@@ -262,8 +262,8 @@ class ModelBased(Coupled):
             FeedbackParams, "LQG feedback of the deviation from the target; default: none", None
         )
         lead: float = number(
-            "time by which the target is read ahead; the transport and the lead of the model file are added to "
-            "this time",
+            "time by which the target is read ahead; the transport delay and the lead of the model file are "
+            "added to this time",
             "s",
             0.0,
             at_least=0.0,

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning an inverse by instrumental variables: recursive least squares that return to the identified inverse.
 
-Command u, measured displacement m and target d of a sample pass the same low-pass filter, and their means over the
-last ``memory`` seconds are subtracted. With y = u, and phi_i and z_i the i-th derivatives of m and d, for each
-axis:
+Command y, measured displacement m and target d pass the same low-pass filter, and their means over the last
+``memory`` seconds are subtracted. With the i-th derivatives phi_i and z_i of m and d, for each axis:
 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
@@ -14,8 +13,8 @@ identified.
 
 - R is the variance of e due to sensor noise, times the number of dependent samples of e. The noise is estimated
   from the third differences of the measurement, which contain no motion.
-- e is limited (Huber) to ``deviations`` times its expected standard deviation, (R + z P z)^0.5, for robustness
-  against saturated valves, shocks and nonlinear rigs.
+- e is limited (Huber) to ``deviations`` times its expected standard deviation, (R + z P z)^0.5, because of
+  saturated valves, shocks and nonlinear rigs.
 - The coefficients stay within ``deviations`` standard deviations of the identified coefficients.
 - After a bridged sample, learning stops for the memory of the filter.
 

@@ -6,12 +6,11 @@
 
 F is the desired and f the measured force of the axis, K the stiffness of specimen and load frame in series. e(u,
 c) is the extension that shortens a column by c after a drift u of its head (``mechanics/axial_load.py``); without
-a column e is c. u^ is the target of the displacement axis that moves the head, F^ the force target. Both are
-extrapolated linearly by the delay of the actuator.
+a column e is c. u^ and F^ are the targets of the displacement axis that moves the head and of the force,
+extrapolated linearly by the actuator's delay.
 
 With the correct K, an error decays at the rate k_i (1/s). If the declared K is r times too small, the loop is r
-times faster. For a plant of stiffness K and delay T, the loop with k_p = 0 is stable for k_i T < pi / 2. A fifth
-of this limit leaves a margin for a stiffer specimen.
+times faster. For a plant of stiffness K and delay T, the loop with k_p = 0 is stable for k_i T < pi / 2.
 """
 
 from __future__ import annotations

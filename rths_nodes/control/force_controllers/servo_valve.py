@@ -7,13 +7,12 @@
     x_k = x_{k-1} + dt (q_k + q_0)
 
 F and f are the desired and measured force of the axis, c and x its desired and measured displacement. q is the
-piston velocity due to the flow of the valve, whose spool has the time constant T; q_0 is the velocity due to
-leakage at zero signal. K is the stiffness of specimen, load frame and oil in series. Because the piston
-integrates, an error decays at the rate k_f, a ramp of r N/s has the error r / k_f, and the static error is
-q_0 K / k_f.
+piston velocity due to the flow of the valve, whose spool has the time constant T, and q_0 due to leakage at zero
+signal. K is the stiffness of specimen, load frame and oil in series. Because the piston integrates, an error
+decays at the rate k_f, a ramp of r N/s has the error r / k_f, and the static error is q_0 K / k_f.
 
-The loop is closed at the valve and is faster than a loop that sends displacements from a test computer. It reacts
-to the drift of other axes but does not predict it.
+The loop at the valve is faster than a loop that sends displacements from a test computer. It reacts to the drift
+of other axes but does not predict it.
 """
 
 from __future__ import annotations

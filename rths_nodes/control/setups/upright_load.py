@@ -2,8 +2,8 @@
 """Setup that removes the lateral force of an inclined load actuator from the force of the axis that inclines it.
 
 A load actuator above a column head that has drifted by u pushes the head sideways with P sin b, where sin b = u /
-sqrt(L^2 + u^2) and L is the actuator's length from pin to pin. The actuator that moves the head carries this
-force. Its load cell measures
+sqrt(L^2 + u^2) and L is the actuator's length from pin to pin. The load cell of the actuator that moves the head
+measures
 
     F = R - P sin b,        so that        R = F + P sin b
 

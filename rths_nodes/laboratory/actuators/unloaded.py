@@ -9,9 +9,9 @@ and the kernel of the specimen is
 
     step(constants, state, displacement, velocity) -> state, force
 
-The second kernel moves the specimen from sample to sample at constant velocity and advances its inner states. A
-specimen with mass also resists the change of velocity, and starts at rest. A sample has at least ``INCREMENTS``
-increments, more if the states decay fast. If more than ``HARD_LIMIT`` are needed, the states become NaN.
+The second kernel advances the inner states of the specimen at constant velocity. A specimen with mass also resists
+the change of velocity, and starts at rest. A sample has at least ``INCREMENTS`` increments, more if the states
+decay fast. If more than ``HARD_LIMIT`` are needed, the states become NaN.
 """
 
 from __future__ import annotations

@@ -86,10 +86,10 @@ LAYOUT = {
     ),
     "transport": ("B", "number of samples after which a command takes effect"),
     "auxiliary": ("B", "number of auxiliary channels after the axes, 0 to 8"),
-    "state": ("B", "0 idle, 1 waiting, 2 running, 3 braking, 4 stopped; from the test computer 0"),
-    "reason": ("B", "reason of a stop or a refusal; from the test computer 0"),
-    "hydraulics": ("B", "0 unknown, 1 off, 2 low, 3 high; from the test computer 0"),
-    "interlock": ("B", "0 unknown, 1 closed, 2 open; from the test computer 0"),
+    "state": ("B", "0 idle, 1 waiting, 2 running, 3 braking, 4 stopped; 0 from the test computer"),
+    "reason": ("B", "reason of a stop or a refusal; 0 from the test computer"),
+    "hydraulics": ("B", "0 unknown, 1 off, 2 low, 3 high; 0 from the test computer"),
+    "interlock": ("B", "0 unknown, 1 closed, 2 open; 0 from the test computer"),
 }
 """Fields of the head: name -> type (as in ``struct``) and meaning."""
 HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))

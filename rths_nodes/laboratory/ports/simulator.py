@@ -322,13 +322,12 @@ class Simulator(WarningPort):
         if self._watchdog is not None:
             taken_over = self._watchdog.beat()
             self.interlock = self.interlock or taken_over
-        if not self.interlock:  # while interlock has a reason, the rig does not move
+        if not self.interlock:  # the rig does not move while ``interlock`` states a reason
             self._command, self._applied = command.command.tolist(), command.command.copy()
             if self._converts:
                 self._convert(command.control_mode)
-        opened = (
-            self._interlock == INTERLOCK_OPEN
-        )  # commands sent now take effect when the interlock is closed again
+        # commands sent while the interlock is open take effect when it is closed again
+        opened = self._interlock == INTERLOCK_OPEN
         driven, auxiliary = command.command.tolist() if opened else self._command, command.auxiliary
         if self.transport_samples:
             self._line.append((driven, auxiliary))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watchdog of a simulated port: a separate process, like a servo-controller on its own machine.
 
-Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig, reports the cause
-and keeps the rig, so that a node that recovers cannot drive it. The process runs this file (``python watchdog.py
-LIMIT``) without imports from the package, to start within milliseconds. It reads beats from standard input and
-reports on standard output and standard error.
+Every command sends a beat. If no beat arrives within the limit, the watchdog takes over the rig and reports the
+cause. A node that recovers cannot drive the rig again. The process runs this file (``python watchdog.py LIMIT``)
+without imports from the package, to start within milliseconds. It reads beats from standard input, and reports on
+standard output and standard error.
 """
 
 from __future__ import annotations

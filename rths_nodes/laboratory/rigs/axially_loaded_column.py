@@ -9,9 +9,9 @@ V is the force of the lateral specimen:
     P = N cos a / cos b                                 of the vertical actuator, by the equilibrium of the head
     F = V(u, u') - N sin a - P sin b                    of the horizontal actuator
 
-N sin a is the P-Delta force of the column and belongs to its restoring force. P sin b is the push of the inclined
-actuator and does not belong to it (``control/setups/upright_load.py``). The forces do not affect the actuators.
-The column has no mass along its axis.
+N sin a, the P-Delta force of the column, belongs to its restoring force; P sin b, the push of the inclined
+actuator, does not (``control/setups/upright_load.py``). The forces do not affect the actuators. The column has no
+mass along its axis.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
 z' = A z + B u + e F, where F is the force of a specimen whose displacement and velocity are linear in z. In each
 substep the linear part is exact for linear inputs. A first pass holds the force; in a second pass the force is
 linear. The specimen's states follow by RK4 along the velocity of the first pass, in more increments if they decay
-fast. The error is of second order in the substep. One product gives the effect of z and u on the specimen, and one
-gives the effect of the forces on z:
+fast. The error is of second order in the substep. The motion of the specimen at the end of substep j is
 
     (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})        F* is the force after the first pass
 """

@@ -5,13 +5,13 @@ With a mass, F = m a + the force of another specimen, such as a frame whose beam
 al. 2020). If the actuator imposes the displacement, the acceleration is the change of velocity per sample.
 ``servo_hydraulic_linear`` solves the motions of specimen and actuator together.
 
-With play in a joint, such as the pins of a clevis, the force is zero for a while after a reversal:
+With play b in a joint, such as the pins of a clevis:
 
     F = f(x - b/2, x')   for x >  b/2, and not below zero
     F = f(x + b/2, x')   for x < -b/2, and not above zero
-    F = 0                between: the actuator crosses the gap b, and the specimen is unloaded
+    F = 0                between, while the actuator crosses the gap after a reversal
 
-``output.lost_motion`` models the lost motion of a drive, by which an actuator lags its command.
+``output.lost_motion`` models the lost motion of an actuator's drive.
 """
 
 from __future__ import annotations

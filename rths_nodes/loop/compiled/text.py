@@ -10,11 +10,11 @@ loop cannot complete, or -1.
 
 A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
 next Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the
-states in its result. A live loop checks limits only and continues if a sensor is at the end of its range.
+states in its result. A live loop checks limits only.
 
-A ``remote`` loop is a live loop without a rig. It has two more arguments: ``half``, and ``reading`` with the
-displacements, forces, applied commands and flags of a Measurement. Half 0 uses Measurement 0, half 1 computes
-Command k + 1, half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
+A ``remote`` loop is a live loop without a rig, with two more arguments: ``half`` and ``reading`` (displacements,
+forces, applied commands and flags of a Measurement). Half 0 uses Measurement 0, half 1 computes Command k + 1,
+half 2 checks Measurement k + 1. If ``asked`` is 3, the rig has stopped.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def numbers(port: UdpPort, report: Report) -> dict[str, float]:
 
 
 def stopped(port: UdpPort, params: UdpPort.Params, report: Report) -> str:
-    """Return why the rig cannot continue, like ``port.interlock``; an empty string if the rig can continue."""
+    """Return why the rig cannot continue, like ``port.interlock``, or an empty string."""
     patience = params.longest_wait if report.lockstep else params.silence
     reasons = (
         session.interlocked("udp"),

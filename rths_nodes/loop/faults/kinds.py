@@ -3,8 +3,7 @@
 
 Streams: target (integrator to compensator), command (compensator to actuator), measurement (actuator to integrator
 and compensator). ``streams.py`` applies faults to streams and sensors in any host.
-``ros/hosting/fault_injection.py`` applies faults to nodes: it kills or suspends a process, or stops scheduling a
-node of the host ``composed``.
+``ros/hosting/fault_injection.py`` applies faults to nodes.
 """
 
 from __future__ import annotations

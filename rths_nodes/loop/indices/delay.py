@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delay by cross-correlation, in chunks of ``CHUNK`` samples counted from the first sample.
 
-Values are relative to the first sample, because an offset would reduce the precision. The cross-spectra of the
-chunks (overlap-save) are summed; one inverse transform then yields the products at all lags. Means and variances
-of the targets at a lag follow from sums over all chunks and from the targets at both ends of the test. Memory is
-bounded, and the result does not depend on when samples arrive. A drift reduces the precision: 8 digits are left
-for a motion of 1 mm after a drift of 100 mm.
+Values are relative to the first sample, because an offset reduces the precision: 8 digits are left for a motion of
+1 mm after a drift of 100 mm. The cross-spectra of the chunks (overlap-save) are summed; one inverse transform then
+yields the products at all lags. Means and variances of the targets at a lag follow from sums over all chunks and
+from the targets at both ends of the test. Memory is bounded, and the result does not depend on when samples
+arrive.
 """
 
 from __future__ import annotations

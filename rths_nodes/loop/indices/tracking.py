@@ -10,7 +10,7 @@ The equations are from Chen & Ricles 2010; a dash denotes the previous sample. M
 largest values are stored as squares, because the root of a square is exactly the absolute value of the number.
 
 A test computes the indices sample by sample in plain floats, so that results do not depend on arrival times or
-host, and memory does not grow. The analysis computes the indices in arrays.
+host, and memory does not grow. The analysis uses arrays.
 """
 
 from __future__ import annotations
@@ -136,10 +136,9 @@ NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
 class Tracking:
     """Tracking indices of the axes: control error, tracking indicator, delay, energy of the error.
 
-    J3 is the largest error relative to the largest target, J2 the relative RMS error (Wang et al., TADC; Chen &
-    Ricles 2010, Eq. 15). TI = (A - TA) / 2 (m^2) is derived from the synchronisation plot (Mercan 2007; Chen &
-    Ricles 2010, Eqs. 8-9b). If the actuator lags, TI rises: by pi X^2 sin(phi) per period for a sine of amplitude
-    X and lag phi. See :class:`Delay` for ``longest`` and ``spread``.
+    J3 is the largest error relative to the largest target, J2 the relative RMS error (Wang et al., TADC). TI (m^2)
+    is derived from the synchronisation plot (Mercan 2007). If the actuator lags, TI rises: by pi X^2 sin(phi) per
+    period for a sine of amplitude X and lag phi. See :class:`Delay` for ``longest`` and ``spread``.
 
     ``scale`` ``(n_axes,)``, by default 1, is the energy of the structure divided by the energy of a scale
     specimen.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands from Targets by ramp, setup and compensator: Target, Measurement k -> Command k + 1.
 
-A force axis is held at the start of the test, then controlled by force, and possibly held again. The scenario
-defines the target of the axis (``loop/scenario/loads.py``). The command of a force axis equals its target, because
-only the force controller knows the delay and compliance of the actuator. Exception: under a vertical load, the
-actuator inclines with the drift of the coupled axis, which is in the Target.
+A force axis is held at the start of the test, then controlled by force, and possibly held again. The command of a
+force axis equals its target (``loop/scenario/loads.py``), because only the force controller knows the delay and
+compliance of the actuator. Exception: under a vertical load, the actuator inclines with the drift of the coupled
+axis, which is in the Target.
 """
 
 from __future__ import annotations

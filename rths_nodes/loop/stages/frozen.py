@@ -9,7 +9,7 @@ directions for a change ten times larger. D is derived from resolution, noise, l
 
 In each window of LATE_S the command has a minimum l and a maximum h. If l exceeds an earlier h by D, an actuator
 with a delay below LATE_S has risen since. The sensor has to show the fraction STUCK of this rise. Falls are judged
-likewise. :class:`OneWay` judges one measurement, also in guided motions.
+likewise (:class:`OneWay`).
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ Extrapolation of the measured force over its delay (``force_lead``):
 
     f^ = f_k + p b_k,     b_k the slope of a straight line fitted to the last n + 1 forces
 
-p is the delay of the force in samples, n the number of samples in an integration step. A difference of two samples
-would multiply the noise of the force by sqrt((1 + p)^2 + p^2). If an integrator holds the force during its step,
-the force is half a step late on average, and p includes this delay.
+p is the delay of the force in samples, including the integrator's ``force_age``, and n the number of samples in an
+integration step. A difference of two samples would multiply the noise of the force by sqrt((1 + p)^2 + p^2).
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class Fading:
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
         largest = float(needed.max())
-        # the limits trip on NaN, which must not become a length
+        # compute no length from NaN; the limits trip on it
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
         self.active = self._length > 0

@@ -2,8 +2,8 @@
 """Corridor in which a test should stay: predicted before the test, checked during the test, shown after the test.
 
 The corridor is the envelope of many runs on different plants (``rths corridor``), widened by a margin. It bounds
-displacement, force and absorbed energy of every axis. Long before a limit is exceeded, the corridor shows a bolt
-that slips, a specimen that degrades or a sensor that drifts.
+displacement, force and absorbed energy of every axis. Long before a limit is exceeded, the corridor shows a
+slipping bolt, a degrading specimen or a drifting sensor.
 """
 
 from __future__ import annotations

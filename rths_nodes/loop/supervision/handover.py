@@ -83,8 +83,8 @@ class Handover:
 
     ``presented`` converts an untared Measurement to the zero of the test. ``at_rest`` is called when a held rig
     comes to rest, ``under_way`` when the rig follows the test again, ``stopping`` with the reason of a stop.
-    ``lost`` returns why the rig no longer follows; an empty string if it follows. ``following`` checks a Command,
-    relative to the zero of the test, and an untared Measurement; the third argument is true during pauses.
+    ``lost`` returns why the rig no longer follows, or an empty string. ``following`` checks a Command, relative to
+    the zero of the test, and an untared Measurement; the third argument is true during pauses.
     """
 
     tares: Tares

@@ -2,9 +2,8 @@
 """Hops longer than a sample: Commands in transit between the computer and the rig.
 
 With a depth p, tick k waits for Command k - p and applies it. Messages keep their numbers and their pairing, and
-the round trip has p more samples. Hops are part of the transport, like delays after the port: depth p with q
-samples after the port is equivalent to depth 0 with q + p samples. If the rig stops, all Commands in transit are
-dropped.
+the round trip has p more samples. Hops are part of the transport: depth p with q samples after the port is
+equivalent to depth 0 with q + p samples. If the rig stops, all Commands in transit are dropped.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 :func:`acting` compares any rows. The rows of a displacement command are written out in :func:`broken_alone`,
 because a loop takes 50 % longer. These functions, and the functions ``of_...``, which compute the values, are
-kernels: they use numbers, not texts. NaN violates every bound.
+kernels. NaN violates every bound.
 
 :class:`LimitCheck` checks Commands and Measurements against the required limits (stroke, velocity, force), which
 stop the rig at the first sample. Optional limits are in ``levels.py``. The software limits are not a safety
@@ -194,9 +194,9 @@ class LimitCheck:
     """Checks commands before they are sent, and measurements on arrival, against the limits of all axes.
 
     Commands and targets are relative to the zero of the test (``tares``); measurements are untared. Limits apply
-    to the readings of sensors and controller; for a corrected force, to its original channel. Axes with the same
-    number in ``groups`` stop together; force axes come last. Values by axis are in m, or in N in force mode. Each
-    check returns a reason, or an empty string if no limit is exceeded.
+    to untared values; for a corrected force, to its original channel. Axes with the same number in ``groups`` stop
+    together; force axes come last. Values by axis are in m, or in N in force mode. Each check returns a reason, or
+    an empty string if no limit is exceeded.
 
     The other attributes are constants of the kernels. ``beside`` is true if other quantities are limited too.
     """
@@ -231,7 +231,7 @@ class LimitCheck:
         self.beside = any(row.slot >= 2 * len(axis_limits) for row in measured)
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
-        """Return the reason to refuse ``command``; an empty string if it is permitted.
+        """Return the reason to refuse ``command``, or an empty string.
 
         ``previous`` are the last sent commands, in ``modes``.
         """
@@ -271,7 +271,7 @@ class LimitCheck:
         return axis + BRAKING_WAY.format(now + zero, step * rate, way, left, stroke)
 
     def measurement(self, measured: Measurement, targets: Floats, modes: bytes = b"") -> str:
-        """Return the reason to stop after ``measured``; an empty string if no limit is exceeded.
+        """Return the reason to stop after ``measured``, or an empty string.
 
         ``targets`` are in ``modes``.
         """

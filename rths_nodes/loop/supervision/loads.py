@@ -9,8 +9,7 @@ position earlier would unload a specimen whose head still drifts. A load that ca
 once.
 
 A force loop uses the target of the neighbouring axis. The command of that axis leads its target by the delay of
-its actuator, so that the target moves on after the command has stopped. The target continues to the same position
-along a cubic,
+its actuator. After the command has stopped, the target continues to the same position along a cubic,
 
     x(s) = x_0 (1 - 3 s^2 + 2 s^3) + M v (s - 2 s^2 + s^3) + x_end (3 s^2 - 2 s^3),    s = m / M,
 

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pause of the test: the rig slows down to rest, waits for a late message, and joins the motion again.
 
-Ticks continue during a pause, samples do not. s is the elapsed fraction of a phase of M ticks, x the target of an
-axis, and l = u - x the lead of its command u. v and w are the changes of x and l in the last sample. Target and
-lead by phase:
+Ticks continue during a pause, samples do not. s is the elapsed fraction of a phase of M ticks. v and w are the
+last changes per sample of the target x of an axis and of the lead l = u - x of its command u. Target and lead by
+phase:
 
     slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
     waits        at the end of this motion, without a lead
     returns      x_k + d (1 - 10 s^3 + 15 s^4 - 6 s^5)     to the target of the last sample, d away
     starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; linear between samples
 
-A compensator leads by the lag of the actuator at full speed; at the fraction r of this speed, the lead is
-multiplied by r. Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the
-acceleration within the deceleration of each axis. In the last phase, displacements are within half a sample of
-their targets, and the motion is slower. This is correct for a rate-independent specimen.
+The lead compensates the actuator's lag at full speed; at the fraction r of this speed it is multiplied by r.
+Displacement and velocity never jump, and phases add no acceleration at their ends. M keeps the acceleration within
+the deceleration of each axis. The motion of the last phase is slower, and within half a sample of its targets,
+which is correct for a rate-independent specimen.
 """
 
 from __future__ import annotations

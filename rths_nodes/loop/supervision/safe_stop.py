@@ -46,9 +46,8 @@ Floats = list[float] | Array
 class SafeStop:
     """Decelerates the axes of each group to rest in a common time, and then holds them.
 
-    The time of a group is the longest time that one of its axes needs, so that the group stays on a straight line
-    (``core/braking.py``). ``groups`` has a number for each axis; without ``groups``, each axis stops by itself.
-    Commands are relative to the zero of the test (``tares``).
+    A group therefore stays on a straight line (``core/braking.py``). ``groups`` has a number for each axis;
+    without ``groups``, each axis stops by itself. Commands are relative to the zero of the test (``tares``).
 
     From a state within the limits, no axis exceeds its deceleration or leaves its stroke. From other states, a
     group decelerates as fast as necessary to end within the stroke, and an axis beyond its stroke moves no further

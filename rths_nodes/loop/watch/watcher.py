@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdict of a watcher: whether the watcher's own sensors agree with the values that the test publishes.
 
-The verdict is deterministic, without clock, ROS or socket. Its inputs are the watcher's own samples, messages of
-the test and the time of the watcher's clock. At the first disagreement the watcher states a permanent reason. Time
-stamps are not compared, because clocks differ. With T = ``late`` and d = ``delay``, a message received at t was
-measured between t - T and t, and an own sample arrives up to d after its time. Hence there must be a time between
-t - T and t + d, the same for all axes and quantities, at which own samples agree with the message within the
-tolerances.
+The verdict depends only on the watcher's own samples, messages of the test and the time of the watcher's clock,
+without ROS or socket. The first disagreement ends the pulse permanently. Time stamps are not compared, because
+clocks differ. With T = ``late`` and d = ``delay``, a message received at t was measured between t - T and t, and
+an own sample arrives up to d after its time. Hence there must be a time between t - T and t + d, the same for all
+axes and quantities, at which own samples agree with the message within the tolerances.
 
-``doc/watch.md`` describes the pulse to an interlock, a datagram that is repeated while all values agree.
+``doc/watch.md`` describes the pulse to an interlock.
 """
 
 from __future__ import annotations
@@ -217,7 +216,7 @@ class Watch:
         self.ended = self.ended or reason
 
     def judge(self, now: float) -> str:
-        """Return why the pulse has ended by ``now`` (s); an empty string if it has not."""
+        """Return why the pulse has ended by ``now`` (s), or an empty string."""
         suspended = now - self._judged_at
         self._judged_at = now
         if self.ended or not self._own:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Step of model updating: from one sample of the specimen to parameters of the copies.
 
-The parameters of the copies follow the filter's estimate by at most ``rate`` of their initial values per second,
-so that no force jumps. The copies begin to follow once the motion has determined every parameter, because the
-stiffness of small motions is wrong for large motions if the specimen is of another class. While the model does not
-explain the specimen, the parameters return to the initial values. A sample with an impossible value changes no
-parameter.
+The parameters of the copies follow the filter's estimate no faster than ``rate``, so that no force jumps. The
+copies begin to follow once the motion has determined every parameter, because the stiffness of small motions is
+wrong for large motions if the specimen is of another class. While the model does not explain the specimen, the
+parameters return to the initial values. A sample with an impossible value changes no parameter.
 
 The innovation is the difference between measured and expected force, divided by its expected standard deviation.
-Its mean square is 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655). The
-mean square is tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and
-Navigation, 2001, section 5.4.
+Its mean square, 1 for a correct model (Kailath 1968, IEEE Transactions on Automatic Control 13(6), 646-655), is
+tested over time as in Bar-Shalom, Li, Kirubarajan: Estimation with Applications to Tracking and Navigation, 2001,
+section 5.4.
 """
 
 from __future__ import annotations

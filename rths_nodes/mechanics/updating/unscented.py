@@ -3,11 +3,11 @@
 
 R. van der Merwe, E. A. Wan: The square-root unscented Kalman filter for state and parameter-estimation. IEEE
 International Conference on Acoustics, Speech, and Signal Processing, 2001, Algorithm 3.1 with alpha = 1, kappa =
-0, beta = 2. No weight is negative, and the points are at sqrt(n) standard deviations. The correction replaces the
-paper's downdate of the Cholesky factor, which fails when rounding makes the covariance indefinite.
+0, beta = 2. No weight is negative, and the points are at sqrt(n) standard deviations.
 
 The covariance P = S S' is never formed: each step makes S by an orthogonal triangularisation, so that no rounding
-makes a variance negative. The correction is taken from the square-root cubature filter (I. Arasaratnam, S. Haykin:
+makes a variance negative. The paper's downdate of the Cholesky factor, which fails when rounding makes the
+covariance indefinite, is replaced by the correction of the square-root cubature filter (I. Arasaratnam, S. Haykin:
 Cubature Kalman filters. IEEE Transactions on Automatic Control 54(6), 2009, 1254-1269). With the deviations X of
 the numbers and Y of the force:
 

@@ -124,8 +124,7 @@ def periods(amplitudes: Array, velocity: float) -> Array:
 class Fema461(Cycles):
     """Quasi-static protocol of FEMA 461: two cycles at each amplitude a_i = 1.4^(i - n) times the target.
 
-    With ``steps`` n = 10 the factors are 0.048, 0.068, 0.095, 0.133, 0.186, 0.260, 0.364, 0.510, 0.714 and 1
-    (section 2.9.1). Each of the ``further_steps`` adds 0.3 times the target.
+    n is ``steps`` (section 2.9.1). Each of the ``further_steps`` adds 0.3 times the target.
     """
 
     SOURCES = ("fema_461_2007",)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """HHT-alpha method with a fixed number of sub-step iterations (Hilber, Hughes & Taylor 1977).
 
-The method is used and analysed in real-time tests by Jung & Shing 2006 and Mercan & Ricles 2007, and compared with
-the CR algorithm by Chen & Ricles (2010).
+Real-time tests: Jung & Shing 2006, Mercan & Ricles 2007. Comparison with the CR algorithm: Chen & Ricles 2010.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ Newmark 1959, in the form of the multi-axial benchmark (Condori Uribe et al., Fr
     (K + 2/dt C + 4/dt^2 M) x' = p' - f + M (4/dt^2 x + 4/dt v + a) + C (2/dt x + v)
     v' = 2/dt (x' - x) - v,   a' = 2/dt (v' - v) - a
 
-with the load p' at the end of the step and the force f measured at its beginning. The method does not divide by
-masses, which can be zero.
+with the load p' at the end of the step and the force f measured at its beginning. Masses can be zero.
 """
 
 from __future__ import annotations

@@ -176,9 +176,7 @@ class FreeRig:
         return row
 
     def obstacle(self, change: Array) -> str:
-        """Return why the axes are not free after a ``change`` of force ``(n_axes,)`` N; an empty string if they
-        are.
-        """
+        """Return why the axes are not free after a ``change`` of force ``(n_axes,)`` N, or an empty string."""
         size = np.abs(change)
         if not (size > self._force).any():
             return ""

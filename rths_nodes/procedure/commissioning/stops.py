@@ -4,8 +4,8 @@
 The commissioning process shares the socket of the process that it kills, and receives the states while the far end
 brakes. For a port without a listener, a new session measures where the rig rests.
 
-An axis moves with constant velocity v when its commands end. ``since`` is the last sample that the far end
-received. Afterwards the axis may continue at v, and then brakes. With the deceleration a it comes to rest after
+An axis moves with constant velocity v when its commands end. After ``since``, the last sample that the far end
+received, it may continue at v, and then brakes. With the deceleration a it comes to rest after
 n = ceil(v / (a dt)) further samples. All counts are samples of the rig's own counter.
 """
 

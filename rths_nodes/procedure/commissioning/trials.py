@@ -412,7 +412,7 @@ def operator_row(bench: Bench, name: str, then: State, commands: Array) -> Commi
 
 
 def _disarmed(bench: Bench, session: RigSession) -> CommissioningRow:
-    assert session.offsets is not None  # ``_session`` confirms them
+    assert session.offsets is not None  # ``_session`` confirms the offsets
     session.arm("c", bench.scenario, armed_hash(bench.scenario), session.offsets.hash)
     session.stop("the commissioning requested a stop")
     runs = session.possible()["run"] == ""
@@ -453,7 +453,8 @@ def pressure(bench: Bench) -> Rows:
         reported = rig.rows[-1].hydraulics == HYDRAULICS_OFF
         measured = "reported" if reported else "not reported, but the axes do not follow their commands"
         rig.hold(REST_S)
-        first = rig.rows[0]  # the measured position as a command, from the travel since the session began
+        first = rig.rows[0]
+        # command of the measured position: the first command plus the travel since then
         rig.ramp(first.active + _mean(rig.rows[-rig.samples(REST_S) :]) - first.displacement, rig.velocity)
         rows = [judged(PRESSURE, "off", "reported, or seen", measured, True, slow)]
         since = len(rig.rows) + rig.samples(REST_S)

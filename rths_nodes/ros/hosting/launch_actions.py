@@ -129,7 +129,8 @@ def _check_command_line(context: LaunchContext, known_names: Sequence[str]) -> N
     )
     for word in context.argv if named else ():
         name, sign, _ = word.partition(":=")
-        if sign and name not in known_names and not name.startswith("launch-"):  # launch-prefix belongs to launch
+        # launch itself handles launch-prefix
+        if sign and name not in known_names and not name.startswith("launch-"):
             raise unknown(name, "argument", name, known_names)
 
 

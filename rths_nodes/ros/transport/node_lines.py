@@ -159,7 +159,7 @@ class NodeLines:
         }
 
     def call(self) -> str:
-        """Call the partners. Return a text about missing answers; an empty string if none is missing."""
+        """Call the partners. Return a text about missing answers, or an empty string."""
         if self._load is None:
             return ""
         missing = []

@@ -28,7 +28,14 @@ NOISE = [
 ]
 
 
-ALWAYS = ("chen_ricles_2010", "marths_2023", "phillips_spencer_2012", "rths_benchmark_2020", "tadc_el_centro")
+ALWAYS = (
+    "chen_ricles_2010",
+    "learning_five_story",
+    "marths_2023",
+    "phillips_spencer_2012",
+    "rths_benchmark_2020",
+    "tadc_el_centro",
+)
 """The others under soak."""
 
 
