@@ -321,9 +321,9 @@ class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next target is computed, then correction towards it without a jump.
 
     Use it for an integrator slower than one sample. In the first ``predicted_share`` of a step the motion follows
-    the polynomial through the last ``order`` + 1 targets. In the rest of the step, at its fraction r, the cubic
-    3 r^2 - 2 r^3 corrects the error of this prediction. The slope jumps only at the start of a step. The speed of the correction is at
-    most 1.5 times the error divided by the duration of this rest.
+    the polynomial through the last ``order`` + 1 targets. In the rest of the step, at its fraction r, the cubic 3
+    r^2 - 2 r^3 corrects the error of this prediction. The slope jumps only at the start of a step. The speed of
+    the correction is at most 1.5 times the error divided by the duration of this rest.
     """
 
     @params

@@ -146,7 +146,7 @@ def sources() -> tuple[Path, Path]:
 
 
 def build_number() -> int:
-    """Return the first 64 bits of the SHA-256 of the receiver's two source files, as an integer."""
+    """Return the first 64 bits of the SHA-256 of the receiver's two source files."""
     return int.from_bytes(
         hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
     )

@@ -133,7 +133,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Draw the rows of many samples at once, ``(samples, n)``. Call it before any single draw."""
+        """Draw the rows of many samples at once, ``(samples, n)``, before any single draw."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         for column, rms in zip(
             drawn.T, self._rms.tolist(), strict=True

@@ -17,7 +17,7 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import Field, number
 
 LONGEST = 0.1
-"""Longest lead, s. Up to this lead, the Taylor series is valid for motions of a few Hz."""
+"""Longest lead, s, for which the Taylor series is valid in motions of a few Hz."""
 
 Constants = tuple[float, float, object]
 State = tuple[float, object]

@@ -51,7 +51,7 @@ from rths_nodes.laboratory.ports.link import GARBAGE, GOODBYES, Link, SessionLis
 from rths_nodes.laboratory.ports.opening import AGAIN_S, Terms, load_of, opened, stated_of
 
 FURTHEST = 100_000
-"""Largest difference of counters, samples. A state that is further ahead does not belong to this test."""
+"""Largest difference of counters, samples. A state further ahead does not belong to this test."""
 
 
 class SentCommands:

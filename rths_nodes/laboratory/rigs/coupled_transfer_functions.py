@@ -228,8 +228,8 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
 def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, Array]:
     """Return A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions.
 
-    Each command has one state per pole. The states are successive derivatives, scaled by powers of the mean
-    frequency of the poles.
+    Each command has one state per pole. The states are successive derivatives, scaled by powers of the poles' mean
+    frequency.
     """
     from scipy.linalg import block_diag
 
