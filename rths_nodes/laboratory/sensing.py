@@ -31,7 +31,7 @@ BLOCK = 256
 
 
 class Channel(NamedTuple):
-    """Errors of one channel, in its unit; ``drift`` is per sample. Without a limit ``limit`` is NaN."""
+    """Errors of one channel, in its unit; ``drift`` is per sample, and an absent ``limit`` is NaN."""
 
     scale: float
     offset: float

@@ -172,7 +172,7 @@ def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
 COEFFICIENTS = 3
 
 LEAST_ROWS = 2 * COEFFICIENTS
-"""Smallest number of rows in the window; with fewer rows the fit follows the noise."""
+"""Smallest number of rows in the window; a fit to fewer rows follows noise."""
 
 LOWER_A0, UPPER_A0 = 0.7, 1.3
 """Limits of a0, the inverse of the actuator's amplitude at low frequency."""

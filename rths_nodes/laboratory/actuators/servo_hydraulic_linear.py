@@ -178,7 +178,7 @@ class ServoHydraulicLinear(Actuator):
     """Linear valve, actuator and specimen of fifth order, solved exactly between command samples.
 
     For a nonlinear specimen, a force at its limit, a dead band or a valve limit the method is Runge-Kutta with at
-    least ``substeps`` steps per sample. Raises ConfigError for a specimen without mass.
+    least ``substeps`` per sample. Raises ConfigError for a specimen without mass.
     """
 
     SOURCES = ("silva_2020",)

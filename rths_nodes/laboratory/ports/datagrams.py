@@ -209,7 +209,7 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer of a receiver, in units of its datagrams; ``loads`` is empty unless commands in N were requested."""
+    """Answer of a receiver, in units of its datagrams; ``loads`` is empty unless requested."""
 
     active: list[float]
     limits: list[FarLimits]
