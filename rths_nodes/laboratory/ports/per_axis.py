@@ -163,7 +163,7 @@ class PerAxisPort(OfPort, Readback):
         )
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """Return the rig's next true state and its stamp; None until all axes except lost axes have sent theirs."""
+        """Return the rig's next true state and its stamp; None until all axes, except lost axes, have one."""
         for axis in self._axes:
             while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
                 self._with_truth.add(axis)
