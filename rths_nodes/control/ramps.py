@@ -37,7 +37,7 @@ Four = tuple[float, float, float, float]
 
 class RampKernel(NamedTuple):
     constants: Function
-    """Function that returns the constants from parameters, dt (s) and the number of sub-steps per step."""
+    """``constants(params, dt, substeps) -> constants``, with ``dt`` in s and ``substeps`` per step."""
     start: Function
     """``start(constants, x, v, a) -> state`` at Target 0."""
     follow: Function
@@ -49,10 +49,10 @@ class RampKernel(NamedTuple):
 
 
 class OfKernel(Ramp):
-    """A ramp defined by its ``kernel``, with a state for each degree of freedom (``apart``), or one state of
-    arrays.
+    """A ramp defined by its ``kernel``. If ``apart`` is true, each degree of freedom has a state; otherwise one
+    state holds arrays.
 
-    ``hands_on`` is true if Targets are returned unchanged, without sub-steps between them.
+    ``hands_on`` is true if Targets are returned unchanged, without sub-steps.
     """
 
     hands_on = False
@@ -219,7 +219,7 @@ def on_curve(k: Step, s: Curve, substep: int) -> Triple:
 class HermiteRamp(OfKernel):
     """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
 
-    It follows the integrator's own motion. Use it for compensators that need derivatives of the target.
+    Use it for compensators that need the integrator's own derivatives of the target.
     """
 
     @params
@@ -321,9 +321,9 @@ class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next target is computed, then correction towards it without a jump.
 
     Use it for an integrator slower than one sample. In the first ``predicted_share`` of a step the motion follows
-    the polynomial through the last ``order`` + 1 targets. In the rest of the step a cubic 3 s^2 - 2 s^3 corrects
-    the error of this prediction. The slope jumps only at the start of a step. The speed of the correction is at
-    most 1.5 times the error divided by the duration of this rest.
+    the polynomial through the last ``order`` + 1 targets. In the rest of the step, at its fraction r, the cubic 3
+    r^2 - 2 r^3 corrects the error of this prediction. The slope jumps only at the start of a step. The speed of
+    the correction is at most 1.5 times the error divided by the duration of this rest.
     """
 
     @params

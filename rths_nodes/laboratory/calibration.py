@@ -33,8 +33,8 @@ CERTAINTY = 3.0
 LEAST_KNOWN = 0.02
 """Smallest relative uncertainty of a stiffness, due to load cell, displacement sensor and slow motion."""
 VERIFYING = 0.03
-"""Largest relative uncertainty of a stiffness that verifies a scale. A larger uncertainty would hide an error of
-10 %."""
+"""Largest relative uncertainty of a stiffness that verifies a scale. A larger uncertainty would hide a scale error
+of 10 %."""
 STEPS = 20
 """Smallest displacement in a small move, in multiples of the sensor's resolution."""
 
@@ -51,10 +51,10 @@ class Expected(NamedTuple):
 
 @params
 class Characterised:
-    """Results of cyclic tests on specimen and actuator of an axis, including transport, in axis coordinates.
+    """Results of cyclic tests on specimen and actuator of an axis, in axis coordinates.
 
-    The stiffness was measured with the sensors of the small move and therefore cannot verify their scales. A
-    different stiffness indicates a changed scale, or another specimen.
+    Delays include the transport. The stiffness was measured with the sensors of the small move and therefore
+    cannot verify their scales. A different stiffness indicates a changed scale or specimen.
     """
 
     scenario: str = text("scenario of the tests")
@@ -225,7 +225,7 @@ class Unloading:
 
 @params
 class OnRig:
-    """Entries for one axis of a rig file, as stored in a scenario."""
+    """Entries of a rig file for one axis, as stored in a scenario."""
 
     displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
     force: ForceChannel = section(ForceChannel, "measured force")
@@ -277,7 +277,7 @@ class OnRig:
 
     @property
     def expected(self) -> Expected | None:
-        """Stiffness expected at small displacement, declared or from cyclic tests; None if both are missing."""
+        """Stiffness expected at small displacement, declared or from cyclic tests; None if neither exists."""
         accuracy = self.stiffness_known_to
         if self.characterised is not None and accuracy is None:
             return self.characterised.expected
@@ -299,7 +299,7 @@ class RigAxis(OnRig):
     )
 
     def check_limits(self, limits: object, path: str, where: str = "") -> None:
-        """Raise ConfigError if a channel cannot reach ``limits``, or if a bound in the rig file exceeds them."""
+        """Raise ConfigError if ``limits`` exceed a channel's range, or if the rig file has a bound beyond them."""
         channels = [("stroke", "displacement", "m"), ("stroke", "command", "m"), ("force", "force", "N")]
         if self.force_command is not None:
             channels.append(("force", "force_command", "N"))
@@ -367,9 +367,9 @@ def _check_characterised(axis: Any, path: str) -> None:
 
 
 def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
-    """Raise ConfigError if corrections of ``axis`` lack their channel, or if the delay of a filter is wrong.
+    """Raise ConfigError if corrections of ``axis`` lack their channel, or if a filter does not fit ``rate`` (Hz).
 
-    ``rate`` (Hz) is the sampling rate; None if the rig accepts any rate.
+    If ``rate`` is None, filters are not checked.
     """
     if axis.corrections is not None:
         units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
@@ -381,7 +381,7 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
 class Gains(NamedTuple):
     """Signed factors from port numbers to SI units for one axis: displacement and command in m, force in N.
 
-    ``newtons`` is the factor for commands in N, by default equal to ``command``.
+    ``newtons`` is the factor for commands in N; without ``force_command`` it equals ``command``.
     """
 
     displacement: float
@@ -417,7 +417,7 @@ class Calibration:
     newtons: Array
 
     def __init__(self, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> None:
-        """Build from axes with a ``rig_axis`` and from auxiliary channels, each None if it is in SI units."""
+        """Build from axes with a ``rig_axis`` and from auxiliary channels. A channel in SI units is None."""
         rows = [axis.rig_axis for axis in axes.values()]
         self.home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         self.seats = [self.home.index(index) for index in range(len(rows))]
@@ -431,9 +431,9 @@ class Calibration:
         """Ranges of displacement, force and channels, in SI units."""
 
     def measured(self, measurement: Measurement, applied: Array | None = None) -> Measurement:
-        """Convert the Measurement of the port to the test. Flag it if a channel is at the end of its range.
+        """Convert a Measurement of the port to the test. Flag it if a channel is at the end of its range.
 
-        ``applied`` ``(n_axes,)`` m is the applied command, if known exactly.
+        ``applied`` ``(n_axes,)`` m is the exact applied command, if known.
         """
         seats, modes = self.seats, self.modes(measurement.control_mode)
         displacement = measurement.displacement[seats] * self.displacement
@@ -499,7 +499,7 @@ def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
 def channels_of(names: Sequence[str], channels: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
     """Return the entry of ``channels``, or None, for each of a port's ``names``, such as ``pressure [bar]``.
 
-    Raises ConfigError if the port lacks a channel or its unit differs.
+    Raises ConfigError if the port lacks a channel or has another unit.
     """
     pairs = [_split(name) for name in names]
     for name, channel in channels.items():

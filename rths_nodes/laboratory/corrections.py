@@ -27,7 +27,7 @@ from rths_nodes.mechanics.butterworth import Butterworth
 
 Friction = tuple[float, float, float]
 UNCORRECTED = "uncorrected_force_"
-"""Prefix of the auxiliary channel that has the uncorrected force of an axis."""
+"""Name prefix of the auxiliary channel with the uncorrected force of an axis."""
 SAME_DELAY = 0.1
 _ACCELERATION = "m/s^2"
 
@@ -138,7 +138,7 @@ def of_specimen(k: Friction, shown: float, velocity: float, acceleration: float)
 
 
 def filtering(low_pass: ToNumber, settled: Callable[..., object]) -> ToNumber:
-    """Return a step that corrects and filters a force. State: started or not, and the filter's state.
+    """Return a step that corrects and filters a force. State: a flag (started) and the filter's state.
 
     The filter restarts after a non-finite value, which would otherwise remain in its state.
     """
@@ -231,7 +231,7 @@ class ForceCorrections:
         return replace(shown, force=force, auxiliary=np.append(shown.auxiliary, shown.force[list(self._rows)]))
 
     def with_channels(self, true: Measurement) -> Measurement:
-        """Return ``true`` with the same additional channels, without corrections."""
+        """Return ``true`` with the same additional channels and unchanged forces."""
         return self._with(true, true.force)
 
 

@@ -54,7 +54,7 @@ def by_controller(axis: Any) -> bool:
 
 
 class ForceAxis:
-    """One axis, in floats. Initially it is held at a displacement."""
+    """Force loop of one axis, in floats; the axis is initially held at a displacement."""
 
     def __init__(self, name: str, axis: Any, dt: float) -> None:
         self._name, limits = name, axis.limits
@@ -145,7 +145,7 @@ class ForceLoops:
         return next((axis.breach for _, axis in self._axes if axis.breach), "")
 
     def led(self, command: Command, force: Sequence[float]) -> Array:
-        """Return the positions of all axes ``(n_axes,)`` m for a Command, after the measured ``force`` (N)."""
+        """Return the positions of all axes, ``(n_axes,)`` m, for a Command and the last measured ``force`` (N)."""
         asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
         led_modes = bytearray(self.modes)
         for index, axis in self._axes:
@@ -174,7 +174,7 @@ class TransportedLoops(ForceLoops):
         self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
 
     def transported(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
-        """Return the positions of all axes, ``(n_axes,)`` m, after the measured ``force`` (N).
+        """Return the positions of all axes, ``(n_axes,)`` m, for the last measured ``force`` (N).
 
         ``command`` is transmitted as ``sent``. The positions do not change while the ``interlock`` is open.
         """

@@ -146,7 +146,7 @@ def sources() -> tuple[Path, Path]:
 
 
 def build_number() -> int:
-    """Return the first 64 bits of the SHA-256 of the receiver's two source files, as an integer."""
+    """Return the first 64 bits of the SHA-256 of the receiver's two source files."""
     return int.from_bytes(
         hashlib.sha256(b"".join(source.read_bytes() for source in sources())).digest()[:8], "big"
     )
@@ -199,12 +199,12 @@ class Receiver:
     """One receiver for one session and axes with ``limits``; ``dt`` is in s.
 
     At most ``bridged`` missing samples are extrapolated along the slope. The session ends after ``watchdog``
-    samples without a command, or ``persistence`` consecutive samples that violate a limit of force or error.
-    ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are the numbers of auxiliary inputs and
-    channels. Axes with the same number in ``groups`` stop together. ``units`` are units of measured displacements
-    in units of commands; ``metres`` are numbers of command units per metre. ``loads`` are the force loops of the
-    controller, which may take ``switching`` samples to change a mode. ``position`` (m) is the initial position.
-    Raises ConfigError if the receiver refuses.
+    samples without a command, or after ``persistence`` consecutive samples that violate a limit of force or error.
+    ``flags`` are flags of ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary inputs and channels.
+    Axes with the same number in ``groups`` stop together. ``units`` are units of measured displacements in units
+    of commands; ``metres`` are command units per metre. ``loads`` are the force loops of the controller, which may
+    take ``switching`` samples to change a mode. ``position`` (m) is the initial position. Raises ConfigError if
+    the receiver refuses.
     """
 
     def __init__(

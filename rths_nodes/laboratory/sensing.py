@@ -7,7 +7,7 @@ The kernel of the sensors of one axis is
 
 It converts true to measured displacement (m) and force (N). ``end`` is true if a sensor is at the end of its
 range. Each axis has one noise stream, whose seed depends on the scenario's seed and the axis name. Exactly one row
-is drawn per sample.
+of the stream is drawn per sample.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from rths_nodes.laboratory.sensors import Sensors, converted
 
 Sense = Callable[..., tuple[object, tuple[float, float, bool]]]
 BLOCK = 256
-"""Number of samples whose noise is drawn at once. The sequence is the same as with single draws."""
+"""Number of samples whose noise is drawn at once, in the same sequence as with single draws."""
 
 
 class Channel(NamedTuple):
-    """Errors of one channel, in its unit; ``drift`` is per sample, ``limit`` is NaN without a limit."""
+    """Errors of one channel, in its unit; ``drift`` is per sample, and an absent ``limit`` is NaN."""
 
     scale: float
     offset: float
@@ -133,7 +133,7 @@ class Noise:
         return rows
 
     def ahead(self, samples: int) -> Array:
-        """Draw the rows of many samples at once, ``(samples, n)``. Call it before any single draw."""
+        """Draw the rows of many samples at once, ``(samples, n)``, before any single draw."""
         drawn: Array = self._random.standard_normal((samples, len(self._rms)))
         for column, rms in zip(
             drawn.T, self._rms.tolist(), strict=True

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels of one axis: possible errors of its sensors and of its command path.
 
-Errors are properties of the rig during the whole run. Events during a run are faults (``loop/faults``).
+Errors last for the whole run; events during a run are faults (``loop/faults``).
 """
 
 from __future__ import annotations

@@ -45,13 +45,13 @@ INTEGRAL_GAIN = "integral gain on the tracking indicator; default: 0.1/s times k
 
 @params
 class LawParams:
-    """Options common to all uses of the law. All are off by default, as in the publication.
+    """Options common to all uses of the law. The limits are off by default, as in the publication.
 
-    - ``alpha_min``, ``alpha_max``: with several times the paper's gain, alpha diverges. An alpha below 1 or far
-      above the actuator's alpha amplifies noise. At a limit the integral is held.
-    - ``alpha_rate``: a jump d_alpha makes the command jump by d_alpha times the target's increment.
-    - ``quiet_velocity``: after the motion TI is constant, and its integral would wind up. The integral is held
-      while the peak of the target's velocity, which decays with ``quiet_time``, is below this value.
+    - ``alpha_min``, ``alpha_max``: with k_p at several times the paper's gain, alpha diverges. An alpha below 1 or
+      far above the actuator's alpha amplifies noise. At a limit the integral is held.
+    - ``alpha_rate``: if alpha jumps by d_alpha, the command jumps by d_alpha times the target's increment.
+    - ``quiet_velocity``: after the motion the indicator is constant, and its integral would wind up. The integral
+      is held while the peak of the target's velocity, which decays with ``quiet_time``, is below this value.
     """
 
     alpha_min: float | None = number("lower limit of alpha; default: none", "samples", None, at_least=1.0)
@@ -83,7 +83,7 @@ def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
 
 
 class Constants(NamedTuple):
-    """Constants of the law, in units of the adapted parameter, and constants ``inner`` of the compensator."""
+    """Constants of the law, in units of the adapted parameter, and ``inner``, the compensator's constants."""
 
     estimate: float
     k_p: float
@@ -113,7 +113,7 @@ class State(NamedTuple):
 
 
 def adaptive(led: ToNumber) -> ToNumber:
-    """Return the step of the law for a compensator with the step ``led``."""
+    """Return the step of the law for a compensator whose step is ``led``."""
 
     def step(
         k: Constants, s: State, x: float, v: float, a: float, m: float, f: float, rests: bool, preparing: bool
@@ -217,7 +217,7 @@ class Adaptive(PerAxis):
             return self.indicator == "energy"
 
         def si_gains(self) -> tuple[float, float]:
-            """Return k_p (samples/m^2 or samples/(N m)) and k_i (the same per s)."""
+            """Return k_p (samples/m^2 or samples/(N m)) and k_i (the same unit per s)."""
             if self.indicator == "energy":
                 k_p, k_i, unit = self.k_p_per_joule or 0.0, self.k_i_per_joule_s, 1.0
             else:
@@ -242,7 +242,10 @@ class Adaptive(PerAxis):
 
     @classmethod
     def adapted(cls, params: AnyParams) -> tuple[type[PerAxis], object]:
-        """Return the adapted compensator and its parameters. Raises ConfigError if it has no delay."""
+        """Return the adapted compensator and its parameters.
+
+        Raises ConfigError if it has no adaptable delay or has a ``lead``.
+        """
         inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
         if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:
             raise ConfigError(
@@ -273,7 +276,7 @@ class Adaptive(PerAxis):
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:
-    """Return one sample in the unit of the parameter, and the alpha at which the parameter is zero (Eq. 3)."""
+    """Return the sample time in the parameter's unit, and the alpha at which the parameter is zero (Eq. 3)."""
     return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 

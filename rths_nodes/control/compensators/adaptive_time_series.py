@@ -60,23 +60,23 @@ class Fit(NamedTuple):
     lower: Three
     upper: Three
     powers: Three
-    """Powers of the filter's frequency, which are the units of its derivatives."""
+    """Powers of the filter's frequency (rad/s), by which the filter divides its derivatives."""
     shares: Three
     """Range of each coefficient, multiplied by its power so that all coefficients have equal weight; 0 for a
     constant coefficient."""
     ratio: float
-    """Weight of changes that the motion does not determine, relative to changes that it determines."""
+    """Penalty on changes of coefficients that the motion does not determine, relative to other changes."""
     trigger: float
     """Displacement that at least one row of the window must exceed, m."""
 
 
 Counted = tuple[Sums, int]
-"""Sums of some rows, and the number of these rows with a displacement above the trigger."""
+"""Sums of the products of some rows, and the number of these rows whose displacement exceeds the trigger."""
 
 
 Ring = tuple[Array, int, Counted, Counted, Counted, int]
-"""The last rows ``(rows, 4)``; the index of the oldest row; the sums of all rows, of all rows except the oldest,
-and of the rows since the last complete window; the number of rows since then."""
+"""Last rows ``(rows, 4)``; index of the oldest row; sums of all rows, of all rows except the oldest, and of the
+rows since the last complete window; number of the latter rows."""
 
 
 def empty(rows: int) -> Ring:
@@ -172,7 +172,7 @@ def solved(left: tuple[float, ...], right: tuple[float, ...]) -> Three:
 COEFFICIENTS = 3
 
 LEAST_ROWS = 2 * COEFFICIENTS
-"""Smallest number of rows in the window, because fewer rows fit noise."""
+"""Smallest number of rows in the window; a fit to fewer rows follows noise."""
 
 LOWER_A0, UPPER_A0 = 0.7, 1.3
 """Limits of a0, the inverse of the actuator's amplitude at low frequency."""
@@ -184,7 +184,7 @@ UPPER_A2 = 2.5
 """Upper limit of a2, relative to the squared delay: (2 zeta)^-2 for a second-order actuator, so zeta >= 0.32."""
 
 TRAVEL_TIME = 2.0
-"""Shortest time in which a coefficient can change from one limit to the other, s."""
+"""Time in which a coefficient can change from one limit to the other at the default ``rate``, s."""
 
 UNITS = "1 or s or s^2"
 
@@ -199,7 +199,7 @@ class Constants(NamedTuple):
     C."""
     initial: Three
     rate: Three
-    """Largest change per sample."""
+    """Largest change of a coefficient per sample."""
     rows: int
     fit: Fit
 
@@ -208,7 +208,8 @@ class State(NamedTuple):
     row: int
     """Index of the last sample in its block; -1 after the end of a block."""
     turn: int
-    """Index in the block at which this axis is fitted. It differs between axes to limit the time of a sample."""
+    """Index in the block at which this axis is fitted. It differs between axes to limit the computing time per
+    sample."""
     rest: int
     """Number of samples until learning resumes."""
     sent: float
@@ -216,10 +217,10 @@ class State(NamedTuple):
     wanted: Three
     command: Four
     measured: Four
-    """Known part of the filtered signals at the end of the block."""
+    """Contributions of past samples to the filtered signals at the end of the block."""
     of_command: Five
     of_measured: Five
-    """Filtered signals at the end of the last block, and the last input."""
+    """Filtered signals at the end of the last block, and its last input."""
     window: Ring
 
 

@@ -29,7 +29,7 @@ State = tuple[object, tuple[float, float], object]
 
 
 def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[float, float], float, float]:
-    """Return velocity and acceleration of ``output`` (m) by backward differences."""
+    """Return the next state, and velocity and acceleration of ``output`` (m) by backward differences."""
     before, velocity_before = s
     velocity = (output - before) / dt
     return (output, velocity), velocity, (velocity - velocity_before) / dt
@@ -51,7 +51,7 @@ def chained(first: ToNumber, second: ToNumber) -> ToNumber:
 
 
 def of_stage(shown: Shown, index: int) -> Shown:
-    """Return ``shown`` of the first (0) or second (1) compensator, for constants and states of the chain."""
+    """Return ``shown`` of the first (``index`` 0) or second (1) compensator as a function for the chain."""
 
     def of_first(k: Constants, s: State) -> Numbers | Array:
         """Return the recorded numbers of the first compensator."""

@@ -20,8 +20,8 @@ Rows = tuple[Numbers, ...]
 
 
 class Watched(NamedTuple):
-    """State of the learning; arrays change in place. The 3 n signals are commands, measured displacements and
-    targets.
+    """State of the learning; its arrays change in place. The 3 n signals of n axes are commands, measured
+    displacements and targets.
     """
 
     row: int

@@ -19,7 +19,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
 Columns = tuple[Numbers, ...] | Array
-"""Contributions of each input to the four states."""
+"""Contributions of each input in a block to the four states."""
 ORDER = 4
 KNOWN = ORDER + 1
 """Number of values known before a block: the states and the last input."""
@@ -93,7 +93,7 @@ def impulse_response(cutoff_frequency: float, dt: float, samples: int) -> Array:
 
 
 def block_of(matrix: Array) -> tuple[Columns, Columns]:
-    """Return the contributions of each input and of each earlier value to the states after a block."""
+    """Return the contributions of each input and of the values known before a block to the states after it."""
     columns, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
     return in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(columns)
 

@@ -43,10 +43,10 @@ TAPS = 3
 PER_MM2 = 1e6
 
 BURSTING_PER_MM2 = 100.0
-"""Initial covariance above which the law bursts within the loop, for motions of millimetres, 1/mm^2.
+"""Initial covariance, 1/mm^2, from which the law bursts within the loop, if motions are of millimetres.
 
-With the paper's frame under a sine, the largest errors are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2.
-"""
+With the paper's frame under a sine, the largest errors are 12, 23, 92 and 549 % for covariances of 1, 10, 100 and
+1000 1/mm^2."""
 
 PEAK_TO_RMS = 4.0
 """Ratio of peak to rms of Gaussian noise within about a second."""
@@ -80,12 +80,12 @@ class State(NamedTuple):
     model: Numbers
     targets: Array
     measured: Array
-    """Ring buffers of measured displacements and of ``outputs``, m."""
+    """``targets``, ``measured``: ring buffers of targets and measured displacements, m."""
     now: int
     output: float
     prepared: bool
     sample: int
-    """Number of samples since the test began, without the soft start."""
+    """Number of samples since the test began, not counting the soft start."""
 
 
 def constants(params: AnyParams, dt: float) -> Constants:

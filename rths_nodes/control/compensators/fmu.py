@@ -146,7 +146,7 @@ class Fmu(OnNumbers):
         return self._shown
 
     def reset(self) -> None:
-        """Set the FMU back to its start if it has advanced."""
+        """Reset the FMU to its initial state if it has advanced."""
         if self._process is None or not self._process.moved:
             return
         self._rest()

@@ -42,7 +42,7 @@ def constants_in_arrays(
 ) -> tuple[float, Array, Array, Law | tuple[()]]:
     """Return lead (s), weights of the last accelerations for the jerk (oldest first), coefficients and law.
 
-    Coefficients are ``(order + 1, n_axes, n_axes)``; the law is empty without learning.
+    Coefficients are ``(order + 1, n_axes, n_axes)``; without learning the law is empty.
     """
     ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
     middle = ages.mean() - ages
@@ -137,7 +137,7 @@ class IdentifiedInverse(Coupled):
             return cautions
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
-            """Return warnings, after a test, about axes that differ from their identification."""
+            """Return warnings after a test about coefficients at the end of their range."""
             remarks = [
                 name.removesuffix(".prior_distance")
                 for name, value in state.items()
@@ -187,9 +187,9 @@ class IdentifiedInverse(Coupled):
         self._recorded: tuple[int | None, list[float]] = None, []
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s), as identified, for exact derivatives.
+        """Return the identified ratio of command to target at ``omega`` (rad/s), assuming exact derivatives.
 
-        The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
+        The shape is ``(n,)``, for several axes ``(n, n_axes, n_axes)``.
         """
         count, n, _ = self._identified.shape
         nothing = np.zeros((ORDER + 1 - count, n, n))  # room for the products of lead and coefficients

@@ -125,7 +125,7 @@ class Law:
 
 
 def law_of(params: AnyParams, path: str = "compensator") -> tuple[Law, str]:
-    """Return the law of the parameters and its path. Raises ConfigError if a file contains no law."""
+    """Return the law of ``params`` and its path. Raises ConfigError if a file is invalid."""
     if params.law is not None:
         return params.law, join(path, "law")
     file, location = Path(params.file).expanduser(), join(path, "file")
@@ -154,14 +154,16 @@ def _variables(file: Path, *now: int) -> dict[str, Array]:
 
 
 def _as_written(kind: str, value: Array) -> object:
-    """Return a MATLAB variable, always a matrix, in the form used in YAML."""
+    """Convert a MATLAB variable, which is always a matrix, to its form in YAML."""
     if kind == "number":
         return value.item() if value.size == 1 else value.tolist()
     return value.ravel().tolist() if kind == "vector" else np.atleast_2d(value).tolist()
 
 
 class Constants(NamedTuple):
-    """Rows of C and D, then of A and B, with ``n + 6 n_axes`` numbers each, for z and all inputs."""
+    """``commands``: rows of (C, D); ``onward``: rows of (A, B); with ``n + 6 n_axes`` numbers for z and all
+    inputs.
+    """
 
     commands: Rows
     onward: Rows
@@ -298,9 +300,9 @@ class Linear(Coupled):
         return CoupledKernel(sampled, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return command divided by target at ``omega`` (rad/s) for exact derivatives.
+        """Return command divided by target at ``omega`` (rad/s), assuming exact derivatives.
 
-        The shape is ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several. Raises ConfigError for a law with
+        The shape is ``(n,)``, for several axes ``(n, n_axes, n_axes)``. Raises ConfigError for a law with
         feedback, whose response depends on the rig.
         """
         if fed_back := [name for name in self._p.signals if name not in OF_TARGET]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prediction with a linearly extrapolated acceleration (Horiuchi & Konno 2001).
 
-The slope of the acceleration is its difference over a time h, in the paper the integration step. On the quadratic
-ramp the acceleration jumps only between steps, so the difference over a whole step gives the third derivative. The
-parameter `spacing` is h in samples.
+The slope of the acceleration is its difference quotient over a time h, in the paper the integration step. On the
+quadratic ramp the acceleration jumps only between steps, so the quotient over a whole step gives the third
+derivative. The parameter `spacing` is h in samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST = 100_000
 
 
 State = tuple[Array, int]
-"""Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first."""
+"""Ring buffer of the last accelerations (m/s^2), and the index of the oldest; -1 before the first sample."""
 
 
 def led(k: tuple[float, int], s: State, delay: float, x: float, v: float, a: float) -> tuple[object, float]:

@@ -93,10 +93,10 @@ def feedback_step(k: Array, states: Array, deviation: Numbers, feedback: Numbers
 def deviation_controller(
     plant: StateSpace, params: FeedbackParams, coupled: bool, dt: float, lead: float, path: str
 ) -> DeviationController:
-    """Return the feedback for ``plant`` with sample time ``dt`` (s); commands act ``lead`` (s) later.
+    """Return the feedback for ``plant``, sampled every ``dt`` (s); commands act ``lead`` (s) later.
 
     If ``coupled`` is false, the off-diagonal terms of Eq. (1.5) are ignored. Raises ConfigError, with ``path``, if
-    such a feedback does not exist or its sampled loop with ``plant`` is unstable.
+    no such feedback exists or if its sampled loop with ``plant`` is unstable.
     """
     from scipy.linalg import block_diag  # slow import (0.5 s), not needed to list components
 
@@ -180,15 +180,15 @@ class Known(RigConstants):
 class Constants(NamedTuple):
     dt: float
     matrix: Array
-    """Matrix ``(n_axes, 4 n_axes)`` that maps displacement, velocity, acceleration and jerk to commands with lead.
-    """
+    """Matrix ``(n_axes, 4 n_axes)`` that maps displacement, velocity, acceleration and jerk to commands, including
+    the lead."""
     feedback: Array
     """Matrix of the feedback (:func:`deviation_controller`); empty without feedback."""
 
 
 class State(NamedTuple):
     derivatives: Array
-    """Displacement, velocity, acceleration and jerk of all axes, changed in place."""
+    """Displacement, velocity, acceleration and jerk of all targets, changed in place."""
     displacement: Numbers
     acceleration: Numbers
     feedforward: Numbers
@@ -289,7 +289,7 @@ class ModelBased(Coupled):
             return cautions
 
     transport_in_lead: ClassVar[bool] = True
-    """The scenario adds the port's transport to ``lead``, because the model does not contain it."""
+    """The scenario adds the port's transport delay to ``lead``, because the model does not contain it."""
     shown = staticmethod(shown)
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
@@ -311,7 +311,7 @@ class ModelBased(Coupled):
         return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else feedback_step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
-        """Return feedforward divided by target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact
+        """Return the ratio of feedforward to target at ``omega`` (rad/s), ``(n, n_axes, n_axes)``, for exact
         derivatives.
         """
         return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))

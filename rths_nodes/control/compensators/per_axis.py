@@ -4,9 +4,9 @@
     step(constants, state, x, v, a, m, f, rests, preparing) -> state, command
 
 Arguments are the target x (m), v (m/s), a (m/s^2) of the next sample, displacement m (m) and force f (N) measured
-at the last sample, and ``rests`` and ``preparing`` of the :class:`Motion`. A compensator with an adaptable delay
-has ``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` converts to a kernel. In a
-:class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
+at the last sample, and ``flagged`` (as ``rests``) and ``preparing`` of the :class:`Motion`. A compensator with an
+adaptable delay has ``led(constants, state, delay, x, v, a) -> state, command``, which :func:`fixed` converts to a
+kernel. In a :class:`CoupledKernel`, tuples with a number for each axis replace the numbers.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class OnNumbers(Compensator):
 
 
 Shown = Callable[..., Numbers | Array]
-"""``shown(constants, state)`` returns the recorded numbers of an axis as a tuple, or of coupled axes as an array.
+"""``shown(constants, state)`` returns the recorded numbers of an axis, or of coupled axes, as a tuple or an array.
 """
 
 
 class Bound(NamedTuple):
     """Parts of a compensator for a loop that calls kernels; ``states`` has one entry if the axes are coupled.
 
-    ``shown`` has functions whose results, in order, are ``state()``. If ``renewed(state)`` is defined, these
+    The results of the functions ``shown``, in order, equal ``state()``. If ``renewed(state)`` is defined, these
     results change only in steps after which ``renewed`` returns true.
     """
 

@@ -34,7 +34,7 @@ ROUNDING = 0.5
 
 
 def weights(order: int, eta: float) -> Array:
-    """Return weights ``(order + 1,)``, newest first, for ``eta`` = delay / (spacing dt) spacings ahead.
+    """Return the weights ``(order + 1,)``, newest first, that extrapolate by ``eta`` = delay / (spacing dt).
 
     Raises ValueError for an order outside 0 to 4.
     >>> weights(3, 1.0).tolist()

@@ -38,7 +38,7 @@ from rths_nodes.core.samples import Array
 T = TypeVar("T")
 N = TypeVar("N", float, Numbers)
 FADED = 8.0
-"""Memory of the filter, in periods of its cut-off frequency."""
+"""Length of the filter's impulse response, in periods of its cut-off frequency."""
 
 OF_DIFFERENCES = 20.0
 """Variance of the third differences of white noise, divided by the variance of the noise: 1 + 9 + 9 + 1."""
@@ -63,12 +63,12 @@ class Law(NamedTuple):
     noise_gain: Array
     """R of each axis per noise variance of each measured displacement, ``(n_axes, n_axes)``."""
     least_noise: float
-    """Smallest noise variance, m^2."""
+    """Smallest assumed noise variance, m^2."""
     deviations: float
     settling: NDArray[np.int64]
     """Memory of the filter, in blocks, ``(1,)``; a plain integer would become a literal in C."""
     per_spread: Array
-    """1 divided by the standard deviation of the identified coefficients; 0 for a deviation of 0."""
+    """Reciprocal standard deviations of the identified coefficients; 0 if a deviation is 0."""
     powers: int
     """Number of coefficients for each pair of a commanded and a moving axis."""
 
@@ -119,9 +119,9 @@ class Constants(NamedTuple):
     slope: Sequence[float] | Array
     """Weights of the last accelerations for the third derivative, oldest first."""
     still: tuple[float, ...]
-    """Zeros, one for each of several axes."""
+    """One zero per axis; empty for a single axis."""
     identified: Sequence[object]
-    """Four coefficients; with several axes one row per axis, ordered by derivative."""
+    """Four coefficients; for several axes one row per axis, ordered by derivative."""
     learning: Any
 
 
@@ -130,7 +130,7 @@ class State(NamedTuple):
 
     coefficients: Any
     past: Sequence[float] | Array
-    """Accelerations, m/s^2, oldest first; with several axes ``(samples, n_axes)``."""
+    """Last accelerations, m/s^2, oldest first; for several axes ``(samples, n_axes)``."""
     command: float | Numbers
     target: float | Numbers
     """Target (at the lead time) and command of the last sample, m."""

@@ -19,26 +19,25 @@ Covariance = tuple[float, float, float, float, float, float, float, float, float
 Knowledge = tuple[
     Four, Covariance, Covariance, tuple[Five, Five, Five], tuple[float, Four, Four], float, int, int, float
 ]
-"""State of the learning that changes once per block.
+"""Part of the learning's state that changes once per block.
 
 - Coefficients, P, and P moved back towards P_0 for the next correction.
 - Command, measured displacement and target, filtered at the end of the last block, each with its last input. In
-  the first block the first number is the sum of the inputs.
+  the first block the first number of each is the sum of its inputs.
 - Means of the filtered signals, and mean over blocks of the sum of squared third differences.
 - Number of blocks used for learning, blocks until learning resumes, and largest distance from the identified
-  coefficients, in standard deviations.
-"""
+  coefficients, in standard deviations."""
 Correction = tuple[float, Four, float, float, float, Four, Four, Four, Four, Four, NDArray[np.int64]]
 """``Law`` as numbers. Tuples have four elements; unused elements are zero.
 
 In order: delta; diagonal of P_0; R per sum of squared third differences in a block; the smallest such sum;
-``deviations``; lower, upper and identified coefficients; 1 divided by their standard deviation; their units;
-memory of the filter in blocks."""
+``deviations``; lower, upper and identified coefficients; their reciprocal standard deviations; their units; memory
+of the filter in blocks."""
 
 
 Learning = tuple[Columns, Columns, int, Correction]
-"""Columns of the filter's block for inputs and for earlier values, index of the last sample of a block, and
-correction."""
+"""Contributions of inputs and of earlier values to the filter after a block, index of the last sample of a block,
+and correction."""
 
 
 class Watched(NamedTuple):
@@ -46,7 +45,7 @@ class Watched(NamedTuple):
     """Index of the last sample in its block; -1 after the end of a block, -2 before the first sample."""
     begun: bool
     signals: tuple[Four, Four, Four]
-    """Known part of the filtered signals at the end of the block."""
+    """Contributions of past samples to the filtered signals at the end of the block."""
     before: float
     earlier: float
     first: float
@@ -271,7 +270,7 @@ def renewed(s: State) -> bool:
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
-    """Return ``shown`` for ``count`` coefficients, with their deviations and distance if the law ``learns``."""
+    """Return ``shown`` for ``count`` coefficients and, if the law ``learns``, their deviations and distance."""
     like = (0.0,) * count
 
     def identified(k: Constants, s: State) -> Numbers:

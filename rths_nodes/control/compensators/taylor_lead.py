@@ -4,7 +4,7 @@
     d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
 
 with displacement x, velocity v and acceleration a of the target; exact for a cubic motion. The lead L compensates
-delays after the measurement of the displacement, such as a late force; no transport is added to the lead.
+delays after the measurement of the displacement, such as a late force. No transport delay is added to L.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rths_nodes.core.kernels import Kernel, ToNumber
 from rths_nodes.core.parameters import Field, number
 
 LONGEST = 0.1
-"""Longest lead, s. Up to this lead, the Taylor series is valid for motions of a few Hz."""
+"""Longest lead, s, for which the Taylor series is valid in motions of a few Hz."""
 
 Constants = tuple[float, float, object]
 State = tuple[float, object]
@@ -59,7 +59,7 @@ def read_ahead(lead: float, dt: float, before: float, x: float, v: float, a: flo
 
 
 def with_lead(kernel: Kernel, lead: float) -> Kernel:
-    """Return ``kernel`` with a target that is read ahead by ``lead`` (s), or ``kernel`` itself for 0."""
+    """Return ``kernel`` with a target that is read ahead by ``lead`` (s); if ``lead`` is 0, return ``kernel``."""
     if not lead:
         return kernel
     constants, rest, step = kernel
@@ -67,7 +67,7 @@ def with_lead(kernel: Kernel, lead: float) -> Kernel:
 
 
 def response(lead: float, omega: Frequencies) -> Complex:
-    """Return the frequency response of the lead (s) ``(n,)`` at ``omega`` (rad/s) for exact derivatives."""
+    """Return the frequency response ``(n,)`` of the ``lead`` (s) at ``omega`` (rad/s) for exact derivatives."""
     s = 1j * np.asarray(omega) * lead
     return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
 

@@ -23,7 +23,10 @@ class ForceKernel(NamedTuple):
 
 
 class ForceControllerOfKernel(ForceController):
-    """Force controller in floats. Its parameters include ``column`` (or None) and ``coupled_to`` (from 1)."""
+    """Force controller that computes with floats.
+
+    Its parameters include ``column`` (or None) and ``coupled_to`` (from 1).
+    """
 
     def __init__(self, params: AnyParams, dt: float) -> None:
         constants, self._rest, self._begin, self._step = self.kernel_of(params)
@@ -51,8 +54,8 @@ def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
 
 
 def check_coupling(column: ColumnGeometry | None, coupled_to: int, test: TestContext) -> None:
-    """Raise ConfigError if no axis moves the head of the ``column``, or if a drift could exceed the column's
-    length.
+    """Raise ConfigError if no axis moves the head of the ``column``, or if its drift could reach a length in
+    ``column``.
     """
     if column is None:
         return

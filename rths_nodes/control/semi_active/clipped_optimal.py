@@ -33,7 +33,7 @@ class Constants(NamedTuple):
     channels: tuple[int, ...]
     """Indices of the measurements among the auxiliary channels."""
     ground: Numbers
-    """Factor of the ground acceleration in each measurement."""
+    """Factor of the ground acceleration added to each measurement."""
     voltage: float
 
 
@@ -183,8 +183,8 @@ class _Plant:
         """Return K of the LQR with direct feedthrough: Q = C' q C, N = C' q D, R = D' q D + r.
 
         The Riccati equation has A - B N' / R in place of A, and Q - N N' / R in place of Q. The latter is computed
-        as a sum of squares, because the difference loses all digits if an almost free force can cancel the
-        response.
+        as a sum of squares, because the difference loses all digits if the force can cancel the response and r is
+        very small.
         """
         rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
         pushed, cross = float(push @ push), push @ rows

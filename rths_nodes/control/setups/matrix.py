@@ -87,7 +87,7 @@ class Matrix(SetupOfKernel):
         )
 
         def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
-            """Return groups of axes whose rows share degrees of freedom, directly or through others."""
+            """Return groups of axes that share degrees of freedom, directly or through other axes."""
             groups = list(range(n_axes))
             for column in zip(*self.matrix, strict=False) if self.coupled else ():
                 joined = {groups[axis] for axis, share in enumerate(column[:n_moved]) if share}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators that translate and rotate one rigid coupler (loading beam, platform) in a plane.
 
-The kinematics are in :mod:`rths_nodes.mechanics.coupler`. A coupler that is fixed to some of many degrees of
-freedom x has the pose q = P x with the matrix P (``pose``), and the forces on x are P' J' f (equal virtual work).
+The kinematics are in :mod:`rths_nodes.mechanics.coupler`. With ``pose`` P, a coupler on some of many degrees of
+freedom x has the pose q = P x; the forces on x are P' J' f with the Jacobian J (equal virtual work).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RigidCoupler(SetupOfKernel):
 
     @params
     class Params(Geometry):
-        """Points (x, y) in the plane of the coupler, in the pose at rest."""
+        """Points are (x, y) in the plane of the coupler, in the pose at rest."""
 
         pose: tuple[tuple[float, ...], ...] | None = matrix(
             "motion of the coupler per degree of freedom of the structure, with a row each for x, (y) and "
@@ -78,7 +78,7 @@ class RigidCoupler(SetupOfKernel):
         return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """Solve by Newton's method, starting from the linear solution. Beyond the reach the result is nan."""
+        """Solve for the pose by Newton's method, starting from the linear solution. Beyond the reach it is nan."""
         pose = self._coupler.degrees_of_freedom(displacement)
         return pose if self._inverse is None else self._inverse @ pose
 
@@ -107,7 +107,10 @@ def coupler_of(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> Coupler:
 
 
 def constants(params: RigidCoupler.Params, n_dof: int, n_axes: int) -> object:
-    """Return the coupler's constants, the nonzero elements of P with their columns by rows, and P transposed."""
+    """Return the coupler's constants.
+
+    With a ``pose`` return also the nonzero elements of each row of P with their columns, and P transposed.
+    """
     rows_of_axes = coupler_of(params, n_dof, n_axes).constants
     if params.pose is None:
         return rows_of_axes

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Second-order actuator that is slower in fast motions, like a valve with limited flow.
 
-The TADC paper explains the growth of the delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) with the flow.
-Use this actuator to test adaptive compensation, and ``servo_hydraulic`` if pressure, stall or the valve matter.
+The TADC paper attributes the growth of the delay (13.7 ms at 2 Hz, 15.6 ms at the end of the sweep) to the flow.
+Use this actuator to test adaptive compensation; use ``servo_hydraulic`` if pressure, stall or the valve matter.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class AmplitudeDependent(Unloaded):
 
     V is the velocity amplitude: the largest past abs(d'), which decays with the time constant ``memory``. w is
     about w_0 in small motions, and proportional to v_s / V for V well above v_s, like the loop gain of a
-    saturating valve. w is constant during a sample, within which the solution is exact.
+    saturating valve. During a sample w is constant and the solution exact.
     """
 
     @params
     class Params:
-        """The default actuator is equivalent to second_order in small motions."""
+        """In small motions the default actuator equals the default ``second_order``."""
 
         natural_frequency: float = number(
             "natural frequency w_0 / 2 pi in small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5

@@ -106,8 +106,8 @@ class HeldPlant(Unloaded):
 class SecondOrder(HeldPlant):
     """d'' + 2 zeta w d' + w^2 d = w^2 c, solved exactly. The velocity is d' at the sample.
 
-    With a held command P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the start of the sample in
-    which the command takes effect.
+    With a held command the default plant P2 lags by 13.7 ms at 2 Hz and by 15.6 ms at 10 Hz, counted from the
+    start of the sample in which the command takes effect.
     """
 
     ABOUT = "Second-order actuator; the defaults model the loading system of the TADC tests (plant P2)."
@@ -126,7 +126,7 @@ class SecondOrder(HeldPlant):
 
     @classmethod
     def plant_of(cls, params: Params) -> Plant:
-        """Return the plant with the states d and d' / w (m), which have equal magnitude."""
+        """Return the plant with the states d and d' / w (m), which have similar magnitudes."""
         omega = 2.0 * math.pi * params.natural_frequency
         a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.damping_ratio]])
         return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold)
@@ -135,15 +135,14 @@ class SecondOrder(HeldPlant):
 class TransferFunction(HeldPlant):
     """G(s) = numerator / denominator, stable and proper, solved exactly.
 
-    Coefficients begin with the highest power of s (rad/s). ``dc_gain`` is G(0), the ratio of final displacement to
-    a constant command.
+    ``dc_gain`` is G(0), the ratio of final displacement to a constant command.
     """
 
     ABOUT = "Actuator defined by an identified transfer function from command to displacement."
 
     @params
     class Params:
-        """Coefficients as in scipy.signal: ``[1.0, 2.0]`` is s + 2."""
+        """Coefficients of s (rad/s) as in scipy.signal: ``[1.0, 2.0]`` is s + 2."""
 
         numerator: tuple[float, ...] = vector("coefficients of the numerator, highest power first", "1")
         denominator: tuple[float, ...] = vector("coefficients of the denominator, highest power first", "1")
@@ -228,7 +227,7 @@ def first_order(k: tuple[float, float], s: tuple[float], command: float) -> tupl
 class FirstOrder(Unloaded):
     """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha. The velocity is a backward difference.
 
-    alpha = 1 gives no delay. The displacement lags a ramp by alpha - 1 samples.
+    The displacement lags a ramp by alpha - 1 samples.
     """
 
     ABOUT = "First-order actuator of Chen & Ricles (2010), Eq. (3)."

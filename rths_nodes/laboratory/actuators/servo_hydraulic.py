@@ -27,8 +27,8 @@ from rths_nodes.laboratory.actuators.held_plant import transition
 Whole = tuple[float, float, float, float, float, float, Numbers]
 Along = Callable[..., Numbers]
 PASSES = (1, 2)
-"""Passes of the fixed-point iteration for the piston velocity, which depends on the force of a rate-dependent
-specimen. Each pass multiplies the error by about v c / 2 F_max (below 0.15 for the largest damper here)."""
+"""Passes of the fixed-point iteration for the piston velocity v, on which the force of a specimen with damping c
+depends. Each pass multiplies the error by about v c / 2 F_max (below 0.15 for the largest damper here)."""
 
 
 class Constants(NamedTuple):
@@ -127,8 +127,7 @@ def rates_of(velocity: Callable[..., float], rate: Callable[..., Numbers]) -> Ca
 
 
 def halving(advance: Callable[..., Whole]) -> Callable[..., Whole]:
-    """Return a substep that is halved repeatedly while it is too long for the specimen at the velocity of the
-    piston.
+    """Return a substep that is halved until it is short enough for the specimen at the piston's velocity.
 
     The command changes by ``slope`` (m) during the substep. If even the smallest parts are too long, the states
     become NaN.

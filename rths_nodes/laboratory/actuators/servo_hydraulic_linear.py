@@ -53,7 +53,7 @@ class OfRate(NamedTuple):
 
 
 class Constants(NamedTuple):
-    """Constants of the exact solution and of the parts.
+    """Constants of the exact solution and of the solution in parts.
 
     ``rows`` multiply ``(*small state, last command, command)``.
     """
@@ -61,7 +61,7 @@ class Constants(NamedTuple):
     rows: tuple[Numbers, ...]
     units: Numbers
     parts: float
-    """Smallest number of parts of a sample."""
+    """Smallest number of parts per sample."""
     most_parts: float
     dt: float
     decay: tuple[float, float, float]
@@ -114,7 +114,7 @@ def within(value: float, most: float) -> float:
 
 
 def in_parts(force: Callable[..., float], rate: Callable[..., Numbers]) -> Callable[..., Parts]:
-    """Return the step of a sample in as many parts as the specimen's states need; NaN if they need too many."""
+    """Return a step with as many parts as the specimen's states need. If they need too many, they become NaN."""
     advance = advance_of(rates_of(force, rate), moved, moved_mean)
 
     def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Parts:
@@ -177,8 +177,8 @@ def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
 class ServoHydraulicLinear(Actuator):
     """Linear valve, actuator and specimen of fifth order, solved exactly between command samples.
 
-    For a nonlinear specimen, a force at its limit, a dead band or a valve limit the method is Runge-Kutta with
-    ``substeps`` per sample. Raises ConfigError for a specimen without mass.
+    For a nonlinear specimen, a force at its limit, a dead band or a valve limit the method is Runge-Kutta with at
+    least ``substeps`` per sample. Raises ConfigError for a specimen without mass.
     """
 
     SOURCES = ("silva_2020",)

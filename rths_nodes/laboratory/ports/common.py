@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared parts of ports: longest wait, trigger of other data acquisition, and warning before each motion.
+"""Shared parts of ports: longest wait, trigger for other data acquisition, and warning before each motion.
 
-A port with a trigger output declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name. The
-actual state of the output is an auxiliary channel of the same sample.
+A port with a trigger output declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name. An
+auxiliary channel of the same sample has the actual state of the output.
 """
 
 from __future__ import annotations

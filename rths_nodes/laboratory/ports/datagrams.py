@@ -58,12 +58,12 @@ ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x
 (N), active command, mode, and 1 if the active command is in N. Answer: active command (m), its velocity (m/s), and
 the fields of :class:`FarLimits`."""
 LOAD_ROW = struct.Struct("<3d")
-"""Row of an axis with :class:`FarLoad`, at the end of an answer if commands in N were requested."""
+"""Fields of :class:`FarLoad` for an axis, at the end of an answer if commands in N were requested."""
 ANSWER_END = struct.Struct("<IIIQ")
 """Numbers after the rows of an answer: bridged samples, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
-"""Largest transport, samples, for which a receiver can store commands."""
+"""Largest transport delay, samples, for which a receiver can store commands."""
 LARGEST_AXES = LARGEST_AUXILIARY = 8
 LARGEST = 768
 
@@ -138,7 +138,7 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """Return the head of a complete datagram. Raises Unreadable, or its subclass OtherVersion."""
+    """Return the head of a complete datagram. Raises Unreadable, or OtherVersion for another version."""
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)
@@ -194,7 +194,7 @@ class FarLimits(NamedTuple):
 class FarLoad(NamedTuple):
     """Limits of a receiver for force commands of one axis, in units of its datagrams.
 
-    An axis with rate 0 accepts no force commands.
+    With rate 0 the axis accepts none.
     """
 
     rate: float
@@ -209,7 +209,7 @@ class FarLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """Answer of a receiver. Active commands are in m; ``loads`` is empty without force commands."""
+    """Answer of a receiver, in units of its datagrams; ``loads`` is empty unless requested."""
 
     active: list[float]
     limits: list[FarLimits]
@@ -242,7 +242,7 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array, mod
 
 
 def between(before: RigState, after: RigState, counter: int) -> RigState:
-    """Return the lost state ``counter``, interpolated between two received states."""
+    """Return the lost state ``counter``, interpolated between ``before`` and ``after``."""
     other_unit = [a != b for a, b in zip(before.in_newtons, after.in_newtons, strict=True)]
     before_command = np.where(other_unit, after.command, before.command)
     share = (counter - before.head.counter) / max(after.head.counter - before.head.counter, 1)

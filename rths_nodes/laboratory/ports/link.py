@@ -19,7 +19,7 @@ from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
 
 MOST_AT_ONCE = 256
-"""Largest number of datagrams read in one call. Excess datagrams of another sender must not block the caller."""
+"""Largest number of datagrams read in one call. Excess datagrams from another sender must not block the caller."""
 _REMEMBERED = 1024
 GOODBYES = 3
 """Number of copies of the datagram that ends a session. The receiver does not acknowledge it."""
@@ -44,8 +44,8 @@ class Transport(Protocol):
         """Send one datagram without waiting. A datagram that cannot be sent counts as lost."""
 
     def received(self) -> Iterator[tuple[bytes, str]]:
-        """Yield at most MOST_AT_ONCE received datagrams, each with the address of its sender if the sender is
-        foreign, otherwise with "".
+        """Yield at most MOST_AT_ONCE received datagrams, each with its sender's address if the sender is foreign,
+        otherwise with "".
         """
         ...
 
@@ -65,7 +65,8 @@ class Link:
         self.other_version = 0
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self.other_sender = ""
-        """Other address that sent datagrams of the session, e.g. of a computer with several addresses."""
+        """Unexpected address that sent datagrams of the session, e.g. if the rig's computer has several addresses.
+        """
         self.transport = transport
         self._missing: dict[int, None] = {}
 
@@ -111,7 +112,7 @@ class Link:
 
 
 class SessionListener(Listener):
-    """Receives the session of ``link``, also in another process. Datagrams of the listener have the ``head``."""
+    """Receives states of the session of ``link``, also in another process. Sent datagrams have the ``head``."""
 
     def __init__(self, link: Link, head: Head) -> None:
         self._link, self._head = link, replace(head)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening of a session. Before any motion both ends agree, or the test is refused with the reason."""
+"""Opening of a session. Both ends must agree before any motion; otherwise the test is refused with the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 AGAIN_S = 0.02
 PROBES, PROBING_S = 64, 1.0
-"""Number of exchanges that measure the round trip, and their total duration, s."""
+"""Largest number of exchanges that measure the round trip, and their longest total duration, s."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 _ROUNDING = 1.0 + 1e-6
 # tolerance for the receiver's deceleration, relative to the declared deceleration
@@ -140,7 +140,7 @@ def _objection(terms: Terms, head: Head) -> str:
 
 
 def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
-    """Raise ConfigError if the round trip exceeds the declared transport. ``delays`` has ticks per exchange."""
+    """Raise ConfigError if the median round trip exceeds the declared transport delay; ``delays`` are in ticks."""
     declared = terms.head.transport
     needed, worst = round(statistics.median_high(delays)), max(delays)
     if needed > declared:
@@ -158,9 +158,10 @@ def check_transport(terms: Terms, address: str, delays: Sequence[int]) -> None:
 
 
 def opened(link: Link, terms: Terms, lockstep: bool) -> tuple[Head, Answer, bool]:
-    """Open the session of ``link`` on ``terms``. Return head and answer of the rig, and whether lockstep is used.
+    """Open the session of ``link`` under ``terms``.
 
-    With ``lockstep``, request lockstep from a rig that supports it. Raises ConfigError if the ends do not agree.
+    Return head and answer of the rig, and whether lockstep is used. If ``lockstep`` is true, request lockstep.
+    Raises ConfigError if the ends do not agree.
     """
     numbers, address = count(1), link.transport.address
     head, data = _asked(link, terms, lockstep, next(numbers))
@@ -217,7 +218,7 @@ def no_answer(label: str, within: float, garbage: int, other_sender: str, unsent
 
 
 def load_of(axis: Any) -> FarLoad | None:
-    """Return the largest permitted limits of a receiver for force commands of ``axis``, or None."""
+    """Return the largest permitted receiver limits for force commands of ``axis``; None if it accepts none."""
     if not by_controller(axis):
         return None
     limits = limits_of_rig(axis)

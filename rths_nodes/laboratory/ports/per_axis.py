@@ -42,7 +42,7 @@ class Links(Protocol):
     def measurement_of(self, axis: str) -> Measurement | None: ...
 
     def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
-        """Return the next true state of an axis and its stamp; None if there is none, as for a real axis."""
+        """Return the next true state of an axis and its stamp, or None. A real axis never has a true state."""
         ...
 
     def lost(self, axes: Sequence[str], sample: int) -> str:
@@ -163,7 +163,7 @@ class PerAxisPort(OfPort, Readback):
         )
 
     def true_state(self) -> tuple[Measurement, int] | None:
-        """Return the next true state of the rig and its stamp; None until all axes have sent their states."""
+        """Return the rig's next true state and its stamp; None until all axes, except lost axes, have one."""
         for axis in self._axes:
             while axis not in self._truths and (truth := self._links.true_state_of(axis)) is not None:
                 self._with_truth.add(axis)

@@ -51,13 +51,13 @@ from rths_nodes.laboratory.ports.link import GARBAGE, GOODBYES, Link, SessionLis
 from rths_nodes.laboratory.ports.opening import AGAIN_S, Terms, load_of, opened, stated_of
 
 FURTHEST = 100_000
-"""Largest difference of counters, samples. A state that is further ahead does not belong to this test."""
+"""Largest difference of counters, samples. A state further ahead does not belong to this test."""
 
 
 class SentCommands:
     """The last Command, in numbers of the port. It takes effect after ``transport`` samples of ``dt`` s.
 
-    A command counts as in N only while the state reports force control. During a change of mode a controller
+    A command is interpreted in N only while the state reports force control. During a change of mode a controller
     reports the command as a position, or as the force at this position.
     """
 
@@ -88,7 +88,7 @@ class SentCommands:
         return np.where(by_force(self._modes), np.nan, self.command) if MODE_FORCE in self._modes else self.command
 
     def applied(self, state: RigState) -> Array:
-        """Return the last Command, or the command that the receiver itself made, in the unit of ``state``."""
+        """Return the last Command; if the receiver changed it, the reported command, in the unit of ``state``."""
         head = state.head
         changed = head.flags & (datagrams.BRIDGED | datagrams.LIMITED) or head.state >= datagrams.BRAKING
         if not self._transport or changed:
@@ -269,14 +269,14 @@ class SessionPort(WarningPort):
         self._post(datagrams.BEGIN, 0)
 
     def arm_watchdog(self) -> None:
-        """Do nothing, because the watchdog of the receiver is armed when the test begins."""
+        """Do nothing; the receiver arms its watchdog when the test begins."""
 
     def disarm_watchdog(self) -> None:
         """Make the receiver brake moving axes and hold."""
         self.safe()
 
     def wait_tick(self) -> int:
-        """Return the number of the tick without waiting. The tick itself arrives with the state."""
+        """Return the tick's number without waiting; the tick arrives with the state."""
         self.sample += 1
         self._expected, self._complete = self.sample, False
         return self.sample
@@ -300,7 +300,7 @@ class SessionPort(WarningPort):
         self._sent_at = self._heard_at = time.monotonic()
 
     def ready(self) -> bool:
-        """Return True if the expected state has arrived, if a later state has arrived, or if the rig is silent."""
+        """Return True if the expected or a later state has arrived, or if the rig is silent."""
         if self._complete or self._silent:
             return True
         for head, data in self._link.received():
@@ -410,7 +410,7 @@ class SessionPort(WarningPort):
 
     @property
     def active_command(self) -> Array:
-        """Last reported active command, m. The command of an axis in force control is its displacement."""
+        """Last reported active command, m; see :meth:`SentCommands.places`."""
         return self._sent.command.copy() if self._state is None else self._sent.places(self._state).copy()
 
     def safe(self) -> None:

@@ -59,8 +59,9 @@ class Drive:
 
     Controller i moves its actuator to scale c_i + offset for its active command c_i. If its loop is proportional,
     z_i is subtracted: z_i' = (F / K_i - z_i) / T, where F is the force of the driven actuator (another actuator if
-    a cable is wrong). The actuator passes through its play before it moves. It does not move without pressure or
-    with an open interlock. Raises ConfigError if two commands are cabled to one actuator.
+    a cable is wrong). After a reversal the command passes through the play before the actuator moves. Without
+    pressure or with an open interlock no actuator moves. Raises ConfigError if two commands are cabled to one
+    actuator.
     """
 
     def __init__(self, outputs: Mapping[str, Output], dt: float, low_velocity: float) -> None:
@@ -136,7 +137,7 @@ class Parts(NamedTuple):
 class Simulator(WarningPort):
     """A virtual rig with sensors: an actuator and a specimen per axis, or a ``rig`` with coupled axes.
 
-    Force loops of the virtual controller act after the transport and use the forces of the load cells.
+    Force loops of the virtual controller act after the transport delay and use the forces of the load cells.
     """
 
     @params

@@ -20,7 +20,7 @@ BEAT, END, TAKEN = b".", b"x", b"!"
 
 
 class Watchdog:
-    """Expects a beat at least every ``limit`` s after the first beat. Raises OSError if it cannot start."""
+    """Expects a beat at least every ``limit`` s after the first. Raises OSError if its process cannot start."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -59,7 +59,7 @@ class Watchdog:
 
 
 def main(limit: float) -> int:
-    """Return 0 after a test with a normal end, 3 if the watchdog has taken over the rig."""
+    """Return exit code 3 if the watchdog has taken over the rig, otherwise 0."""
     if not os.read(0, 1):
         return 0  # no command was sent
     while select.select([0], [], [], limit)[0]:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors of a watcher: *state* datagrams that its own data acquisition system sends and the watcher only
-receives.
+"""Sensors of a watcher: *state* datagrams from its own data acquisition system.
 
-This module cannot send, so that a watcher cannot move the rig.
+This module only receives, so that a watcher cannot move the rig.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ FOREIGN, GARBAGE = "foreign", "garbage"
 
 
 class OwnSensors:
-    """Datagrams from ``address`` to ``port``, with the session and the sending port of the first datagram.
+    """Receives datagrams from ``address`` at ``port``. The first determines the session and the sending port.
 
-    ``channels`` are displacement and force of each axis. Raises ConfigError for an unknown address or a used port.
+    ``channels`` are displacement and force of each axis. Raises ConfigError for an unknown address or a port in
+    use.
     """
 
     def __init__(self, address: str, port: int, channels: Sequence[tuple[Channel, Channel]]) -> None:

@@ -89,7 +89,7 @@ def _handed_on(count: int, kind: type[_HandedOn] = _HandedOn) -> Any:
 class NamedPort(Port):
     """Wraps a ``port`` of type ``name`` and converts its exceptions to errors that describe the operation.
 
-    A port that cannot be opened raises ConfigError, because nothing has moved. Later errors are PortError.
+    Raises ConfigError if the port cannot be opened, because nothing has moved. Later errors are PortError.
     """
 
     def __init__(self, port: Any, name: str) -> None:
@@ -220,7 +220,7 @@ class CalibratedPort(_Renumbered):
         self._port.write(self._sent)
 
     def read(self) -> Measurement:
-        """Return the Measurement of the tick. A command applied without change is reported without rounding."""
+        """Return the Measurement of the tick. A command applied unchanged is reported without rounding."""
         measurement, converted, sent = self._port.read(), self._converted, self._sent
         exact = converted is not None and sent is not None and equal(measurement.command, sent.command)
         return self._calibration.measured(

@@ -39,8 +39,8 @@ class CondensedFrame:
         q_o = -K_oo^-1 K_ot q_t = G q_t,   T = [1; G],   M_r = T' M T,   C_r = T' C T,   K_r = T' K T
 
     (R. J. Guyan, AIAA Journal 3, 1965). No external load acts on the other degrees of freedom o; their inertia and
-    damping act on the driven degrees of freedom t through equal virtual work. The result is exact for slow motion,
-    well below the natural frequencies of the specimen with t held.
+    damping act on the driven degrees of freedom t through equal virtual work. The result is accurate well below
+    the natural frequencies of the specimen with t held.
     """
 
     mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the specimen, n rows of n numbers", "kg")
@@ -105,10 +105,9 @@ class Constants(NamedTuple):
 
     n: int
     onward: Array
-    """Matrix ``(m, m + 2 n)`` that yields the states from (commands before, states before, commands now)."""
+    """Matrix ``(m, m + 2 n)`` that maps (commands before, states before, commands now) to the states."""
     seen: Array
-    """Matrix ``(3 n, m + n)`` that yields displacements, velocities and accelerations from (states, commands now).
-    """
+    """Matrix ``(3 n, m + n)`` that maps (states, commands now) to displacements, velocities and accelerations."""
     coupler: object
     mass: Rows
     damping: Rows
@@ -229,8 +228,8 @@ def _constants(params: CoupledTransferFunctions.Params, coupler: Coupler, dt: fl
 def state_space(params: CoupledTransferFunctions.Params) -> tuple[Array, Array, Array]:
     """Return A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions.
 
-    Each command has one state per pole. The states are successive derivatives, scaled by powers of the mean
-    frequency of the poles.
+    Each command has one state per pole. The states are successive derivatives, scaled by powers of the poles' mean
+    frequency.
     """
     from scipy.linalg import block_diag
 

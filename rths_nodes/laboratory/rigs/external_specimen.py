@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Actuators of this package that move a specimen computed by another process.
 
-Every ``every`` samples the specimen follows the actuators: their displacement, their velocity and, as
-acceleration, the difference quotient of the velocity. Between these samples a known stiffness K_0 continues the
-force:
+Every ``every`` samples the specimen follows the displacement and velocity of the actuators; its acceleration is
+the difference quotient of the velocity. Between these samples a known stiffness K_0 continues the force:
 
     F = F_m + K_0 (x - x_m)
 
-An actuator whose motion depends on its specimen uses the same force within a sample. A linear static specimen is
-exact for any step length. A yielding specimen has the stiffness K_0 for the rest of a step.
+An actuator whose motion depends on its specimen uses the same force within a sample. For a linear static specimen
+the force is exact at any step length. A yielding specimen has the stiffness K_0 for the rest of a step.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rehearsal with a functional mock-up unit (FMI) as specimen. The FMU computes the forces of all axes.
 
-After a step of the actuators the FMU takes a step and returns the forces. The stiffness between two steps is a
-parameter (``external_specimen.py``).
+Every ``every`` samples the FMU takes a step after the actuators. The stiffness between two steps is a parameter
+(``external_specimen.py``).
 """
 
 from __future__ import annotations

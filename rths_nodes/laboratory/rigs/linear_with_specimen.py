@@ -43,16 +43,16 @@ class Constants(NamedTuple):
     sizes: tuple[int, int, int, int]
     ramp: bool
     places: tuple[Array, ...]
-    """B matrices ``(2 J, n + 2 m)`` that yield x and v after each substep without forces, from z and inputs."""
+    """B matrices ``(2 J, n + 2 m)`` that map z and inputs to x and v after each substep, without the forces."""
     onward: tuple[Array, ...]
-    """B matrices ``(n + p, n + 2 m + 2 J + 1)`` that yield final z and outputs from z, inputs and forces."""
+    """B matrices ``(n + p, n + 2 m + 2 J + 1)`` that map z, inputs and forces to final z and outputs."""
     held: tuple[float, float]
     """Change of x and v in a substep per newton of a constant force, m/N and m/(N s)."""
     correction: tuple[float, float]
     """Change of x and v in a substep per newton of a force that grows from zero, m/N and m/(N s)."""
     later: tuple[list[float], list[float]]
-    """Effect of F and F* in earlier substeps on x and v; the latest substep is last. Lists are used for fast
-    indexing."""
+    """Effect of F and F* in earlier substeps on x and v, as lists for fast indexing; the latest substep is last.
+    """
     way: Way
     specimen: object
 
@@ -165,7 +165,7 @@ def constants(
 ) -> Constants:
     """Return the constants for A ``(n, n)``, B ``(n, m)`` and e ``(n,)``.
 
-    ``rows`` ``(n,)`` yield displacement and velocity from z. ``seen`` ``(p, n + 1)`` yields outputs from z and F.
+    ``rows`` ``(n,)`` map z to displacement and velocity; ``seen`` ``(p, n + 1)`` maps z and F to outputs.
     """
     system, inputs = linear
     n, m, h = len(system), inputs.shape[1], dt / substeps

@@ -2,9 +2,9 @@
 """Process with an OpenSees model for the rig. The model is the specimen and follows the actuators.
 
 ``core/opensees/model_process.py`` runs this file without importing the package. Driven degrees of freedom are
-fixed in the model. Before each step their displacement, velocity and acceleration are set. Only the constraint
-handler Plain preserves these values. Only a transient integrator that begins its step with new element forces,
-such as Newmark, uses them at once.
+fixed in the model; before each step their displacement, velocity and acceleration are set. Only the constraint
+handler Plain preserves these values. Only a transient integrator that begins a step with new element forces, such
+as Newmark, uses the values at once.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class Specimen:
         return columns
 
     def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
-        """Return the forces (N) relative to rest, after a step to this displacement, velocity and acceleration."""
+        """Return the forces (N) relative to rest after a step to displacement, velocity and acceleration
+        ``motion``.
+        """
         self._steps += 1
         return self._go(self._dt, motion, f"in step {self._steps}")
 

@@ -97,7 +97,7 @@ class WithMass(Specimen):
 def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
     """Return the force with backlash for the specimen's force ``held``.
 
-    Constants: b / 2 (m), and the constants of the specimen.
+    Constants: b / 2 (m), and the specimen's constants.
     """
 
     def force(k: tuple[float, object], s: tuple[()], x: float, v: float) -> float:

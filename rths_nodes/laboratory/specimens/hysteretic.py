@@ -13,7 +13,7 @@ from rths_nodes.core.specimen import Specimen, SpecimenKernel
 from rths_nodes.mechanics.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 
 STEEL = 0.5
-"""Bouc-Wen beta and gamma. Equal values make unloading elastic with the initial stiffness, as for steel."""
+"""Bouc-Wen beta and gamma. If equal, unloading is elastic and has the initial stiffness, as for steel."""
 
 
 def absorber_force(k: Numbers, s: tuple[float], x: float, v: float) -> float:
@@ -29,7 +29,7 @@ def absorber_rate(k: Numbers, s: tuple[float], x: float, v: float) -> tuple[floa
 
 
 def absorber_constants(params: ElastoplasticAbsorber.Params) -> Numbers:
-    """Return factors of d (N/m) and z (N), yield displacement (m), and q. The asymptotes meet at F_y."""
+    """Return factors of d (N/m) and z (N), yield displacement (m), and q."""
     eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
     return eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent
 
@@ -38,8 +38,7 @@ class ElastoplasticAbsorber(Specimen):
     """F = eta k d + (1 - eta) F_y z. Unloading: z' = v k / F_y; loading: z' = v k / F_y (1 - abs(z)^q).
 
     F_y is the force at which both asymptotes meet. A large q makes the transition sharp (bilinear). The specimen
-    models the absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers; the defaults are
-    chosen here.
+    models the absorber of a piping system of Horiuchi et al. (1996). The paper gives no numbers for the defaults.
     """
 
     ABOUT = "Energy absorber of yielding steel plates: elastic, then plastic with hardening."
@@ -198,7 +197,7 @@ class DegradingColumn(Specimen):
     At first loading the force follows k d up to the level d_0, then k d_0 + r k (d - d_0). Below the largest
     excursion the force follows the straight line to the origin. Both directions behave alike. The specimen models
     the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the
-    design level. The paper gives no numbers; the defaults are chosen here.
+    design level. The paper gives no numbers for the defaults.
     """
 
     ABOUT = "Column that permanently loses stiffness when bent beyond a level."

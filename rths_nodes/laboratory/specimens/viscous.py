@@ -24,8 +24,8 @@ class ComputedSpring(Specimen):
     """F = k d. The actuator is not affected by F.
 
     The loop then shows only the control of the actuator. d is the true displacement of the simulated actuator. In
-    a laboratory F includes the noise of the displacement sensor; ``sensors.force_noise_rms`` = k
-    ``sensors.displacement_noise_rms`` gives the same amount of noise.
+    a laboratory F includes the noise of the displacement sensor; set ``sensors.force_noise_rms`` to k times
+    ``sensors.displacement_noise_rms`` for the same noise.
     """
 
     ABOUT = (
@@ -52,8 +52,8 @@ def kelvin_voigt_force(k: Numbers, s: tuple[()], x: float, v: float) -> float:
 class KelvinVoigt(Specimen):
     """F = k d + c v, or, with an exponent a other than 1, F = k d + c v_0 sgn(v) (abs(v) / v_0)^a.
 
-    An exponent below 1 describes a fluid viscous damper of a structure. 200 kN s/m and 1 kN/mm describe the damper
-    of the TADC verification tests.
+    An exponent below 1 describes a fluid viscous damper. c = 200 kN s/m and k = 1 kN/mm describe the damper of the
+    TADC verification tests.
     """
 
     ABOUT = "Spring and dashpot in parallel; the defaults are the equivalent damper of Chen & Ricles (2010)."
@@ -149,9 +149,9 @@ def relief_valve_constants(params: ReliefValveDamper.Params) -> Numbers:
 class ReliefValveDamper(Specimen):
     """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1), optionally with a spring in series.
 
-    With the spring k_s, F is an inner state, F' = k_s (v - v_d), where v_d is the velocity of the piston at F. The
-    first story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers; the
-    defaults are chosen here.
+    With the spring k_s, F is an inner state: F' = k_s (v - v_d), with the piston velocity v_d at F. The first
+    story of the steel building of Horiuchi et al. (1996) had such a damper. The paper gives no numbers for the
+    defaults.
     """
 
     ABOUT = "Oil damper with relief valve: a stiff dashpot up to the relief force, a soft dashpot above."
