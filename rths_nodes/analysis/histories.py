@@ -210,8 +210,8 @@ class Evaluation:
         return self._delays[true]
 
     def indices(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of :meth:`tracked` and, for a complete recording, those of the frequency evaluation:
-        ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
+        """Return the indices of :meth:`tracked`. For a complete recording, add the indices of the frequency
+        evaluation: ``fei_amplitude``, ``fei_delay_s`` and ``fei_frequency_hz``.
         """
         if self.gaps or not len(self.counted):
             return self.tracked(true)

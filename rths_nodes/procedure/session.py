@@ -456,7 +456,7 @@ class RigSession(GuardedRig):
 
     @as_act
     def confirm_offsets(self, hash: str, unloaded: bool) -> str:
-        """Use the offsets with this ``hash`` as the zero of the test; use those of forces only if ``unloaded``."""
+        """Use the offsets with this ``hash`` as the zero of the test; force offsets only if ``unloaded``."""
         taken = self.taken
         assert taken is not None
         if hash != taken.hash:

@@ -137,7 +137,7 @@ def at_small(tests: Sequence[Cyclic]) -> dict[str, float]:
     """Return stiffness (N/m), loss factor and their scatters, from the slowest of the ``tests`` with the smallest
     amplitude.
 
-    The scatters are over the cycles of this test. The scatter of the stiffness includes the rms difference from
+    The scatters are between the cycles of this test. The scatter of the stiffness includes the rms difference from
     the tests at other frequencies. Raises ValueError if the stiffness is not positive or has no scatter.
     """
     least = min(test.wanted for test in tests)

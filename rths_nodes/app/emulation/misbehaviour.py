@@ -66,8 +66,6 @@ Came = tuple[bytes, int]
 
 
 class Saboteur:
-    """Applies all ``plans`` to datagrams and ticks."""
-
     def __init__(self, plans: Sequence[Misbehaviour]) -> None:
         self._plans = plans
         self._late: deque[tuple[int, Came]] = deque()

@@ -135,8 +135,6 @@ def known_host(header: str, served: str) -> bool:
 
 
 class Rate:
-    """Limits the rate of requests from each address to ``PER_SECOND``."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._asked: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=PER_SECOND))

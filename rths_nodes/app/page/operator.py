@@ -48,7 +48,7 @@ WORDS = {name: act.words for name, act in ACTS.items()}
 
 
 class TooManyCodes(ConfigError):
-    """Too many wrong codes in a second."""
+    pass
 
 
 def _same(text: str, true: str) -> bool:

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Server of the page: files, recordings, the situation as JSON, live curves over a WebSocket, acts.
 
-    GET  /           the page; /card: the operator's card, to be printed
-    GET  /situation  the onlooker's data, as JSON
-    GET  /live       a WebSocket: ten times a second, the situation as text and the curves as bytes
-    GET  /recordings recordings of a folder, as JSON; /report/NAME: a report
-    POST /code       the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the procedure
-    POST /act        {"act", "arguments"} of the leader; the response follows at the end of the act
-
-Clients do not affect the rig (``connections.py``).
+GET  /           the page; /card: the operator's card, to be printed
+GET  /situation  the onlooker's data, as JSON
+GET  /live       a WebSocket: ten times a second, the situation as text and the curves as bytes
+GET  /recordings recordings of a folder, as JSON; /report/NAME: a report
+POST /code       the terminal shows a code; POST /lead {"code", "name"}: ``name`` leads the procedure
+POST /act        {"act", "arguments"} of the leader; the response follows at the end of the act
 """
 
 from __future__ import annotations

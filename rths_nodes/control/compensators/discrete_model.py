@@ -8,7 +8,7 @@ The law inverts the loading system's delay and amplitude error:
 
 with the target y_a, the measured displacement y_m and the output y_ac of this compensator. At sample k the newest
 pair is from sample k - 1, so the model contains the transport delay. The spacing s is not published; 5 samples at
-1024 Hz give similar parameters. In TADC this law is the adaptive stage (``chain``).
+1024 Hz give similar parameters.
 
 If learning begins during the motion (P = 1000 I in 1/mm^2, updates from 0.5 s on, no soft start), the published
 law bursts: parameters learned from the first few samples of a motion cause forces of MN. With ``guarded``,

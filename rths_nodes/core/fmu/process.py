@@ -76,7 +76,7 @@ class FmuProcess:
         self.moved = False
         """True from the first step until the model is reset."""
         self.steps = self.unchanged = 0
-        """Numbers of steps with changed inputs, and of those that changed no output."""
+        """Number of steps with changed inputs, and number of such steps that changed no output."""
         self._fed = self._told = b""
         self._changed = False
 

@@ -75,7 +75,7 @@ class AmplitudeDependent(Unloaded):
 
     @params
     class Params:
-        """In small motions the default actuator equals the default ``second_order``."""
+        """The default actuator equals the default ``second_order`` in small motions."""
 
         natural_frequency: float = number(
             "natural frequency w_0 / 2 pi in small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5

@@ -4,9 +4,8 @@
     run(begin, end, constants, states, given, out) -> stopped, steps, states
 
 runs one chunk, from Measurement ``begin`` to ``end``. Axes are written out, because C cannot index tuples of
-different types with a variable. The loader sets the kernels as globals of the module. Constants, states and known
-inputs are arguments, so that all scenarios of a kind share one module. ``stopped`` is the first sample that the
-loop cannot complete, or -1.
+different types with a variable. Constants, states and known inputs are arguments, so that all scenarios of a
+kind share one module. ``stopped`` is the first sample that the loop cannot complete, or -1.
 
 A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
 next Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the

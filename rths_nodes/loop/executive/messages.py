@@ -27,7 +27,7 @@ values of a refused Command; compensator values after the last sample; Measureme
 
 
 class RowLayout:
-    """Positions of the numbers in a row, in words of 8 bytes."""
+    """Positions of the numbers in a row, counted by words of 8 bytes."""
 
     def __init__(self, parts: Parts) -> None:
         kind = parts.kind

@@ -28,8 +28,6 @@ _U8, _U16, _U32, _U64 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes
 
 
 class Terms(ctypes.Structure):
-    """The C struct ``near_terms``."""
-
     _fields_ = (
         *((name, _U64) for name in ("connect_within", "silence", "longest_wait")),
         *(("dt", ctypes.c_double), ("place", _Axes), ("force", _Axes)),
@@ -40,8 +38,6 @@ class Terms(ctypes.Structure):
 
 
 class Report(ctypes.Structure):
-    """The C struct ``near_report``."""
-
     _fields_ = (
         *(("taken", _U64), ("sent", _U64), ("counts", _U32 * len(COUNTS))),
         *(("bridged", _U32), ("limited", _U32), ("needed", _U32 * NEEDED)),

@@ -171,7 +171,6 @@ class ExecutiveLoop:
         return built(text, tools, PROGRAM)
 
     def close(self) -> None:
-        """Release program and memory."""
         self._memory.close()
         os.close(self._program.handle)
 
@@ -206,7 +205,6 @@ class ExecutiveLoop:
         return self._outcome()
 
     def begin(self) -> None:
-        """Signal the started program to begin the test."""
         self._messages.begin()
         self._heed_monitor()
         self._control.go = 1

@@ -26,8 +26,6 @@ _CLOCK_MONOTONIC = 1
 
 
 class _Event(ctypes.Structure):
-    """``struct sigevent`` of Linux, 64 bytes."""
-
     _fields_ = (
         ("value", ctypes.c_size_t),
         ("signal", ctypes.c_int),

@@ -70,8 +70,8 @@ class LoopCalls:
 
 
 class ServiceThread:
-    """From start to close, calls ``answers`` (by service) for requests. Failed requests are refused and reported
-    through ``warn``.
+    """Thread that calls ``answers`` (by service) for requests. Failed requests are refused and reported through
+    ``warn``.
 
     With ``first`` the thread keeps the priority of the loop, for requests that must not be delayed.
     """

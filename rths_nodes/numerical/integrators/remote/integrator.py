@@ -3,7 +3,7 @@
 
 The client sends a greeting, then vectors of little-endian doubles; the first number is the action. The greeting is
 eleven int32: the numbers of displacements, velocities, accelerations, forces and times that the client sends, then
-those that it requests, and the length of every vector.
+the numbers that it requests, and the length of every vector.
 """
 
 from __future__ import annotations
