@@ -148,8 +148,8 @@ def goal_of(
             problems.append(f"unload.to.{name} = {position} m: must be finite")
         elif way > bounds[index].travel:
             problems.append(
-                f"unload.to.{name} = {position:g} m: is {way:.4g} m away, but may be {bounds[index].travel:g} m "
-                "away at most (unloading.travel of the rig file)"
+                f"unload.to.{name} = {position:g} m: the distance of {way:.4g} m must be <= "
+                f"{bounds[index].travel:g} m (unloading.travel of the rig file)"
             )
         if name not in checks or checks[name].displacement_sign != VERIFIED:
             problems.append(

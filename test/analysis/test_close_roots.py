@@ -66,7 +66,7 @@ def test_a_root_on_the_border_is_refused() -> None:
     scale = oscillators(np.array([OMEGA]), np.zeros(1)).scale
     loop = oscillators(np.array([OMEGA]), np.array([MARGINAL * scale]))
     assert loop.scale == pytest.approx(scale, rel=1e-12)
-    with pytest.raises(ConfigError, match=naming("judged", f"{OMEGA / HZ:.4g}")):
+    with pytest.raises(ConfigError, match=naming("resolve", f"{OMEGA / HZ:.4g}")):
         growing_motions(loop)
 
 

@@ -209,7 +209,7 @@ def inverse(k: Any, s: Any, x: float, v: float, a: float, m: float, f: float, re
     ("changes", "parts"),
     [
         ({"compensator": NoParams}, ("compensator.type", "NoParams", __file__, "Params")),
-        ({"compensator": inverse}, ("compensator.type", "inverse", __file__, "rename")),
+        ({"compensator": inverse}, ("compensator.type", "inverse", __file__, "Choose")),
         ({"ramp": lead}, ("ramp.type", "lead", __file__, "class")),
     ],
 )

@@ -372,5 +372,5 @@ def test_columns_need_a_layout_that_most_messages_have() -> None:
 
 
 def test_columns_are_of_numbers() -> None:
-    with pytest.raises(ValueError, match=naming("layout", "definition")):
+    with pytest.raises(ValueError, match=naming("messages", "definition")):
         columns(layout.definition("Summary"), [encode("Summary", {"names": ["sent.target"], "values": [3.0]})])

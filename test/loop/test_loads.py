@@ -134,7 +134,7 @@ def test_a_rig_that_does_not_say_that_it_takes_newtons_gets_none(told: bytes) ->
     check = checked()
     measured = Measurement(1, np.zeros(2), np.zeros(2), np.zeros(2), control_mode=told)
     assert check.measurement(measured, np.zeros(2)) == ""
-    assert mentions(check.command(command(2, 0.0, 1.0), [0.0, 0.0]), "gets", "none")
+    assert mentions(check.command(command(2, 0.0, 1.0), [0.0, 0.0]), "commands in N", "none")
     measured.control_mode = bytes([MODE_DISPLACEMENT, MODE_HELD])
     assert check.measurement(measured, np.zeros(2)) == ""
     assert check.command(command(2, 0.0, 1.0), [0.0, 0.0]) == ""

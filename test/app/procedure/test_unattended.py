@@ -60,7 +60,7 @@ def test_the_key_that_let_a_file_move_a_real_rig_is_refused_by_name(
 ) -> None:
     assert carry(unattended=value) == 2
     told = capsys.readouterr().err
-    for part in ("bench.yaml", "unattended", "a person clears each motion", "delete"):
+    for part in ("bench.yaml", "unattended", "a person clears each motion", "Delete"):
         assert part in told
 
 
