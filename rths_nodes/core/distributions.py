@@ -75,7 +75,7 @@ class Kind:
     relative: bool = False
     any_values: bool = False
     follows: bool = False
-    """True for a kind whose numbers are the key to follow and a power (default 1)."""
+    """True for a kind with two parameters: the key that it follows, and an exponent (default 1)."""
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:

@@ -301,7 +301,7 @@ def linear(shape: Shape) -> CouplerKernel:
         return reaches(k, split(pose)[2], lengths)
 
     def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Motion:
-        """Motion of the axes with J at rest: J x, J v, J a; nan beyond the reach."""
+        """Motion of the axes from the Jacobian J of the rest position: J x, J v, J a; NaN beyond the reach."""
         if not open_at(k, x):
             none = all_nan(x)
             return none, none, none

@@ -11,7 +11,7 @@ from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet, View, Words
 from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 
 TALL = 8.0
-"""Height of a figure that would be unreadable on half a sheet, inches."""
+"""Height, in inches, of figures that would be unreadable on half a sheet."""
 Draw = Callable[[Sheet, View], Words | None]
 """Function that draws tests on a sheet, or returns None if samples are missing. The function's name is the name
 of the figure's files."""

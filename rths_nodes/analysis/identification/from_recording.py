@@ -127,7 +127,7 @@ def simulated(parameters: Array, command: Array, dt: float) -> Array:
     rows = transition(a, b, dt, "staircase")
     phi, now = rows[:, :n], rows[:, -1]
     poles = np.poly(phi)
-    # C (z I - phi)^-1 now; the state is one sample ahead, because a command acts within its own sample
+    # no delay in C (z I - phi)^-1: the state is one sample ahead, because a command acts within its sample
     output = np.zeros((1, n))
     output[0, -1] = gain / top
     zeros = np.poly(phi - np.outer(now, output)) - poles

@@ -157,7 +157,7 @@ class Response:
 
 
 class Substructure:
-    """Numerical substructure of a scenario with one step per sample, for whole histories.
+    """Numerical substructure of a scenario, with one step per sample, evaluated for complete histories.
 
     Raises ConfigError if structure or setup is nonlinear, the structure is too large, or the experimental part is
     unknown.

@@ -157,7 +157,7 @@ class Judgement:
 
     @property
     def farthest(self) -> float:
-        """Largest factor on the natural frequencies in the search; smallest factor if motions grow."""
+        """Largest factor applied to the natural frequencies in the search, or the smallest if motions grow."""
         if not isinstance(self.loop, SampledLoop):
             return math.inf if self.stable else 0.0
         return 1.0 / FARTHEST if self.growing else FARTHEST

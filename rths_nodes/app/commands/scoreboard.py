@@ -75,7 +75,7 @@ def _add_scoring(parser: argparse.ArgumentParser) -> None:
     arguments.add(parser, "--indices", "NAME,...", text, "", type=arguments.names)
     text = "index for ranking and tuning; default: the tracking error of the true displacement"
     arguments.add(parser, "--rank", "INDEX", text)
-    text = "index of the response, to be drawn against the ranking index"
+    text = "index of the response, to be plotted against the ranking index"
     arguments.add(parser, "--response", "INDEX", text)
 
 

@@ -379,7 +379,7 @@ class Emulator:
         receiver = self._receiver
         if not receiver.at_rest:
             self._moved_at = time.monotonic()
-        # in lockstep the test computer may take any time between samples until it closes the session
+        # in lockstep the time between samples is unlimited; only closing the session ends the wait
         patience = self.scenario.port.longest_wait if receiver.in_lockstep and not self._left else QUIET_S
         quiet = time.monotonic() - max(self._received_at, self._moved_at) > patience
         waiting = receiver.state_number == datagrams.WAITING

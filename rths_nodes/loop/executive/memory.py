@@ -96,7 +96,7 @@ Links = tuple[list[tuple[int, int]], list[tuple[int, object]], list[tuple[int, i
 
 
 def links_of(states: Value, call: Call, results: object) -> Links:
-    """Return the links from the new states, in the ``results`` of a call, to its arguments ``states``."""
+    """Return the links from the new states (in the ``results`` of a call) to the arguments ``states``."""
     links: Links = [], [], []
     copies, fixed, moves = links
     for old, new in zip(leaves(states), flat(results), strict=True):

@@ -118,7 +118,7 @@ class SensorSpike(Fault):
 
 @params
 class Hydraulics(Fault):
-    """The pump operator switches the pressure."""
+    """The pump operator changes the pressure."""
 
     pressure: str = text("new value", choices=("off", "low", "high"))
 

@@ -127,7 +127,7 @@ def envelopes(samples: Array) -> Array:
 
 
 LONGEST_S, MOST = 60.0, 20
-"""Longest duration of a stored motion (s), and number of motions stored until :meth:`MotionCurves.take`."""
+"""Longest duration of a stored motion (s), and maximum number of stored motions."""
 Drawn = tuple[int, int, int, Array]
 """Number of a motion (from 1), samples per column, first sample, and columns ``(columns, curves, 4)``."""
 

@@ -228,7 +228,7 @@ class LevelWatch:
             low, high = _bounds(level.minimum, level.maximum)
             warn_low, warn_high = _bounds(level.warn_minimum, level.warn_maximum, low, high)
             persistence, path = level.persistence if level.acts else NEVER, level_path(axis, quantity)
-            if low == -high == -math.inf:  # a level without bounds only warns, also of NaN
+            if low == -high == -math.inf:  # a level without bounds only warns, even if the value is NaN
                 low, high = warn_low, warn_high
             self._told[position] = Row(path, position, warn_low, warn_high, action=INDICATE)
             self._acted[position] = Row(path, position, low, high, persistence, level.action)

@@ -294,7 +294,7 @@ class RungeKutta(ByMatrix):
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Vector) -> Prepared:
-        """Return acceleration per load, M^-1 C, constants of the restoring force and dt (s); no state."""
+        """Return acceleration per load, M^-1 C, constants of the restoring force, and dt (s)."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         per_mass = np.linalg.inv(structure.mass) @ structure.damping
         return (vectors.inverse(structure.mass), vectors.operand(per_mass), law.constants, dt), ()

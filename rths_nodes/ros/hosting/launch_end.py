@@ -80,7 +80,7 @@ class EndOfLaunch:
         return [
             LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
             RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
-            *processes,  # last, so that their last output is printed before the handler runs
+            *processes,  # last, so that the last output of the processes is printed before the handler runs
             *further,
         ]
 

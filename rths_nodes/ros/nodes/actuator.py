@@ -163,7 +163,7 @@ class ActuatorNode(RthsNode):
         self._watch = watch_observers(context, scenario, observers, warn, self.settings.clocked)
         self._stop_calls = LoopCalls()
         self._gate = TickGate(context, self._watch, self._stop_calls, self._receive_stops, patience)
-        # compute the hash now, because in real time threads of a library may deadlock
+        # compute the hash now: under real-time scheduling, threads of a library may deadlock
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._after = AfterMeasurement(
             context,

@@ -199,7 +199,7 @@ class StreamPublisher:
         if self.lines:
             packed = SENT_AT.pack(time.time_ns()) + data
             for line in self.lines.values():
-                if not line.send(packed):  # the middleware sends from this message on
+                if not line.send(packed):  # the middleware sends this message and all later messages
                     self.has_topic_subscribers = True
         if not self.has_topic_subscribers:
             return

@@ -25,7 +25,7 @@ VERSION_2 = "std_msgs/Header header\nuint32 sample\nuint32 effective_sample\nstr
 """Definition of Trip in programs built before version 0.10."""
 
 LONGEST = 200
-"""Maximum length of source and reason of a request, characters each."""
+"""Maximum lengths of the source and of the reason of a request, in characters."""
 
 MOST_FOREIGN = 64
 """Maximum number of foreign publishers of a topic counted separately."""
