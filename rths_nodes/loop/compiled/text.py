@@ -9,7 +9,7 @@ kind share one module. ``stopped`` is the first sample that the loop cannot comp
 
 A ``live`` loop, for the executive, also has the safe stop. Its ``given`` ends with ``asked`` (1: brake after the
 next Command, 2: brake at once). ``acted`` (true once the rig has moved), ``stopping`` and ``resting`` precede the
-states in its result. A live loop checks limits only.
+states in its result.
 
 A ``remote`` loop is a live loop without a rig, with two more arguments: ``half`` and ``reading`` (displacements,
 forces, applied commands and flags of a Measurement). Half 0 uses Measurement 0, half 1 computes Command k + 1,

@@ -49,8 +49,6 @@ ENGINE = "executive: a native process, only for simulated and emulated rigs; aut
 
 @params
 class RigFileAxis(OnRig):
-    """One axis of the rig."""
-
     serves: tuple[str, ...] = texts("further names of this axis in scenarios")
     actuator: OfParams | None = component(
         "actuator", "model of this actuator, for simulators; default: the model in the scenario", None

@@ -101,8 +101,6 @@ class WatchSensors:
 
 @params
 class WatchPulse:
-    """The pulse to the interlock."""
-
     address: str = text("address of the interlock")
     port: int = integer("UDP port of the interlock", at_least=1, at_most=65535)
     period: float = number("time between two pulses", "s", 0.005, at_least=0.001, at_most=0.01)

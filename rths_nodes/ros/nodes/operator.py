@@ -188,7 +188,6 @@ class OperatorNode(ThreadedNode):
         super().close()
 
     def publish_state(self, state: State, reason: str) -> None:
-        """Publish a state of the procedure; thread-safe."""
         message = TestState(state=int(state), reason=reason, **self._conducted.constants)
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._publishers["procedure_state"].publish(message)
