@@ -58,10 +58,10 @@ def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> Non
             for question, answer in FIRST:
                 person.wait_for(question)
                 person.type(answer)
-            ends = "Enter: |moves nothing: |seen it today|sign this result"
+            ends = "Enter: |moves nothing: |seen this today|sign this result"
             while "sign this result" not in (asked := person.wait_for(ends)):
                 assert "EMULATED: " in asked
-                if asked.endswith("seen it today"):
+                if asked.endswith("seen this today"):
                     person.type("y")
                     continue
                 if asked.endswith("moves nothing: "):
