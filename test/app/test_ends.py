@@ -172,7 +172,7 @@ def test_a_recording_that_is_deleted_under_way_is_missed_within_a_second(
         assert found.exit_code in (ExitCode.FINISHED, ExitCode.NOT_VALID)  # a busy machine misses samples
         assert found.messages is not None
         assert not found.messages["complete"]
-        assert mentions(" ".join(found.notes), "recording", "ends at sample")
+        assert mentions(" ".join(found.notes), "recording", "end at sample")
 
 
 @pytest.mark.nodes

@@ -427,7 +427,7 @@ def test_without_a_leader_an_axis_stops_by_itself(axis, clock):
     assert axis.stage.at_rest
     assert axis.phase.gone
     assert axis.phase.exit_code == 3
-    assert mentions(axis.phase.problem, "interrupted", "Command 21")
+    assert mentions(axis.phase.problem, "interrupt", "Command 21")
 
 
 def test_a_test_that_has_ended_without_it_stops_an_axis(axis, by_hand):
