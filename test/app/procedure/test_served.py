@@ -385,7 +385,7 @@ def test_anybody_stops_a_run_in_lockstep_over_ros(tmp_path: Path, way: str) -> N
             assert runner.state is State.HELD
             stops = [act for act in runner.record.acts if act.act == "stop"]
             assert [(act.by, act.way, act.refused) for act in stops] == [(by, ANYBODY, "")]
-            assert mentions(runner.session.reason, "asked", by)
+            assert mentions(runner.session.reason, "requested", by)
             assert runner.record.rungs[-1].samples < 30 * 1024
         finally:
             anybody.destroy_node()
