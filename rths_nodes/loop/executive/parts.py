@@ -62,13 +62,11 @@ def remote_parts(assembly: Assembly) -> Parts | str:
         return "auxiliary channels of a rig over UDP require an actuator node"
     if kind.lead:
         return "integrator.force_lead requires an actuator node if the rig is connected over UDP"
-    none = (False,) * kind.axes
+    no = (False,) * kind.axes
     monitor = MonitorStage.of(assembly)
     monitor.target(parts.target)
     return parts._replace(
-        kind=kind._replace(
-            remote=True, coupled_rig=False, transport=False, converts=True, sensors=none, noise=none
-        ),
+        kind=kind._replace(remote=True, coupled_rig=False, transport=False, converts=True, sensors=no, noise=no),
         kernels={name: part for name, part in parts.kernels.items() if not OF_RIG.fullmatch(name)},
         constants={name: part for name, part in parts.constants.items() if not OF_RIG.fullmatch(name)},
         states={name: part for name, part in parts.states.items() if not OF_RIG.fullmatch(name)} | {"doubt": 0},

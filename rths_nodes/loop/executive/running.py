@@ -44,16 +44,12 @@ from rths_nodes.loop.timing import timing
 SOURCE = Path(__file__).with_name("executive.c")
 OPERATOR, TRIP, SILENT, FULL, PARENT, RIG, PRESSURE = range(1, 8)
 """Stop words (causes of a stop), as in executive.c."""
-READY, ENDED = 1, 3
-"""States of the program."""
-UNTIMED = REFUSED, LAST
-"""Kinds of rows that do not end a tick."""
+READY, ENDED = 1, 3  # states of the program
 SILENCE_S = 1.0
 """Time without a sign of life from this process after which the program brakes, s."""
 RING_S = 4.0
 """Time that the rows of the ring cover in real time, s."""
-SPIN_S = 6e-5
-"""Busy waiting before a tick, s."""
+SPIN_S = 6e-5  # busy waiting before a tick, s
 NODES_ROWS, BATCH = 8, 256
 """Number of rows in the ring in lockstep with nodes; largest number of rows that one call reads."""
 NEVER = 2**62  # sample of the trip while no trip is requested
@@ -288,7 +284,7 @@ class ExecutiveLoop:
             rows = self._memory.table(control.ring, slots, self._layout.words)[first : first + count].copy()
             integers = rows.view(np.int64)
             for _, kind, _, late, taken in integers[:, :5].tolist():
-                if kind not in UNTIMED:
+                if kind not in (REFUSED, LAST):  # these rows end no tick
                     self.late.append(late)
                     self.taken.append(taken)
             for pair in () if self._bare else zip(rows, integers, strict=True):
