@@ -49,7 +49,7 @@ def information(folder: Path) -> dict[str, str]:
     return dict(bag.read(folder / "run").information)
 
 
-RECORDED = "recording: run; rths report run makes run.html"
+RECORDED = "recording: run; rths report run creates run.html"
 """What launch says in the end of the recording of a test."""
 
 
