@@ -65,7 +65,7 @@ class Pacer:
         now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
-        # if sleep is owed, sleep until the tick, although the wake-up then makes the tick late
+        # after too little sleep, sleep until the tick, although the wake-up then makes the tick late
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
             self._clock.sleep(rest * 1e-9)

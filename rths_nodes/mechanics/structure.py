@@ -70,7 +70,9 @@ def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
     held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]
     slow, dragged = damping[np.ix_(o, o)], damping[np.ix_(o, t)]
     if np.linalg.eigvalsh(held)[0] <= 0.0:
-        raise ConfigError(f"structure: no stiffness holds the degrees of freedom without mass ({numbered(o)})")
+        raise ConfigError(
+            f"structure: the stiffness of massless degrees of freedom ({numbered(o)}) must be positive definite"
+        )
     static = np.asarray(-np.linalg.solve(held, pulled), float)
     if not (slow.any() or dragged.any()):
         return Followers(False, np.zeros((len(held), int(t.sum()) + len(mass))), static)
@@ -88,7 +90,7 @@ def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
         return followers(mass, damping, stiffness).damped
     o = massless(mass)
     if not is_definite(stiffness[o][:, o]):
-        raise ConfigError("structure: no stiffness holds some of the degrees of freedom without mass")
+        raise ConfigError("structure: the stiffness of massless degrees of freedom must be positive definite")
     if zero(damping[o]):
         return False
     if not is_definite(damping[o][:, o]):

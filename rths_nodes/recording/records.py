@@ -194,7 +194,7 @@ class Contents:
         self._stream.seek(len(MAGIC))
         checksum = zlib.crc32(MAGIC)
         for opcode, content, end in whole_records(self._stream, self.size):
-            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # other lengths are damage
+            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # any other length is damaged
                 self._check(checksum, int.from_bytes(content, "little"))
                 return
             checksum = zlib.crc32(content, zlib.crc32(RECORD.pack(opcode, len(content)), checksum))

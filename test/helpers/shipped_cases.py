@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
-LEARNS = "updating: copies of the specimen learn outside the loop"
+LEARNS = "updating: the copies of the specimen are updated outside the loop"
 WITHOUT_KERNELS = {
     "column_under_axial_load": "port: ForceLoopPort is not a plain simulator",
     "learning_five_story": LEARNS,

@@ -109,7 +109,7 @@ class Operating:
             self.name = printable(name.strip())
             self._say(f"{self.name} leads the test at the page; another person can take over with a new code")
             token = self._token
-        self.disarm(f"{self.name} has taken over the test at the page")
+        self.disarm(f"{self.name} leads the test at the page now")
         return token
 
     def _refuse(self, now: float, valid: bool) -> None:

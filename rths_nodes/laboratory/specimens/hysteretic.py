@@ -146,7 +146,7 @@ class SlippingElastomeric(Specimen):
 
     @params
     class Params:
-        stiffness: float = number("stiffness k_1 of the rubber in slow motion", "N/m", 17.0e6, more_than=0.0)
+        stiffness: float = number("stiffness k_1 of the rubber at low velocity", "N/m", 17.0e6, more_than=0.0)
         relaxing_stiffness: float = number("stiffness k_m of the rubber that relaxes", "N/m", 27.0e6, at_least=0.0)
         relaxation_time: float = number("relaxation time tau", "s", 0.085, more_than=0.0)
         slip_force: float = number("force F_s at which the damper slips", "N", 108e3, more_than=0.0)

@@ -144,7 +144,7 @@ class _Gathered:
         if s.force_axes:
             raise Resists(f"axes: the mode of {', '.join(s.force_axes)} is force")
         if s.updating is not None:
-            raise Resists("updating: copies of the specimen learn outside the loop")
+            raise Resists("updating: the copies of the specimen are updated outside the loop")
         if s.monitor.corridor is not None:
             raise Resists("monitor.corridor: the corridor is checked sample by sample")
         steep = s.monitor.tracking_indicator_rate, s.monitor.tracking_indicator_rate_over_amplitude

@@ -142,7 +142,7 @@ class NumericalStage:
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         assert scenario.soft_start is not None
-        # for a nonlinear setup, the unit must be correct at full amplitude
+        # the ratio of a nonlinear setup depends on the amplitude: take it at full amplitude
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
         unit = np.append(

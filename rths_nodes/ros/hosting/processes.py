@@ -92,7 +92,7 @@ def exit_codes(
     result.notes += processes.see_out(idle)
     console.listen()
     result.add(console.result.numbers)
-    # after a death, the runner ends the other nodes, so that their exit codes do not count
+    # if a node has died, the runner has ended the others: their exit codes do not count
     counted = [process for process in processes.counted(console.reported) if not (died and process.ended_by_us)]
     failed = [process for process in counted if process.popen.returncode not in IN_ORDER]
     for process in died[:1] or reversed(failed):  # the reason begins with the first failure

@@ -83,7 +83,7 @@ class Arming:
             # A node is not ready until it knows the run.
             self._statuses[status["node"]] = status if status["run"] else {**status, "ready": False}
         try:
-            # clients that can stop a real rig must have discovered it
+            # on a real rig, clients that can stop the test must have discovered this node first
             stoppable = self._rig.port.simulated or self._open_s >= FOUND_S
             if not (self._may_begin() and stoppable and self._questions.done_before()):
                 return False
