@@ -300,7 +300,6 @@ def _largest(values: Array) -> float:
 
 
 def _share(part: float, total: float) -> float:
-    """Return a percentage; nan if ``total`` is zero, as in a test that ends before any motion."""
     return PERCENT * (part / total) if total else math.nan
 
 

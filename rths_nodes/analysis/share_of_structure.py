@@ -28,7 +28,6 @@ STATED, MODEL, MEASURED = (
     "from the measurements of the small move",
 )
 LARGEST = 64
-"""Largest number of degrees of freedom for a partition."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,13 +32,13 @@ from rths_nodes.core.samples import (
 
 P = ParamSpec("P")
 Drawing = tuple[str, str, Callable[[], Figure]]
-"""Title, caption and function of a figure."""
+"""Title and caption of a figure, and the function that draws the figure."""
 Entry = tuple[str, str, Any]
 """Legend entry: label, colour, line style."""
 
 INK, FAINT, BAND, ZERO = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999"
 ERROR = "#8e4585"
-"""Colour of the energy added by errors."""
+"""Colour of the energy that tracking errors add."""
 LIMIT = "#b3261e"
 BAND_WIDTH = 2.8
 """Line width of the target, points."""
@@ -145,10 +145,10 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by suffix).
+    """Save the figure that ``draw`` returns as ``path`` (PNG, SVG or PDF by suffix).
 
-    ``millimetres`` is the width of the paper, None for the screen. Raises OSError, and ConfigError if the paper is
-    too narrow.
+    ``millimetres`` is the width of the paper, None for the screen. Raises OSError if writing fails, and
+    ConfigError if the figure does not fit.
     """
     with in_style(on_paper(millimetres) if millimetres else STYLE):
         figure = draw(*args, **options)
@@ -159,7 +159,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper. Its files always have the style for paper."""
+    """Figure whose files always have the style for paper."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):

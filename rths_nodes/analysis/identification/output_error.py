@@ -45,7 +45,6 @@ ACCURATE, RELATIVE = 1e-4, 0.01
 EXPLAINED = 2.0
 """Ratio of mean square residual to noise variance above which a model does not explain the responses."""
 NORMAL_95 = 1.96
-"""Half width of the 95 % interval, in standard deviations."""
 
 
 class Identified(NamedTuple):

@@ -30,9 +30,7 @@ from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
 
 FADE = 1.0
-"""Duration of the fade, s."""
 FLAT = 0.8
-"""Fraction of the cut-off frequency up to which a filter is 1."""
 
 
 class Spectra:

@@ -98,7 +98,6 @@ class Scoreboard:
         ]
 
     def drawings(self) -> list[Drawing]:
-        """Return the figures: each index by compensator, and tracking versus response."""
         labels = list(dict.fromkeys(_label(self.table, score) for score in self.scores if score.runs))
         return figures.scoreboard_drawings(self.table, labels, *self.axes)
 

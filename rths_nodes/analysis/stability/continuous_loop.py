@@ -99,7 +99,6 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
-        """Return the inverse of the mass including the specimens' masses; ``moved`` is ``(n, n_axes, n_dof)``."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse
