@@ -33,7 +33,6 @@ from rths_nodes.loop.indices.delay import ROUNDING, Delay
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
-"""Number of lags in the search for the published delay."""
 BLOCK = 2048
 
 CODE, PAPER = "code", "paper"

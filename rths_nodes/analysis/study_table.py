@@ -21,7 +21,6 @@ LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
 """Outcomes of runs without a test: refused scenario, dead process."""
 INFINITE = "∞"
-"""Text for a statistic that is infinite due to failed runs."""
 UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "acceleration": "%"}
 UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 

@@ -49,8 +49,7 @@ OVERLAID: tuple[Draw, ...] = (
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
     """Draw the figures of one test (timing last) or of several tests.
 
-    All figures except the timing need samples. A figure that cannot be drawn is listed in ``left_out`` of the
-    first test.
+    A figure that cannot be drawn is listed in ``left_out`` of the first test.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:

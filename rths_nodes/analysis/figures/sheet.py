@@ -210,7 +210,6 @@ class Sheet:
         return self.figure
 
     def _labels(self, panel: Axes, width: float) -> None:
-        """Align axis labels at a fixed distance, and set as many ticks as ``width`` (inches) permits."""
         size, inches = _letters(), self.figure.dpi_scale_trans
         for axis, away in ((panel.xaxis, (0.0, -BELOW * size)), (panel.yaxis, (-ASIDE * size, 0.0))):
             at = 0.5 if axis is panel.xaxis else 0.0, 0.5 if axis is panel.yaxis else 0.0
@@ -284,7 +283,7 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries of each panel: one panel for a single test, one panel per entry for several tests."""
+        """Return the entries of each panel."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)

@@ -119,7 +119,6 @@ class ForceLoop:
         return min((float(gain) for gain in gains if gain > 1.0), default=None)
 
     def _crossings(self, function: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
-        """Yield the angular frequencies at which ``function`` of L is zero, and the phase of L at each, rad."""
         from scipy.optimize import brentq
 
         def at(omega: float) -> float:

@@ -116,7 +116,6 @@ class _Felt:
                 filter_of_axis.start(0.0)
 
     def after(self, forces: Array) -> Array:
-        """Return the integrator's input for the next ``forces`` of the axes, ``(samples, n_axes)`` N."""
         n, longest = len(forces), len(self._on_the_way)
         samples = np.concatenate((self._on_the_way, forces))
         self._on_the_way = samples[n:]

@@ -38,7 +38,6 @@ from rths_nodes.core.protocols import StepMatrices
 from rths_nodes.core.samples import ROUNDING, Array
 
 CHANGED = 0.1
-"""Relative change of a sum between adjacent angles of its grid."""
 
 
 class Lines(NamedTuple):
