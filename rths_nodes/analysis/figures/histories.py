@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
-The first four figures are Figs. 7(a) to 7(d) of Chen & Ricles (2010). Figures of the response spectrum and of the
-timing are added.
+The first four figures are Figs. 7(a) to 7(d) of Chen & Ricles (2010). Further figures show spectrum and timing.
 """
 
 from __future__ import annotations
@@ -458,7 +457,6 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure within the figure's range; empty array if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

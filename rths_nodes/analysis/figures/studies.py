@@ -200,7 +200,7 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
 ACROSS = 3
 PIECES = 12
 MOST = 6
-"""Largest number of groups in a panel; each group has a colour."""
+"""Largest number of groups in a panel."""
 LETTERS = 30
 SHARE = 0.7
 """Total width of all groups at a level, relative to the distance between levels."""

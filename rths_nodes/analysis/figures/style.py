@@ -46,7 +46,6 @@ DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Colours of Okabe & Ito (2008), distinguishable with any colour vision. Each axis has a colour."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
-"""Line styles of curves 1 to 6, 7 to 12, and 13 to 18."""
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf"),
     (FLAG_BRIDGED, "bridged", "#E69F00"),

@@ -68,8 +68,8 @@ class InverseFit(NamedTuple):
     """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
     error: Array
-    """Weighted rms error relative to a diagonal element, ``(n_axes, n_axes)``: error of the fitted inverse, or of
-    the response in a model of ``output_error.py``.
+    """Weighted rms error of the inverse, or in ``output_error.py`` of the response, relative to a diagonal
+    element, ``(n_axes, n_axes)``.
     """
 
     def response(self, frequency: Array) -> Complex:

@@ -94,13 +94,13 @@ class DelayMargin(NamedTuple):
 class Judgement:
     """Stability of the loop of a test, determined before the test.
 
-    ``growing`` is the number of growing roots, with conjugates. ``motions`` are the resolved roots without
+    ``growing`` is the number of growing roots, with conjugates. ``motions`` are the resolved growing roots without
     conjugates, rad/s, fastest first. ``delay`` is the low-frequency delay of the rig's slowest axis, without
     compensator, s.
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (factor on the tested forces) are
-    the nearest limits: above the present value for a stable loop, below it for an unstable loop, None without a
-    limit. A stable loop also becomes unstable below ``least_gain`` (conditional stability).
+    the nearest limits. They are above the present value for a stable loop, below it for an unstable loop, and None
+    without a limit. A stable loop also becomes unstable below ``least_gain`` (conditional stability).
     """
 
     loop: Loop
