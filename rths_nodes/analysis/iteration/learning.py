@@ -13,8 +13,8 @@ variable. Of several delays tau, the delay with the widest frequency range is ch
 |1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The
 same ratio with the instrumental variable is free of noise and gives the end of W.
 
-A history may end at any value: it fades to zero over ``FADE`` s and stays zero for the same time, so that its end
-does not leak into its beginning. Filters are zero-phase.
+A history may end at any value. A fade to zero over ``FADE`` s and zeros for the same time are appended, so that
+the end does not leak into the beginning. Filters are zero-phase.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 
 M, C, K is the numerical substructure, T maps degrees of freedom to axes, and S is the dynamic stiffness of the
-specimens. H is the response of the specimens' displacement to the target: compensator, transport and actuator. s
-is the complex frequency of the structure (rad/s). On a time axis that is r times slower, the rig moves with s / r.
-Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the effect of the
+specimens. H is the response of the specimens' displacement to the target: compensator, transport and actuator. The
+complex frequency s (rad/s) belongs to the structure. On a time axis that is r times slower, the rig moves with s /
+r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the effect of the
 steps.
 
 Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), extended from one spring to a rig.

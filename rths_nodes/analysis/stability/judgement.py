@@ -48,8 +48,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Smallest relative margin of the delay that causes no caution: twice the scatter (about 10 %) of identified
-delays of servo-hydraulic actuators due to amplitude, load and oil temperature."""
+"""Smallest relative margin of the delay that causes no caution. This margin is twice the scatter (about 10 %) of
+identified delays of servo-hydraulic actuators due to amplitude, load and oil temperature.
+"""
 
 
 class DelayMargin(NamedTuple):
