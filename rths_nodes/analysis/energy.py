@@ -26,8 +26,8 @@ def experimental_force(evaluation: Evaluation) -> Array:
 
 
 def energies(evaluation: Evaluation) -> dict[str, Array]:
-    """Return the energies (J) at steps 0, 1, ..., integrated by the trapezoidal rule. Unrecorded energies are
-    omitted.
+    """Return the energies (J) by part at steps 0, 1, ..., integrated by the trapezoidal rule. Energies that were
+    not recorded are omitted.
 
     Each term of M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a) is integrated over the displacement. The
     integration begins after a soft start. Without a structure, only the energy of the specimen is returned.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantities computed from a Run after the test: running indices and the counted samples.
 
-The classes of ``loop/indices/tracking.py`` compute the same indices as during the test, except for rounding.
+The classes of ``loop/indices/tracking.py`` compute the indices, as during the test. The results differ only by
+rounding.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ Indices = NDArray[np.intp]
 class Histories:
     """Running indices over the counted samples, without soft start and safe stop.
 
-    ``samples`` (numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured displacement, m)
-    and ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and ``energy_error_percent`` are
-    ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the strain energy at first yield,
-    or the value that replaces it in the scenario.
+    ``samples`` (sample numbers) and ``time`` (s) are ``(n,)``. ``control_error`` (target minus measured
+    displacement, m) and ``tracking_indicator`` (m^2) are ``(n, n_axes)``. ``energy_error`` (J) and
+    ``energy_error_percent`` are ``(n,)``. ``input_energy`` (J) is ``(n_steps,)``. ``elastic_energy`` (J) is the
+    strain energy at first yield, unless the scenario states another reference energy.
     """
 
     samples: Indices
@@ -78,7 +79,7 @@ def rows_of(numbers: Indices) -> slice:
 class Evaluation:
     """A Run and the quantities computed from it. Each quantity is computed once, on first use.
 
-    ``tracked`` and ``delays`` are indices computed during the test.
+    ``tracked`` and ``delays`` pass indices that were already computed during the test.
     """
 
     def __init__(
@@ -183,8 +184,8 @@ class Evaluation:
         return self.run.true_displacement if true else self.run.displacement
 
     def tracked(self, true: bool = False) -> dict[str, dict[str, float]]:
-        """Return the indices of measured or ``true`` displacement by axis and name; no indices if no sample
-        counts.
+        """Return the indices of measured or ``true`` displacement by axis and name; an empty dict without counted
+        samples.
         """
         if not len(self.counted):
             return {}
@@ -286,9 +287,9 @@ CYCLES, LEAST = 3.0, 4
 
 @dataclass(frozen=True, eq=False)
 class Windowed:
-    """Delay (s, positive if late) and amplitude ratio, ``(m, n_axes)``, in windows of ``length`` s; NaN if still.
+    """Delay (s, positive if late) and amplitude ratio, ``(m, n_axes)``, in windows of ``length`` s.
 
-    ``time`` (s) is the middle of each window, ``(m,)``.
+    Values are NaN in windows in which the target is still. ``time`` (s) is the middle of each window, ``(m,)``.
     """
 
     time: Array
@@ -326,9 +327,10 @@ def windowed_evaluation(evaluation: Evaluation) -> Windowed | None:
 
 
 def live_columns(evaluation: Evaluation) -> Array:
-    """Return first, lowest, highest and last value of each curve in each column, ``(columns, curves, 4)``.
+    """Return first, lowest, highest and last value of each curve in each column of the display, ``(columns,
+    curves, 4)``.
 
-    Force-controlled axes are excluded. The tracking indicator is nan if no sample counts.
+    Force-controlled axes are excluded. The tracking indicator is NaN in columns without counted samples.
     """
     run, per = evaluation.run, per_column(evaluation.scenario.servo_rate)
     indicator = np.full(run.target.shape, np.nan)

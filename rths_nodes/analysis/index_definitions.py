@@ -195,7 +195,7 @@ DEFINITIONS: dict[str, Definition] = {
         "100 max|m - r| / max|r| of the driven node, where m is measured and r is the reference structure",
     ),
 }
-"""Definitions by the beginning of a name. Axis or floor, unit and ``_true`` may follow."""
+"""Definitions by the beginning of an index name. Axis or floor, unit and ``_true`` may follow."""
 RANGE = "_range"
 """Suffix of range indices: ``alpha_range`` is the range of the compensator's alpha during the test."""
 

@@ -25,7 +25,9 @@ _displacements = Recent(2)
 
 @dataclass(frozen=True, eq=False)
 class LinearResponse:
-    """States of a first-order system, ``(steps + 1, n)``, from the end of the soft start."""
+    """Response of a structure, as ``states`` ``(steps + 1, n)`` of a first-order system from the end of the soft
+    start.
+    """
 
     states: Array
     force: Array
@@ -77,10 +79,10 @@ def linear_displacement(assembly: Assembly) -> Array:
 
 
 def recursion(phi: Array, driven: Array) -> Array:
-    """Return the states of z' = phi z + u from rest, ``(steps + 1, n)``. ``driven`` holds the inputs u, ``(steps,
-    n)``.
+    """Return the states of z_{k+1} = phi z_k + u_k from rest, ``(steps + 1, n)``. ``driven`` holds the inputs u,
+    ``(steps, n)``.
 
-    Blocks are computed in parallel, each from rest; then the response to their initial states is added.
+    All blocks of steps are computed together from rest; then the responses to their initial states are added.
     """
     steps, n = driven.shape
     blocks = -(-steps // BLOCK)

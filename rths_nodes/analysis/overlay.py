@@ -24,7 +24,7 @@ EQUAL = 1e-9
 
 
 class Aligned:
-    """A test under its ``name``: counted samples, and steps after the soft start.
+    """A named test on the common time axis: counted samples, and steps after the soft start.
 
     Times are in s on the structure's time axis: ``time`` and ``counted`` (of the counted samples) are ``(n,)``,
     ``step_time`` is ``(n_steps,)``. ``displacement``, ``target`` (m) and ``force`` (N) are ``(n, n_axes)``;
@@ -76,7 +76,7 @@ class Aligned:
 class Difference(NamedTuple):
     """Rms and largest difference from the first test, in ``unit``; the largest difference occurs ``at`` (s).
 
-    Shares are relative to the history of the first test, and nan if this history is zero.
+    Shares are relative to the history of the first test, and NaN if this history is zero.
     """
 
     rms: float
@@ -88,7 +88,11 @@ class Difference(NamedTuple):
 
 
 def check(runs: Mapping[str, Run]) -> None:
-    """Raise ConfigError if a test does not match the first test. Only imported tests may differ in duration."""
+    """Raise ConfigError if axes or duration of a test differ from the first test, or if the first test has no
+    counted sample.
+
+    Imported tests may differ in duration.
+    """
     (first, one), *rest = runs.items()
     problems = Problems()
     for name, run in rest:
@@ -119,7 +123,7 @@ def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
 
 
 def on_times(time: Array, time_of_values: Array, values: Array) -> Array:
-    """Interpolate ``values`` from ``time_of_values`` to ``time``, both rising; nan outside and next to a nan."""
+    """Interpolate ``values`` from ``time_of_values`` to ``time``, both rising; NaN outside and next to a NaN."""
     n = min(len(time), len(time_of_values))
     if n and np.allclose(time[:n], time_of_values[:n], rtol=0.0, atol=EQUAL):
         return np.append(values[:n], np.full(len(time) - n, np.nan))

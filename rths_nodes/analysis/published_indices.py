@@ -9,10 +9,10 @@ no sensor.
 
 Multi-axial benchmark (Condori Uribe et al. 2023): the actuators are 1 and 2; ``x`` and ``theta`` are translation
 and rotation of stories and of the driven node. The measured node follows from the axes by the setup's kinematics.
-The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta. Delays may be negative.
+The code of this benchmark repeats J1 for J4; here J4 is the delay of x and theta.
 
-Added are a signed delay, from a parabola through the peak of the correlation, and the noise floor: the rms
-tracking error due to sensor noise, which only a simulator knows.
+The module adds a signed delay, from a parabola through the peak of the correlation, and the noise floor. The noise
+floor is the rms tracking error due to sensor noise, which only a simulator knows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from rths_nodes.loop.indices.delay import ROUNDING, Delay
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
-"""Number of lags in the search for the published delay."""
 BLOCK = 2048
 
 CODE, PAPER = "code", "paper"
@@ -60,7 +59,6 @@ MARTHS_2023: dict[str, tuple[str, ...]] = {
 NODE = (26, 20)
 """Indices of x and theta of the driven node among the multi-axial benchmark's degrees of freedom."""
 STORIES = {"x_2": 25, "theta_2": 21, "x_3": 12, "theta_3": 2}
-"""Indices of x and theta of the second and the third story."""
 ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "rths_benchmark_2020": BENCHMARK_2020,
     "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
@@ -70,11 +68,13 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
     "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
 }
-"""Names of further quantities, by set."""
+"""Names of the added indices, by set."""
 
 
 class Published(NamedTuple):
-    """Indices by name, from the measured and from the true displacement (empty if unknown)."""
+    """Indices by name, from the measured and from the true displacement. ``true`` is empty if the true
+    displacement is unknown.
+    """
 
     measured: dict[str, float]
     true: dict[str, float]
@@ -106,7 +106,8 @@ def legend(kind: str, names: Sequence[str]) -> str:
 
 
 def published_indices(evaluation: Evaluation) -> Published:
-    """Return the indices of the scenario's set; none if the scenario names no set or no samples count.
+    """Return the indices of the scenario's set. Both dicts are empty if the scenario names no set or no sample is
+    counted.
 
     Raises ConfigError if the recording is incomplete or the structure cannot be built.
     """
@@ -300,7 +301,6 @@ def _largest(values: Array) -> float:
 
 
 def _share(part: float, total: float) -> float:
-    """Return a percentage; nan if ``total`` is zero, as in a test that ends before any motion."""
     return PERCENT * (part / total) if total else math.nan
 
 

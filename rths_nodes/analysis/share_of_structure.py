@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Partition of a structure into numerical and experimental part, and vibration of the whole structure.
 
-The experimental part is declared, or derived from the specimens at small motion. Models or a measured stiffness
-describe the specimens.
+The experimental part is declared, or derived from models or measured stiffnesses of the specimens at small motion.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ STATED, MODEL, MEASURED = (
     "from the measurements of the small move",
 )
 LARGEST = 64
-"""Largest number of degrees of freedom for a partition."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +34,7 @@ class Partition:
     """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
 
     ``source`` is the origin of the experimental part. ``frequencies`` (Hz) and ``ratios`` ``(m,)`` belong to the
-    whole structure; unknown ratios are nan. If the experimental part is unknown, its matrices are zero, and
+    whole structure; unknown ratios are NaN. If the experimental part is unknown, its matrices are zero, and
     ``source``, ``frequencies`` and ``ratios`` are empty.
     """
 
@@ -78,7 +76,9 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Matrix, Matrix, Matrix], str]:
-    """Return mass, damping and stiffness at the moved axes, ``(n_axes, n_axes)`` each, and their origin."""
+    """Return mass, damping and stiffness at the moved axes, ``(n_axes, n_axes)`` each, and the origin of these
+    matrices.
+    """
     n = len(scenario.moved_axes)  # a force-controlled axis is not moved by the structure
     nothing = np.zeros((n, n))
     unknown = (nothing, nothing, nothing), ""

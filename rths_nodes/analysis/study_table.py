@@ -16,12 +16,11 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import Array
 
 FEW_LEVELS = 12
-"""Largest number of levels of a factor; a factor with more values is drawn as a continuous variable."""
+"""Largest number of levels of a factor that is not drawn as a continuous variable."""
 LOW, HIGH = 5.0, 95.0
 REFUSED, LOST = "refused", "lost"
-"""Outcomes of runs without a test: refused scenario, dead process."""
+"""Outcomes of runs without a test: the scenario was refused, or the process died."""
 INFINITE = "∞"
-"""Text for a statistic that is infinite due to failed runs."""
 UNIT_BY_FIRST_WORD = {"J1": "ms", "J2": "%", "J3": "%", "response": "%", "acceleration": "%"}
 UNIT_BY_WORD = {"ms": "ms", "mm": "mm", "percent": "%"}
 
@@ -52,7 +51,7 @@ class StudyTable:
     """Columns of equal length by name: ``name``, ``outcome``, ``reason``, then factors, drawn values and indices.
 
     ``factors`` vary over levels. ``drawn`` values come from a distribution. ``indices`` are displayed; a missing
-    index is nan. Runs are grouped by the factors whose levels are names (laws, cases). Groups are never pooled.
+    index is NaN. Runs are grouped by the factors whose levels are names (laws, cases). Groups are never pooled.
     """
 
     title: str
@@ -88,12 +87,12 @@ class StudyTable:
         return self.titles.get(column) or index_title(column)
 
     def values(self, index: str) -> Array:
-        """Return an index of all runs, ``(n,)``; nan for unfinished runs."""
+        """Return an index of all runs, ``(n,)``; NaN for unfinished runs."""
         values = np.array([value if _is_number(value) else math.nan for value in self.columns[index]], float)
         return np.where(self.finished, values, np.nan)
 
     def magnitudes(self, index: str) -> Array:
-        """Return the magnitudes of an index, ``(n,)``: inf for failed runs, nan for runs without a test."""
+        """Return the magnitudes of an index, ``(n,)``: inf for failed runs, NaN for runs without a test."""
         return np.where(self.failed, np.inf, np.abs(self.values(index)))
 
     def continuous(self, factor: str) -> bool:
@@ -137,8 +136,8 @@ class StudyTable:
         return spreads
 
     def worst(self, index: str, count: int, group: str = "") -> list[int]:
-        """Return the rows with the largest magnitudes of an index, in ``group`` or overall; rows without a result
-        come first.
+        """Return the rows with the largest magnitudes of an index, in ``group`` or overall; unfinished runs come
+        first.
         """
         rows = self.groups[group] if group else np.arange(len(self))
         size = np.where(self.finished, np.abs(self.values(index)), np.inf)[rows]
@@ -147,7 +146,7 @@ class StudyTable:
 
 
 def percentile(size: Array, percent: float) -> float:
-    """Return a percentile of magnitudes, ignoring nan; inf if it falls among the failed runs.
+    """Return a percentile of magnitudes without NaN; inf if the percentile falls among the failed runs.
 
     Except for the median, the percentile is the value of a run, rounded away from the median.
     """

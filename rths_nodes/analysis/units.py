@@ -19,15 +19,15 @@ CLOCKS = (
 )
 """Measured durations: recorded name and displayed name."""
 LOOP = "Loop: Measurement to Command"
-"""Displayed name of ``loop`` on hosts with nodes."""
 HOPS = (
     ("integrator", "Integrator, once per step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
     ("transport", "Transport between nodes, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),
 )
-"""Parts of the loop, in order. Each part is the work of one node, except ``transport``, whose mean is the
-remainder."""
+"""Parts of the loop, in order. Each part is the work of one node, except ``transport``. The mean of ``transport``
+is the mean time of the loop outside integrator and compensator.
+"""
 
 
 def clocks(host: str) -> tuple[tuple[str, str], ...]:
@@ -69,7 +69,9 @@ def early_or_late(seconds: float) -> str:
 
 
 def exact(value: object) -> str:
-    """Return a value with all digits. Lists have commas, matrices have rows, a missing value is a dash."""
+    """Return a value with all digits. Commas separate the entries of a list, and each row of a matrix is a line. A
+    missing value is a dash.
+    """
     if value is None or value in ("", []):
         return DASH
     if isinstance(value, bool):

@@ -11,10 +11,11 @@ from rths_nodes.analysis.figures.sheet import PAGE, Paper, Sheet, View, Words
 from rths_nodes.analysis.figures.style import ON_PAGE, in_style, svg
 
 TALL = 8.0
-"""Height, in inches, of figures that would be unreadable on half a sheet."""
+"""Height above which a figure would be unreadable on half a sheet, inches."""
 Draw = Callable[[Sheet, View], Words | None]
-"""Function that draws tests on a sheet, or returns None if samples are missing. The function's name is the name
-of the figure's files."""
+"""Function that draws tests on a sheet and returns title and caption, or None if samples are missing. The figure's
+files are named after the function.
+"""
 FIGURES: tuple[Draw, ...] = (
     histories.displacement,
     tracking.zooms,
@@ -32,7 +33,6 @@ FIGURES: tuple[Draw, ...] = (
     histories.loads,
     tracking.corridor,
 )
-"""Figures of a single test."""
 OVERLAID: tuple[Draw, ...] = (
     histories.displacement,
     histories.difference,
@@ -44,14 +44,12 @@ OVERLAID: tuple[Draw, ...] = (
     energy.energy,
     histories.compensator,
 )
-"""Figures that overlay several tests."""
 
 
 def sheets(view: View, paper: Paper = PAGE) -> list[Sheet]:
     """Draw the figures of one test (timing last) or of several tests.
 
-    All figures except the timing need samples. A figure that cannot be drawn is listed in ``left_out`` of the
-    first test.
+    A figure that cannot be drawn is listed in ``left_out`` of the first test.
     """
     figures: Sequence[Draw] = OVERLAID
     if view.alone:

@@ -15,7 +15,6 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalen
 from rths_nodes.analysis.units import KN, MM, MS
 
 COLUMN, ROW = 2.9, 2.2
-"""Width of a column and height of a row, inches."""
 CURVES = (
     ("storage stiffness (kN/mm)", "storage_stiffness", KN / MM),
     ("loss factor", "loss_factor", 1.0),

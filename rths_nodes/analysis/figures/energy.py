@@ -25,12 +25,13 @@ _PARTS: tuple[Entry, ...] = (
     ("kinetic", PALETTE[4], "-"),
 )
 _ENOUGH = 0.05
-"""Smallest input energy, relative to its maximum, at which the HSEM sets the axis limits if there is no strain
-energy."""
+"""Fraction of the largest input energy below which the HSEM does not affect the axis limits. It applies only to
+tests without strain energy.
+"""
 
 
 def hysteresis(sheet: Sheet, view: View) -> Words:
-    """Draw Fig. 8: restoring force of each substructure versus its displacement."""
+    """Draw the restoring force of each substructure versus displacement (Fig. 8 of Chen & Ricles 2010)."""
     run, dofs = view.run, styled(view.run.dof_names)
     numerical = run.scenario.structure is not None and bool(np.isfinite(run.restoring_force[1:]).any())
     *left, right = sheet.row(2.7, 6, 6) if numerical else sheet.row(2.7)
@@ -87,7 +88,9 @@ def force(sheet: Sheet, view: View) -> Words:
 
 
 def energy(sheet: Sheet, view: View) -> Words:
-    """Draw the running form of Fig. 11, and one test's energy balance or the input energies of several tests."""
+    """Draw the running HSEM (Fig. 11 of Chen & Ricles 2010), and below it the energy balance of a single test or
+    the input energies of several tests.
+    """
     running = [test.of.running for test in view.tests]
     relative = all(np.isfinite(history.energy_error_percent).any() for history in running)
     name, unit, errors = "HSEM, running", "%", [history.energy_error_percent for history in running]

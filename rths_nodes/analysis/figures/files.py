@@ -27,12 +27,16 @@ def draw(view: View, millimetres: float = COLUMN) -> list[Sheet]:
 
 
 def write_figures(drawn: Sequence[Sheet], folder: Path, kind: str = "pdf") -> None:
-    """Write each sheet (pdf or svg, by ``kind``) and ``captions.txt`` to ``folder``. Raises OSError."""
+    """Write each sheet as ``kind`` (pdf or svg), and ``captions.txt``, to ``folder``. Raises OSError if writing
+    fails.
+    """
     _write([(sheet.name, sheet.title, sheet.caption, sheet.figure) for sheet in drawn], folder, kind)
 
 
 def write_drawings(drawings: Iterable[Drawing], folder: Path, kind: str, millimetres: float) -> None:
-    """Write figures for paper ``millimetres`` wide. Raises OSError, and ConfigError if a figure does not fit."""
+    """Write figures for paper ``millimetres`` wide. Raises OSError if writing fails, and ConfigError if a figure
+    does not fit.
+    """
     figures = []
     with in_style(on_paper(millimetres)):
         for title, caption, draw_it in drawings:
@@ -56,7 +60,7 @@ def _write(figures: Sequence[tuple[str, str, str, Figure]], folder: Path, kind: 
 
 
 def write_curves(drawn: Sequence[Sheet], folder: Path) -> None:
-    """Write all samples of the curves of each sheet to ``folder`` as CSV. Raises OSError.
+    """Write all samples of the curves of each sheet to ``folder`` as CSV. Raises OSError if writing fails.
 
     The first column is the independent variable; an empty cell is a gap in the curve. Curves with different time
     axes are in separate files.

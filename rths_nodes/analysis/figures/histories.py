@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures over time: displacement, control error, indicator, compensator, response, equilibrium, loads.
 
-The first four are Figs. 7(a) to 7(d) of Chen & Ricles (2010). A response spectrum is added.
+The first four figures are Figs. 7(a) to 7(d) of Chen & Ricles (2010). Further figures show spectrum and timing.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def compensator(sheet: Sheet, view: View) -> Words | None:
 
 
 def _state(view: View, state: str, histories: Sequence[Mapping[str, Array]]) -> Iterator[Panel]:
-    """Yield the panels of a ``state`` that have values; ``histories`` are by test, then axis."""
+    """Yield the panels of a compensator ``state`` that have values. ``histories`` are by test, then by axis."""
     looks = {entry[0]: entry for entry in view.axes}
     axes = [
         looks.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(name for rows in histories for name in rows)
@@ -457,7 +457,6 @@ def spectrum(sheet: Sheet, view: View) -> Words | None:
 
 
 def _periods(view: View) -> Array:
-    """Return the longest periods (s) of the whole structure within the figure's range; empty array if unknown."""
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)

@@ -18,7 +18,6 @@ from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
 
 COLUMN, ROW = 3.1, 1.35
-"""Width of a column and height of a row, inches."""
 SEEN = 0.5
 """Smallest coherence at which the phase is meaningful."""
 LOWEST_DB = -120.0

@@ -19,7 +19,6 @@ from rths_nodes.recording.run import Run
 
 SIZE = (9.6, 5.6)
 ERRORS = {"error": "measured", "noise": "noise", "residual": "repeatable", "true": "true displacement"}
-"""Columns of the convergence table, with their names in the figure."""
 ZOOM = 2.0
 """Displayed duration of the last run, around its strongest motion, s."""
 

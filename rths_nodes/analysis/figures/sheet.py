@@ -40,9 +40,10 @@ from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 COLUMNS = 12
-"""Number of grid columns."""
 CELLS, RASTER = 1200, 12_000
-"""Number of dots across a plot without a time axis; largest number of dots that a vector curve may cross."""
+"""Number of dots across a plot without a time axis. A curve that crosses more than ``RASTER`` dots is drawn as an
+image.
+"""
 DOTS = 300
 """Largest number of samples in a panel that are marked with dots."""
 LABELS, TITLE, LINE = 0.42, 0.2, 0.18
@@ -52,7 +53,10 @@ BELOW, ASIDE = 0.028, 0.066
 
 
 class Paper(NamedTuple):
-    """Width in inches, and factor for panel heights. ``stacked``: one panel per row. ``grey``: no colours."""
+    """Paper of a figure: ``width`` in inches, and ``scale``, a factor on panel heights.
+
+    If ``stacked`` is true, every row has a single panel. If ``grey`` is true, the figure has no colours.
+    """
 
     width: float = 7.4
     scale: float = 1.0
@@ -66,7 +70,7 @@ TWO_COLUMNS = 120.0
 
 
 def paper_of_style(screen: Paper = PAGE) -> Paper:
-    """Return the paper of the style in force, in grey; ``screen`` if the style is not for paper."""
+    """Return grey paper of the width in force, or ``screen`` if the style in force is not for paper."""
     width = printed()
     if width is None:
         return screen
@@ -91,7 +95,7 @@ class Sheet:
         self.title = self.caption = self.svg = ""
         self.tall = False
         self.tables: list[tuple[Base, dict[str, Array]]] = []
-        """Base of each table, and curves by heading."""
+        """Tables of the curves: base of each table, and its columns by heading."""
         self.figure = Figure()
         self._rows: list[tuple[float, list[tuple[int, Axes]]]] = []
         self._legend_lines = 0
@@ -206,7 +210,6 @@ class Sheet:
         return self.figure
 
     def _labels(self, panel: Axes, width: float) -> None:
-        """Align axis labels at a fixed distance, and set as many ticks as ``width`` (inches) permits."""
         size, inches = _letters(), self.figure.dpi_scale_trans
         for axis, away in ((panel.xaxis, (0.0, -BELOW * size)), (panel.yaxis, (-ASIDE * size, 0.0))):
             at = 0.5 if axis is panel.xaxis else 0.0, 0.5 if axis is panel.yaxis else 0.0
@@ -229,7 +232,7 @@ def level(panel: Axes, value: float = 0.0, colour: str = FAINT, line: object = "
 
 
 def _cells(x: Array, y: Array) -> int:
-    """Return the number of dots that a curve crosses, i.e. of lines needed to draw the curve."""
+    """Return the number of dots that a curve crosses. Drawing the curve requires as many lines."""
     usable = np.isfinite(x) & np.isfinite(y)
     if not usable.any():
         return 0
@@ -249,8 +252,8 @@ class View:
     """A single test, or several overlaid tests with the first in front. ``of`` and ``run`` belong to the first
     test.
 
-    A single test has one colour per axis and flagged stretches, over the time of its recording. Several tests have
-    one colour per test and one panel per axis.
+    For a single test, each axis has a colour, flagged stretches are shaded, and time is the time of the recording.
+    For several tests, each test has a colour and each axis has a panel.
     """
 
     def __init__(self, tests: Sequence[Aligned]) -> None:
@@ -268,7 +271,9 @@ class View:
         return cls([Aligned("", evaluation, recorded=True)])
 
     def several(self, entries: list[Entry]) -> list[Entry]:
-        """Return legend entries: the tests or, for a single test, its ``entries`` if there are at least two."""
+        """Return legend entries: the overlaid tests, or the ``entries`` of a single test if there are at least
+        two.
+        """
         return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def legend(self, sheet: Sheet, entries: Sequence[Entry]) -> None:
@@ -278,7 +283,7 @@ class View:
         return f"{title}: {result}" if self.alone else title
 
     def groups(self, entries: Sequence[Entry]) -> list[list[Column]]:
-        """Return the entries of each panel: one panel for a single test, one panel per entry for several tests."""
+        """Return the entries of each panel."""
         columns = [
             (number, entry, f" {entry[0]}".rstrip() if len(entries) > 1 else "")
             for number, entry in enumerate(entries)
@@ -305,7 +310,7 @@ class View:
     ) -> None:
         """Draw a curve for each test, the first in front.
 
-        ``shown`` has base and values ``(n,)`` of each test; the values are empty if the test lacks them.
+        ``shown`` holds base and values ``(n,)`` of each test. The values are empty if the test lacks the quantity.
         """
         (_, look, suffix), (name, unit) = column, quantity
         for test, entry, (base, values) in [*zip(self.tests, self.entries, shown, strict=True)][::-1]:
@@ -326,8 +331,8 @@ class View:
     ) -> Axes | None:
         """Draw a quantity (name, unit) in a separate panel; return None if no test has the quantity.
 
-        ``shown`` has, for each test, a base and a row ``(n,)`` for each entry of the figure; rows may be empty. A
-        faint line marks the value ``aim``. With ``dots``, values are marked if they are few.
+        ``shown`` holds a base for each test and a row ``(n,)`` for each entry of the figure; rows may be empty. A
+        faint line marks the value ``aim``. If ``dots`` is true, curves of at most ``DOTS`` samples have marks.
         """
         if not any(len(rows[number]) for _, rows in shown for number, _, _ in group):
             return None

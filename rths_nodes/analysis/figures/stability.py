@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figure of a judgement before the test: apparent stiffness and damping, and damping versus a parameter."""
+"""Figure of a stability judgement: apparent stiffness and damping, and damping versus delay and frequency."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ COLUMNS = 130
 POINTS = 400
 STEPS = 120
 ROOM = 1.4
-"""Ratio of the upper end of an axis to the farthest mode or limit."""
+"""Ratio of the upper end of a horizontal axis to the highest frequency or limit on it."""
 TALLEST = 6.0
 """Largest drawn apparent stiffness or damping, relative to the stiffness k, as in Fig. 5 of Horiuchi et al."""
 MOST = 0.25
 JUMP = 0.25
-"""Relative step of a curve above which another motion is followed."""
+"""Relative change of a root between samples above which the new root belongs to another motion."""
 LIMIT = "#B22222"
 DATA_AND_AXES = ("data", "axes fraction")
 
@@ -106,8 +106,9 @@ def _curves(
     limit: Crossing | None,
     shown: tuple[float, float],
 ) -> None:
-    """Draw a curve for each mode and each further growing motion. ``shown`` is offset and factor of displayed
-    values.
+    """Draw a curve for each mode and each further growing motion.
+
+    ``shown`` holds an offset and a factor, which convert ``values`` to the horizontal axis.
     """
     offset, factor = shown
     starts: list[tuple[str, complex, float]] = [
@@ -146,7 +147,6 @@ def _damping(judgement: Judgement, motion: complex, parameter: str, values: Arra
 
 
 def _alike(one: Array, other: Array) -> bool:
-    """Return whether two curves belong to the same motion, i.e. coincide in more than a fifth of their samples."""
     return bool((np.abs(one - other) < 1e-6).mean() > 0.2)
 
 

@@ -48,14 +48,15 @@ DOTS = 1500
 MARKS = "osD^vP*X<>"
 TICKS = 3
 STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
-"""Ticks in a decade; later entries have more ticks."""
+"""Ticks within a decade, from few to many."""
 NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
 def scoreboard_drawings(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[Drawing]:
     """Return the figures of a ``table`` whose column ``law`` contains the ``labels``.
 
-    ``across`` is the tracking index, ``up`` the response index. If they are equal, their joint figure is omitted.
+    ``across`` is the tracking index, ``up`` the response index. If both are the same index, the figure of one
+    versus the other is omitted.
     """
     if not table.finished.any():
         return []
@@ -199,7 +200,7 @@ def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) ->
 ACROSS = 3
 PIECES = 12
 MOST = 6
-"""Largest number of groups in a panel; each group has a colour."""
+"""Largest number of groups in a panel."""
 LETTERS = 30
 SHARE = 0.7
 """Total width of all groups at a level, relative to the distance between levels."""
@@ -212,7 +213,9 @@ CROSSES = "Crosses: runs that did not finish, which count as larger than all oth
 
 
 def drawn(drawings: Sequence[Drawing], processes: int = 1) -> list[tuple[str, str, str]]:
-    """Return title, caption and SVG of each figure. Forks, which have matplotlib loaded, draw in parallel."""
+    """Return title, caption and SVG of each figure. Forked ``processes`` draw in parallel; they need not import
+    matplotlib again.
+    """
     with in_style():
         if min(processes, len(drawings)) < 2 or "fork" not in get_all_start_methods():
             return list(map(_drawn, drawings))

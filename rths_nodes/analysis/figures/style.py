@@ -32,13 +32,13 @@ from rths_nodes.core.samples import (
 
 P = ParamSpec("P")
 Drawing = tuple[str, str, Callable[[], Figure]]
-"""Title, caption and function of a figure."""
+"""Title and caption of a figure, and the function that draws the figure."""
 Entry = tuple[str, str, Any]
 """Legend entry: label, colour, line style."""
 
 INK, FAINT, BAND, ZERO = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999"
 ERROR = "#8e4585"
-"""Colour of the energy added by errors."""
+"""Colour of the energy that tracking errors add."""
 LIMIT = "#b3261e"
 BAND_WIDTH = 2.8
 """Line width of the target, points."""
@@ -46,7 +46,6 @@ DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Colours of Okabe & Ito (2008), distinguishable with any colour vision. Each axis has a colour."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
-"""Line styles of curves 1 to 6, 7 to 12, and 13 to 18."""
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf"),
     (FLAG_BRIDGED, "bridged", "#E69F00"),
@@ -145,10 +144,10 @@ def in_style(style: Mapping[str, Any] = STYLE) -> Iterator[None]:
 def save(
     path: Path, millimetres: float | None, draw: Callable[P, Figure], *args: P.args, **options: P.kwargs
 ) -> None:
-    """Save the figure of ``draw`` as ``path`` (PNG, SVG or PDF by suffix).
+    """Save the figure that ``draw`` returns as ``path`` (PNG, SVG or PDF by suffix).
 
-    ``millimetres`` is the width of the paper, None for the screen. Raises OSError, and ConfigError if the paper is
-    too narrow.
+    ``millimetres`` is the width of the paper, None for the screen. Raises OSError if writing fails, and
+    ConfigError if the figure does not fit.
     """
     with in_style(on_paper(millimetres) if millimetres else STYLE):
         figure = draw(*args, **options)
@@ -159,7 +158,7 @@ def save(
 
 
 class PrintFigure(Figure):
-    """Figure for paper. Its files always have the style for paper."""
+    """Figure whose files always have the style for paper."""
 
     def savefig(self, *places: Any, **options: Any) -> None:
         with in_style(on_paper(INCH * self.get_figwidth())):

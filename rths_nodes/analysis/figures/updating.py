@@ -54,7 +54,6 @@ def copies(sheet: Sheet, view: View) -> Words | None:
 
 WIDTH, ROW = 7.4, 1.5
 TICKS = (0.1, 1.0, 10.0)
-"""Ticks of the mean square axis."""
 
 
 def draw(followed: Followed, title: str) -> Figure:

@@ -3,8 +3,8 @@
 
 Each history is a mean cycle: harmonics of the driving frequency, fitted to whole cycles. The effective stiffness
 is K = (F+ - F-) / (d+ - d-) at the largest and smallest displacement. The effective damping ratio is W / (2 pi K
-d^2), with the energy W of a cycle (ASCE/SEI 7, EN 15129). The equivalent dashpot W / (pi omega d^2) follows
-Jacobsen (1930).
+d^2), with the energy W of a cycle and the amplitude d (ASCE/SEI 7, EN 15129). The equivalent dashpot W / (pi omega
+d^2) follows Jacobsen (1930).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FEWEST = 6
 
 @dataclass(frozen=True)
 class Cyclic:
-    """Cyclic test of an axis: commanded (``wanted``) and measured ``amplitude`` (m), ``frequency`` (Hz), number of
-    ``cycles``.
+    """Cyclic test of an axis at ``frequency`` (Hz), with the number of ``cycles``. ``wanted`` is the commanded
+    amplitude, ``amplitude`` the measured amplitude (m).
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m) are the real and imaginary part of force over
     displacement in the first harmonic. ``effective_stiffness`` is in N/m, ``energy`` (J) is dissipated in a cycle,
     ``damping`` (N s/m) is the equivalent dashpot, and ``damping_ratio`` is the effective ratio.
-    ``stiffness_scatter`` (N/m) and ``loss_factor_scatter`` are standard deviations over the cycles, nan for a
+    ``stiffness_scatter`` (N/m) and ``loss_factor_scatter`` are standard deviations over the cycles, NaN for a
     single cycle or too few samples.
 
     Actuator: ``gain`` and ``delay`` (s) relate measured displacement to command and include the transport delay.
@@ -66,8 +66,8 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests. The ranges are
-    over the tests.
+    """Spring (N/m) and dashpot (N s/m) in parallel, fitted to the first harmonics of all tests. The ranges contain
+    the values of the single tests.
 
     Jacobsen's dashpot, ``Cyclic.damping``, also represents the energy of the other harmonics.
     """

@@ -42,7 +42,7 @@ SPACING_S = 5 / 1024
 class Relation:
     """Relation between two displacements: delay J1, frequency evaluation index, fitted sine.
 
-    Delays are in s; J1 is nan above ``monitor.longest_delay``. Amplitudes are ratios.
+    Delays are in s; J1 is NaN above ``monitor.longest_delay``. Amplitudes are ratios.
     """
 
     delay: float
@@ -61,9 +61,9 @@ class Relation:
 class Estimate:
     """Estimate for one axis, over a window from ``start`` to ``end`` (s).
 
-    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. If samples are ``missing``, the window
-    is the longest complete stretch. ``suggested`` holds parameters by compensator and name. ``notes`` holds the
-    reasons for missing results.
+    ``sine`` is the frequency (Hz) of a sinusoidal command, otherwise None. The window is the longest complete
+    stretch; the recording lacks ``missing`` samples. ``suggested`` holds parameters by compensator and name.
+    ``notes`` holds the reasons for missing results.
     """
 
     start: float

@@ -129,9 +129,9 @@ def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
 def _moving(
     scenario: Scenario, axis: int, motion: dict[str, object], duration: float, word: str, semi_active: object
 ) -> Scenario:
-    """Return the test in which ``axis`` moves and the other axes are at rest.
+    """Return the test without structure, compensator and ground motion, in which only ``axis`` moves.
 
-    Structure, compensator and ground motion are omitted. A scaled specimen is driven and loaded at its own scale.
+    A scaled specimen is driven and loaded at its own scale.
     """
     name, begin = scenario.moved_axes[axis], loaded_at(scenario)
     if begin:

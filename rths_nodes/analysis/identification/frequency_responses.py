@@ -24,7 +24,7 @@ from rths_nodes.core.samples import ROUNDING, Array
 from rths_nodes.mechanics.models.inverse import DERIVATIVES, inverse_response
 
 Orders = NDArray[np.intp]
-"""Degree of each entry; ``NONE`` for a zero entry."""
+"""Degree of each polynomial; ``NONE`` for a zero entry."""
 NONE = -1
 HIGHEST = len(DERIVATIVES) - 1
 
@@ -68,7 +68,8 @@ class InverseFit(NamedTuple):
     """Coefficients of displacement, velocity, acceleration and jerk, ``(4, n_axes, n_axes)``."""
     orders: Orders
     error: Array
-    """Rms difference from the measured inverse, relative to the diagonal element of the row, ``(n_axes, n_axes)``.
+    """Weighted rms error of the inverse, or in ``output_error.py`` of the response, relative to a diagonal
+    element, ``(n_axes, n_axes)``.
     """
 
     def response(self, frequency: Array) -> Complex:
@@ -79,7 +80,8 @@ class InverseFit(NamedTuple):
 def frequency_response(
     experiments: Sequence[Experiment], dt: float, resolution: float, band: tuple[float, float]
 ) -> FrequencyResponse:
-    """Return H1 of all ``experiments``, sampled every ``dt`` (s), in the ``band`` (Hz).
+    """Return the response, estimated by H1 from all ``experiments``, sampled every ``dt`` (s), in the ``band``
+    (Hz).
 
     In each interval of ``resolution`` (Hz), a response that is linear in the frequency is fitted to all lines
     (local polynomial method; Schoukens et al. 2006). If histories do not begin and end at rest, their transients
@@ -124,9 +126,9 @@ def _spectra(
     """Return the sums S_uu ``(f, m, m)``, S_xu ``(f, n, m)`` and S_xx ``(f, n)`` between the ``edges`` (Hz), and
     the number of lines.
 
-    The first inputs are the ``n`` commands and, unless all experiments are at rest, their ``transients`` (1 for
-    this experiment, 0 for the others). The other inputs are the first inputs times the position in the interval,
-    -1 to 1.
+    The first inputs are the ``n`` commands and, unless all commands begin and end at rest, the ``transients`` (1
+    for this experiment, 0 for the others). The other inputs are the first inputs times the position in the
+    interval, which is between -1 and 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
@@ -158,7 +160,8 @@ def _at_rest(command: Array) -> bool:
 
 
 ENDS, STILL = 10, 1e-3
-"""Number of samples at each end of a history; their largest range at rest, relative to the range of the history.
+"""Number of samples at each end of a history, and their largest range that counts as rest, relative to the range
+of the history.
 """
 
 
@@ -230,7 +233,9 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def information(error: float, coefficients: int, count: int) -> float:
-    """Return Schwarz's criterion for ``count`` values with an rms ``error``."""
+    """Return Schwarz's criterion for a model with ``coefficients`` parameters and an rms ``error`` of ``count``
+    values.
+    """
     return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
 
 
@@ -296,7 +301,9 @@ def _line_spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Co
 
 
 def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
-    """Return the best coefficients up to ``order`` for the lines ``seen``. Raises ValueError for too few lines."""
+    """Fit coefficients up to ``order`` to the lines ``seen`` by least squares. Raises ValueError for too few
+    lines.
+    """
     (count, n, _), used = seen.response.shape, order + 1
     if count <= used * n:
         raise ValueError(f"{count} spectral lines: must be more than {used * n}")

@@ -112,8 +112,7 @@ def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
 
 
 def simulated(parameters: Array, command: Array, dt: float) -> Array:
-    """Return the actuator's displacement (m) for ``command (n,)`` m. Each value is held during the sample before
-    it.
+    """Return the actuator's displacement (m) for ``command (n,)`` m. Commands are held over the preceding sample.
     """
     from scipy.signal import lfilter
 

@@ -4,9 +4,10 @@
     G(s) = P(s)^-1 e^(-s D)
 
 P is the matrix of polynomials of ``frequency_responses.fit_inverse``, and D is the delay of all commands. The
-search starts from this linear fit at its best delay. Least squares of the measured responses, each divided by the
-standard deviation of its noise, give all coefficients and the delay, with their covariance (L. Ljung, System
-Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, but not the response.
+search starts from the polynomials of ``fit_inverse`` at their best delay. Least squares of the measured responses,
+each divided by the standard deviation of its noise, give all coefficients and the delay, with their covariance (L.
+Ljung, System Identification, 2nd ed. 1999, sections 7.4 and 10.2). Noise biases the inverse of a response, but not
+the response.
 
 The degrees minimise the information criterion of Schwarz (1978) among the stable models.
 """
@@ -40,16 +41,16 @@ from rths_nodes.mechanics.structure import transition
 LATEST = 0.1
 """Longest delay in the search, s."""
 ACCURATE, RELATIVE = 1e-4, 0.01
-"""Relative errors of the responses in addition to noise: default, and value for responses that no model explains.
+"""Relative errors of the responses in addition to noise. ``RELATIVE`` is used if no model explains the responses
+with ``ACCURATE``.
 """
 EXPLAINED = 2.0
 """Ratio of mean square residual to noise variance above which a model does not explain the responses."""
 NORMAL_95 = 1.96
-"""Half width of the 95 % interval, in standard deviations."""
 
 
 class Identified(NamedTuple):
-    """A model with its 95 % intervals."""
+    """Identified model of a rig. ``deviation`` holds the standard deviations of the coefficients."""
 
     fit: InverseFit
     delay: float
@@ -67,8 +68,8 @@ def identify(
 ) -> Identified:
     """Return the model of a rig from its response, ``sampled`` every ``dt`` (s).
 
-    A command is held over the preceding sample, or approached on a ``ramp``. By default ``orders`` and ``delay``
-    (s) are identified. Raises ConfigError if no model is stable.
+    Commands are held over the preceding sample, or linear between samples if ``ramp`` is true. By default
+    ``orders`` and ``delay`` (s) are identified. Raises ConfigError if no model is stable.
     """
     delays = np.arange(0.0, LATEST * (1.0 + ROUNDING), dt) if delay is None else np.array([delay])
     continuous = partial(_continuous, sampled, dt, ramp)
@@ -157,8 +158,8 @@ def _settled(
     start: InverseFit,
     delay: float,
 ) -> _Candidate:
-    """Return the model, refined with the motion that it predicts between samples; ``first`` is the response
-    without a model.
+    """Return the model, refined by its predicted motion between samples. ``first`` is the response without a
+    model.
     """
     candidate = _refined(first, _weight(first, relative), start, delay, fixed)
     for _ in range(PASSES):

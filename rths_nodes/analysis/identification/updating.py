@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model updating in shadow: a copy processes a recording sample by sample, as in the loop.
+"""Model updating in shadow: a copy of the specimen is updated from a recording sample by sample, as in the loop.
 
-Displacement and force are taken at the same instant, so that no lag is learnt as negative damping.
+Displacement and force are taken at the same instant; otherwise a lag would appear as negative damping.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rths_nodes.recording.run import Run
 NOISE = 0.02
 """Default rms noise of the force, relative to the large force."""
 LARGE = 0.99
-"""Quantile of the force that is used as the large force; values above it count as spikes."""
+"""Quantile of the force that counts as the large force. Values above this quantile count as spikes."""
 UNCERTAINTY = 0.3
 """Default relative standard deviation of the initial values."""
 FEWEST = 100
@@ -96,8 +96,8 @@ class Followed:
 
 
 def copy_for(run: Run, axis: str, model: str, stated: Data, opened: Sequence[Open] = ()) -> Copy:
-    """Return a copy with the test's parameters, which ``stated`` values replace. Raises ConfigError if a value is
-    invalid.
+    """Return a copy of ``model`` with the parameters of the test. Values in ``stated`` replace these parameters.
+    Raises ConfigError if a value is invalid.
     """
     data = run.scenario.data()
     sections = [data["structure"].get("restoring_force") if data.get("structure") else None]
@@ -119,7 +119,7 @@ def follow(
     start: float | None = None,
     end: float | None = None,
 ) -> Followed:
-    """Process the recording from ``start`` to ``end`` (s) with the copy; ``noise`` is in N rms.
+    """Update ``copy`` with the samples from ``start`` to ``end`` (s); ``noise`` is in N rms.
 
     Raises ConfigError if an argument is invalid, or if motion or force is missing.
     """

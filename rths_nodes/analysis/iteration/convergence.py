@@ -17,7 +17,7 @@ TRACKING, HISTORY = "tracking", "history"
 """Modes: correction of the commands only, or of targets and commands."""
 CONVERGED, SOFTENED, DIVERGED, ENDED, EXHAUSTED = "converged", "softened", "diverged", "ended", "not converged"
 HELD = "held"
-"""Verdicts that end the iteration; ``held`` if the next run would exceed its bounds."""
+"""Verdict if the next run would exceed its bounds. Every verdict ends the iteration."""
 RISES = 2
 """Number of consecutive rises of the error after which the iteration ends."""
 SOFTER = 0.05
@@ -25,7 +25,9 @@ SOFTER = 0.05
 TOLERANCE = 0.5
 """Default largest error that counts as converged, % of the rms of the target."""
 AT_FLOOR = 2.0
-"""Largest ratio of error to noise that counts as converged. Two equal runs have a ratio of sqrt(2)."""
+"""Largest ratio of error to noise that counts as converged. The difference of two equal runs has a ratio of
+sqrt(2).
+"""
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,11 @@ class Row:
     """A run in the table of convergence. Percentages are relative to the target's rms, for the worst axis.
 
     ``error`` is the remaining error, ``noise`` the noise below the cut-off, ``residual`` the residual of whole
-    histories. ``missed`` (m rms) is the displacement minus its target, at all frequencies. ``true`` is the
-    distance of a simulator's true displacement from the target (tracking) or from the displacement of the
-    scenario's structure in one piece. ``answer`` is, by axis, the force of the specimen relative to its force for
-    the same motion in the first run. ``command``, ``velocity`` and ``force`` are peaks relative to the first run.
+    histories. ``missed`` (m rms) is the displacement minus its target, at all frequencies. ``true`` is the error
+    of a simulator's true displacement. In the mode ``tracking`` this error is relative to the target, otherwise to
+    the displacement of the structure in one piece. ``answer`` is, by axis, the force of the specimen relative to
+    its force for the same motion in the first run. ``command``, ``velocity`` and ``force`` are peaks relative to
+    the first run.
     """
 
     number: int
@@ -92,7 +95,8 @@ def risen(errors: Sequence[float]) -> str:
 
 
 def enough(error: float, noise: float, tolerance: float = TOLERANCE) -> str:
-    """Return which bound an ``error`` (%) satisfies: tolerance, ``noise``, or neither (an empty string)."""
+    """Return the name of the bound that an ``error`` (%) satisfies, tolerance or twice the ``noise`` (%), or "".
+    """
     if not error <= max(tolerance, AT_FLOOR * noise):
         return ""
     return "the tolerance" if error <= tolerance else "twice the noise of the sensor"

@@ -64,7 +64,7 @@ def answer(spectra: Spectra, expected: Specimens, moved: Array, force: Array, cu
     """Return the ratio of ``force`` to the force of the ``expected`` specimens below ``cutoff`` (Hz),
     ``(n_axes,)``.
 
-    The ratio is the least-squares factor for the same motion. If the expected force is zero, the ratio is nan.
+    The ratio is the least-squares factor for the same motion. If the expected force is zero, the ratio is NaN.
     """
     by, f = expected.force(spectra.motion(moved, cutoff)), spectra.low_passed(force, cutoff)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -92,7 +92,7 @@ UNITS = {"command": "m", "velocity": "m/s", "force": "N"}
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of an axis from the test's zero: command (m), its velocity (m/s), displacement (m), force (N)."""
+    """Largest magnitudes on an axis: command (m), velocity of the command (m/s), displacement (m), force (N)."""
 
     command: float
     velocity: float
@@ -138,7 +138,10 @@ STRAIGHT = 1e-3
 
 
 class Response:
-    """Motion, at the servo rate, of ``axes`` ``(n_axes, n_dof)`` of a linear structure (``matrices`` M, C, K)."""
+    """Computes the motion of axes of a linear structure at the servo rate.
+
+    ``matrices`` are M, C and K. ``axes`` ``(n_axes, n_dof)`` maps degrees of freedom to axes.
+    """
 
     def __init__(self, matrices: tuple[Array, Array, Array], axes: Array, dt: float) -> None:
         self._system, self._inputs, rows = first_order(*matrices)
@@ -277,11 +280,11 @@ PLAYED: dict[str, object] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an iteration: mode, rule, relaxation with its (first) factor ``omega``, and end of Q
-    (``cutoff``, Hz).
+    """Settings of an iteration.
 
-    ``within`` is the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are
-    overrides of the scenario, by the number of the run from which they apply.
+    ``omega`` is the factor of the relaxation, or its first value. ``cutoff`` (Hz) is the end of Q. ``within`` is
+    the largest ratio of command, velocity and force to their peaks in the first run. ``changes`` are overrides of
+    the scenario, by the number of the run from which they apply.
     """
 
     mode: str
@@ -307,7 +310,8 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """A run on the identified model: ``peaks`` by axis, and distance ``missed`` from the target, % of its rms."""
+    """Simulated run on the identified model: ``peaks`` by axis, and rms error ``missed``, % of the target's rms.
+    """
 
     peaks: dict[str, Peaks]
     missed: float
@@ -327,10 +331,10 @@ def check(scenario: Scenario) -> None:
 
 
 class Corrections:
-    """An iteration in progress: target and commands of the next run, results of previous runs.
+    """Computes target and commands of the next run of an iteration from the results of previous runs.
 
-    ``inverse`` is identified in the first run. ``first`` is a run made elsewhere; without ``first``, run 1 follows
-    the targets known before the test. Raises ConfigError if the scenario cannot be iterated.
+    ``inverse`` is identified in the first run. An existing run ``first`` becomes run 1; without ``first``, run 1
+    follows the targets known before the test. Raises ConfigError if the scenario cannot be iterated.
     """
 
     def __init__(self, scenario: Scenario, settings: Settings, first: Run | None = None) -> None:
@@ -374,8 +378,8 @@ class Corrections:
         return changed_by(self.base, [*replacing(pairs), *setting(changed)])
 
     def learn(self, number: int, outcome: str, reason: str, recording: str, run: Run) -> None:
-        """Process a run: add its row. After the first run, also identify the inverse of the rig, or raise
-        ConfigError.
+        """Add the row of a run. After the first run, also identify the inverse of the rig. Raises ConfigError if
+        this identification fails.
         """
         row = Row(number, outcome, reason, recording=recording)
         if outcome != "finished":
@@ -433,7 +437,7 @@ class Corrections:
         )
 
     def rehearsed(self) -> Rehearsal:
-        """Rehearse the next run on the identified rig and specimens, up to ``inverse.known_to`` (Hz)."""
+        """Simulate the next run on the identified rig and specimens, up to ``inverse.known_to`` (Hz)."""
         assert self._command is not None
         assert self.inverse is not None
         spectra, response = self.spectra, self.inverse.response(self.spectra)
@@ -450,14 +454,14 @@ class Corrections:
         return peaks(tuple(self.base.axes), command, moved, force, self.base.dt)
 
     def _in_time(self, force: Array) -> Array:
-        """Return the forces at the instants of the displacements: declared delays (``force_lead``) are removed."""
+        """Return the forces at the instants of the displacements, i.e. without the declared delay ``force_lead``.
+        """
         late = self.base.force_lead or 0.0
         times = self.base.dt * np.arange(len(force))
         return np.column_stack([np.interp(times + late, times, column) for column in force.T])
 
 
 def _played(run: Run, base: Scenario) -> Array:
-    """Return the targets of ``run``, ``(samples, 3, n_axes)``. Raises ConfigError if samples are missing."""
     n = base.samples + 1
     if len(run.target) < n or not np.isfinite(run.target[:n]).all():
         raise ConfigError(f"the first run has {len(run.target)} samples, but {n} samples without gaps are needed")
@@ -502,8 +506,9 @@ class Step:
 
 
 class Relaxation:
-    """Relaxation ``kind`` (see the module) with the (first) factor ``omega``; ``part`` is the numerical
-    substructure.
+    """Computes targets by the relaxation ``kind`` (see the module).
+
+    ``omega`` is the factor, or its first value. ``part`` is the numerical substructure.
     """
 
     def __init__(self, kind: str, omega: float, part: Substructure) -> None:

@@ -10,11 +10,11 @@ with the target z_j, the commands u_j and the measured displacements y_j of run 
 
 is fitted to the first run, by least squares of its commands on its displacements; the target is the instrumental
 variable. Of several delays tau, the delay with the widest frequency range is chosen. In a band, |u - L y| / |u| is
-|1 - L T|, where T is the rig, plus the effect of the noise. Q ends where measured errors are mostly noise. The
+|1 - L T| plus the effect of the noise, where T is the rig. Q ends where measured errors are mostly noise. The
 same ratio with the instrumental variable is free of noise and gives the end of W.
 
-A history may end at any value: it fades to zero over ``FADE`` s and stays zero for the same time, so that its end
-does not leak into its beginning. Filters are zero-phase.
+A history may end at any value. A fade to zero over ``FADE`` s and zeros for the same time are appended, so that
+the end does not leak into the beginning. Filters are zero-phase.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
 
 FADE = 1.0
-"""Duration of the fade, s."""
 FLAT = 0.8
-"""Fraction of the cut-off frequency up to which a filter is 1."""
 
 
 class Spectra:
-    """Spectra of histories with ``samples`` samples, one every ``dt`` (s), in columns."""
+    """Transforms histories to spectra and back. Each column is a history of ``samples`` samples, one every ``dt``
+    (s).
+    """
 
     def __init__(self, samples: int, dt: float) -> None:
         from scipy.fft import next_fast_len
@@ -56,7 +56,9 @@ class Spectra:
         return np.asarray(np.fft.rfft(np.concatenate([history, tail]), self._length, axis=0))
 
     def faded(self, history: Array) -> Complex:
-        """Fade a history to zero and return the spectra. Without the fade, its late part would alias."""
+        """Return the spectra of a history that fades to zero. Without the fade, the end of the history would
+        alias.
+        """
         window = np.concatenate([np.ones(self.samples - self._fade), self._fall])
         return self.of(history * window[:, None])
 
@@ -116,7 +118,7 @@ LEAST_LINES = 12
 
 
 class Inverse(NamedTuple):
-    """L of each axis, with its frequency ranges."""
+    """Identified inverse L of each axis (see the module), with its frequency ranges."""
 
     delay: Array
     """Tau, ``(n_axes,)`` s."""
@@ -188,7 +190,8 @@ def _of_axis(
 ) -> tuple[float, Array]:
     """Return delay (s) and coefficients of an axis from the ``signals``: commands, displacements and targets.
 
-    The weight of a spectral line is the inverse of its unexplained power, a fraction of its power plus ``noise``.
+    The weight of a spectral line is the inverse of its unexplained power. This power is a fraction of the line's
+    power plus ``noise``.
     """
     u, y, z = signals
     lags = np.fft.irfft(y * np.conj(u))
@@ -241,8 +244,10 @@ def _real(a: Complex, b: Complex) -> Array:
 
 
 def _left(edges: list[int], u: Complex, rest: Complex, z: Complex) -> Array:
-    """Return the ratio of ``rest`` to commands ``u``, for the worst axis in each band, with noise and (by the
-    targets ``z``) without.
+    """Return the ratio of the unexplained commands ``rest`` to the commands ``u``, for the worst axis in each
+    band.
+
+    The first column includes the noise; the second does not, because it uses the targets ``z``.
     """
     rows = []
     with np.errstate(divide="ignore", invalid="ignore"):

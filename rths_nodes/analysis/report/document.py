@@ -157,8 +157,8 @@ def _excitation(evaluation: Evaluation) -> str:
 
 
 def summary(evaluation: Evaluation, noun: str) -> list[str]:
-    """Return sentences on the result of a ``noun``. For a stopped test, the first sentence states the time at
-    rest.
+    """Return sentences on the result of a ``noun``. For a stopped test, the first sentence states when the rig was
+    at rest.
     """
     run = evaluation.run
     axes: Data = run.metrics.get("axes") or {}
@@ -316,7 +316,8 @@ def write_report(
     """Write the page about ``run``.
 
     ``reference`` adds errors relative to the whole structure, which the scenario must have. ``test`` is the
-    procedure. ``defaults`` also lists parameters with default values. Raises OSError and ConfigError.
+    procedure. ``defaults`` also lists parameters with default values. Raises OSError if writing fails, and
+    ConfigError if the scenario cannot be built or the reference cannot be computed.
     """
     write_page(path, render(run, reference, test, defaults))
 

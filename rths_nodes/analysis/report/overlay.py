@@ -30,8 +30,9 @@ class Compared(NamedTuple):
 
 
 def write(tests: Sequence[Compared], path: Path) -> View:
-    """Write the page that compares ``tests`` with the first test, and return the view. Raises OSError and
-    ConfigError.
+    """Write the page that compares ``tests`` with the first test, and return the view.
+
+    Raises OSError if writing fails, and ConfigError if the tests cannot be compared.
     """
     check({test.name: test.run for test in tests})
     aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]

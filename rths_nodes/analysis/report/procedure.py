@@ -70,7 +70,6 @@ def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
 
 
 def cause(reason: str) -> str:
-    """Return a ``reason`` without the sample number at its beginning."""
     return re.sub(r"^sample \d+: ", "", reason)
 
 

@@ -23,11 +23,11 @@ from rths_nodes.core.version import __version__
 
 @dataclass(frozen=True)
 class Score:
-    """Row of a compensator in a block: ``median``, ``high`` and ``worst`` magnitude of each index over all runs.
+    """Row of a compensator in a block of runs. ``median``, ``high`` and ``worst`` are magnitudes of each index.
 
     ``high`` is not exceeded in HIGH % of the runs. ``failures`` of ``runs`` did not finish. ``what`` is the reason
-    why runs failed or why the compensator took no part. ``place`` is the rank, empty without runs, with an = if
-    the seeds do not separate neighbouring ranks.
+    why runs failed or why the compensator took no part. ``place`` is the rank. It is empty without runs, and has
+    an = if the seeds do not separate neighbouring ranks.
     """
 
     law: str
@@ -98,7 +98,6 @@ class Scoreboard:
         ]
 
     def drawings(self) -> list[Drawing]:
-        """Return the figures: each index by compensator, and tracking versus response."""
         labels = list(dict.fromkeys(_label(self.table, score) for score in self.scores if score.runs))
         return figures.scoreboard_drawings(self.table, labels, *self.axes)
 
@@ -120,7 +119,9 @@ class Scoreboard:
 
 
 def write(path: Path, board: Scoreboard, settings: Mapping[str, str], facts: Mapping[str, str]) -> None:
-    """Write the page with ``facts`` in the head and ``settings`` (YAML) by compensator. Raises OSError."""
+    """Write the page with ``facts`` in the head and ``settings`` (YAML) by compensator. Raises OSError if writing
+    fails.
+    """
     table, scores, published = board.table, board.scores, board.published
     titles = board.headings
     shown_indices = [index for index in table.indices if any(index in row.values for row in published)]
@@ -197,7 +198,6 @@ WORST = 10
 """Number of worst runs listed per index, at least one per group."""
 ROWS = 100
 REASONS = 20
-"""Largest number of listed reasons for runs without a result."""
 
 
 def write_study(table: StudyTable, path: Path, processes: int = 1) -> None:

@@ -4,10 +4,10 @@
     Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
 
 M, C, K is the numerical substructure, T maps degrees of freedom to axes, and S is the dynamic stiffness of the
-specimens. H is the response of the specimens' displacement to the target: compensator, transport and actuator. All
-are functions of the complex frequency s of the structure (rad/s). On a time axis that is r times slower, the rig
-moves with s / r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the
-effect of the steps.
+specimens. H is the response of the specimens' displacement to the target: compensator, transport and actuator. The
+complex frequency s (rad/s) belongs to the structure. On a time axis that is r times slower, the rig moves with s /
+r. Integrator and ramp are exact, and measurements have no error; ``sampled_loop.py`` includes the effect of the
+steps.
 
 Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), extended from one spring to a rig.
 """
@@ -67,7 +67,7 @@ class WholeStructure:
         return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
 
     def states(self, rig: Array | Complex) -> Complex:
-        """Return motions (rad/s) of structure and specimens for a constant ``rig``, ``(n, m)``.
+        """Return the roots (rad/s) of structure and specimens for a constant response ``rig``, ``(n, m)``.
 
         ``rig`` ``(n, n_axes, n_axes)`` is the identity for the intended structure.
         """
@@ -99,7 +99,6 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: Array | Complex) -> Array | Complex:
-        """Return the inverse of the mass including the specimens' masses; ``moved`` is ``(n, n_axes, n_dof)``."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse
@@ -134,7 +133,7 @@ class ContinuousLoop(WholeStructure):
 
     @property
     def border(self) -> float:
-        """Growth rate (rad/s) at which crossings are searched; it avoids the poles of an undamped structure."""
+        """Growth rate (rad/s) at which crossings are searched, away from the poles of an undamped structure."""
         return HAIR * self.scale
 
     @property

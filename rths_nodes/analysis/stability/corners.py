@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Growing motions of a structure in the loop, and stability at the corners of the bounds of updated copies.
 
-The integrator has the constants of the copies' initial values. Corners with equal elastic stiffness count once.
+The constants of the integrator follow from the initial values of the copies. Corners with equal elastic stiffness
+count once.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def growing_ones(
 
 
 def unstable_corners(scenario: Scenario, impulses: dict[str, Impulses] | None = None) -> Iterator[str]:
-    """Yield a text for each corner with growing motions; ``impulses`` is the cache of :func:`sampled_loop`.
+    """Yield a description of each corner with growing motions. ``impulses`` is the cache of :func:`sampled_loop`.
 
     Raises ConfigError if the stability cannot be judged.
     """

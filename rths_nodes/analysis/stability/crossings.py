@@ -29,7 +29,7 @@ COUNTED_PER_DECADE = 100
 LOWEST = 1e-3
 """Fraction of the lowest natural frequency at which a sweep begins."""
 LEAST_GAIN = 1e-4
-"""Smallest factor on the tested forces; it avoids the poles of an undamped structure."""
+"""Smallest factor on the tested forces in the search, which excludes the poles of an undamped structure."""
 BESIDE = 1e-6
 """Relative distance from a pole at which a loop is evaluated."""
 ROUGH = 1e-6
@@ -37,7 +37,7 @@ ROUGH = 1e-6
 NEAR = 0.2
 """Largest relative change of a root in one iteration."""
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
-"""Largest corrections of a limit of the delay, as phases of the motion, rad; they are tried in turn."""
+"""Largest corrections of a limit of the delay, in the order of the attempts, as phases of the motion, rad."""
 FARTHEST = 16.0
 """Largest factor on the natural frequencies in the search. Its inverse is the smallest factor."""
 STEP = 1.03
@@ -63,7 +63,7 @@ class Crossing:
 
 
 def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
-    """Follow a root (rad/s) of the loop while ``parameter`` (gain, delay, ratio) takes ``values`` in turn."""
+    """Follow a root (rad/s) of the loop while ``parameter`` takes ``values``: gain, delay, ratio or share."""
     path = []
     for value in values.tolist():
         motion = settle(loop, motion, **{parameter: value}, **state)
@@ -101,8 +101,8 @@ def growing_motions(loop: Loop, frequencies: Iterable[float] = (), **state: floa
     """Return the number of growing roots, with conjugates; in continuous time, up to the servo's Nyquist
     frequency.
 
-    The neighbourhood of ``frequencies`` (rad/s) is finely resolved; ``state`` is gain, delay and ratio. Raises
-    ConfigError if the turns cannot be resolved.
+    The neighbourhood of ``frequencies`` (rad/s) is finely resolved. ``state`` may contain gain, delay and ratio.
+    Raises ConfigError if the turns cannot be resolved.
     """
     ratio = state.get("ratio", 1.0)
 
@@ -262,8 +262,8 @@ def _corrected(loop: SampledLoop, parameter: str, about: Crossing, widths: Itera
 
 
 def ratio_limit(loop: SampledLoop, frequencies: list[float], growing: int) -> list[Crossing]:
-    """Return the factor on all natural frequencies at which a stable loop becomes unstable, or an unstable loop
-    stable.
+    """Return the factor on all natural frequencies at which the stability of the loop changes; an empty list
+    without such a factor.
     """
 
     def stable(ratio: float) -> bool:
@@ -302,7 +302,7 @@ def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0)
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
     """Return the limit between a stable ratio and a higher unstable ratio.
 
-    The motion is followed to the limit. If another of several close motions is followed, the interval is halved.
+    The motion is followed to the limit. If this leads to another of several close motions, the interval is halved.
     """
     low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)

@@ -3,10 +3,11 @@
 
     L(z) = z^-(1 + q) C(z) G(z)
 
-C is the controller's law from measured force to command, G the response of actuator, specimen and load cell from
-command to measured force. q is the transport of the Commands, if the nodes close the loop. C and G are computed
-from responses to a deviation from rest that lasts one sample. A law integrates, so the response of C does not
-fade, but the response of C (1 - 1/z) does. The growing motions are the zeros outside of the unit circle of
+C is the controller's law from measured force to command. G is the response of actuator, specimen and load cell
+from command to measured force. q is the transport of the Commands in samples, or 0 if the controller closes the
+loop. C and G are computed from responses to a deviation from rest that lasts one sample. A law integrates, so the
+response of C does not decay, but the response of C (1 - 1/z) does. The growing motions are the zeros outside of
+the unit circle of
 
     1 - 1/z + L(z) (1 - 1/z)
 
@@ -47,11 +48,11 @@ POINTS = 8_000
 
 @dataclass(frozen=True, eq=False)
 class ForceLoop:
-    """Force loop of an axis at its ``load`` (N), closed by the nodes or the controller; ``dt`` is the sample
+    """Force loop of an axis at its ``load`` (N), closed by the nodes or the controller. ``dt`` is the sample
     period, s.
 
-    ``law`` and ``plant`` are responses ``(n,)``; the response of the law includes (1 - 1/z). ``late`` is the
-    number of additional samples of delay in the loop.
+    ``law`` and ``plant`` are impulse responses ``(n,)``; the response of the law includes (1 - 1/z). ``late`` is
+    the number of additional samples of delay in the loop.
     """
 
     axis: str
@@ -119,7 +120,6 @@ class ForceLoop:
         return min((float(gain) for gain in gains if gain > 1.0), default=None)
 
     def _crossings(self, function: Callable[[Complex], Array]) -> Iterator[tuple[float, float]]:
-        """Yield the angular frequencies at which ``function`` of L is zero, and the phase of L at each, rad."""
         from scipy.optimize import brentq
 
         def at(omega: float) -> float:
@@ -192,7 +192,7 @@ def _of_law(params: object, loaded: LoadedRig, index: int, stiffness: float, dt:
 
 
 def _answer(values: Iterator[float], name: str, noise: float = 0.0) -> Array:
-    """Return ``values`` until they have faded, or raise ConfigError. Values below ``noise`` are rounding."""
+    """Return ``values`` until they have decayed, or raise ConfigError. Values below ``noise`` are rounding."""
     response: list[float] = []
     largest, loud = noise, 0
     for value in values:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Impulse responses from a Target to the forces of the axes, through the parts of the test in the loop's order.
 
-A single Target differs from rest, by so little that every part is linear. The rig's response, sample by sample,
-includes all parts in between. Adaptation is off. Sensors are perfect except for the delay of the force.
+A single Target differs from rest, by so little that every part is linear. The response passes every part between
+ramp and rig, sample by sample. Adaptation is off. Sensors are perfect except for the delay of the force.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ LARGER = 10.0
 STEEPER = 0.01
 """Largest permitted relative difference between the responses to both impulses."""
 FADED, COMPARED = 1e-10, 1e-4
-"""A response has ended below these fractions of its largest value. ``COMPARED`` applies to the larger impulse,
-whose response only serves for comparison."""
+"""Fractions of its largest value below which a response has ended. ``COMPARED`` applies to the larger impulse,
+whose response only serves for comparison.
+"""
 QUIET = 1.25
-"""Ratio of recorded samples to samples of a response until its end; ``PATIENCE`` is added."""
+"""Ratio of recorded samples to the samples before the end of a response; ``PATIENCE`` samples are added."""
 LONGEST = 200_000
 BLOCK = 64
 PATIENCE = 64
@@ -57,8 +58,8 @@ class Impulses:
     """Responses to unit impulses of the Targets, on the time axis of the rig.
 
     ``forces`` (N) and ``displacements`` (m) of the axes are ``(samples, n_axes, 3 n_dof)``. Columns are
-    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. Row 0 is the sample
-    ``first``, relative to the due sample of the Target: 1 - samples_per_step, where the ramp begins.
+    displacements (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. The ramp begins at row
+    0. This row is the sample ``first`` = 1 - samples_per_step, counted from the due sample of the Target.
     """
 
     forces: Array
@@ -67,7 +68,7 @@ class Impulses:
     at_once: Array | None
     """Forces that the setup adds due to the displacement of the same Target, ``(n_axes, n_dof)`` N/m, if any."""
     asked_for_delay: Callable[[], float]
-    """Function that computes ``delay``, which the verdict alone does not need."""
+    """Function that computes ``delay``, which is not needed to judge the stability alone."""
 
     @cached_property
     def delay(self) -> float:
@@ -105,7 +106,8 @@ class _Faded:
 
 
 class _Felt:
-    """Forces of the axes at the integrator, in blocks: delayed by ``late`` samples, filtered, and weighted."""
+    """Delays the forces of the axes by ``late`` samples, filters and weights them, in blocks, for the integrator.
+    """
 
     def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
         self._late, self._filters, self._weights = late, filters, weights
@@ -116,7 +118,6 @@ class _Felt:
                 filter_of_axis.start(0.0)
 
     def after(self, forces: Array) -> Array:
-        """Return the integrator's input for the next ``forces`` of the axes, ``(samples, n_axes)`` N."""
         n, longest = len(forces), len(self._on_the_way)
         samples = np.concatenate((self._on_the_way, forces))
         self._on_the_way = samples[n:]
@@ -174,7 +175,7 @@ class Way:
     def impulses(self, seen: Observation) -> Impulses:
         """Return the response to each component of the model's motion at the interface ``seen``.
 
-        Raises ConfigError if a response is nonlinear or does not fade.
+        Raises ConfigError if a response is nonlinear or does not decay.
         """
         step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         responses, nothing = [], np.zeros(n_dof)

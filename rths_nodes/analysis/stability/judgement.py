@@ -48,8 +48,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
 
 LEAST_MARGIN = 0.2
-"""Smallest relative margin of the delay that causes no caution: twice the scatter (about 10 %) of identified
-delays of servo-hydraulic actuators due to amplitude, load and oil temperature."""
+"""Smallest relative margin of the delay that causes no caution. This margin is twice the scatter (about 10 %) of
+identified delays of servo-hydraulic actuators due to amplitude, load and oil temperature.
+"""
 
 
 class DelayMargin(NamedTuple):
@@ -94,13 +95,13 @@ class DelayMargin(NamedTuple):
 class Judgement:
     """Stability of the loop of a test, determined before the test.
 
-    ``growing`` is the number of growing roots, with conjugates. ``motions`` are the resolved roots without
+    ``growing`` is the number of growing roots, with conjugates. ``motions`` are the resolved growing roots without
     conjugates, rad/s, fastest first. ``delay`` is the low-frequency delay of the rig's slowest axis, without
     compensator, s.
 
     ``further_delay`` (s, equal for all axes), ``frequency_factor`` and ``gain`` (factor on the tested forces) are
-    the nearest limits: above the present value for a stable loop, below it for an unstable loop, None without a
-    limit. A stable loop also becomes unstable below ``least_gain`` (conditional stability).
+    the nearest limits. They are above the present value for a stable loop, below it for an unstable loop, and None
+    without a limit. A stable loop also becomes unstable below ``least_gain`` (conditional stability).
     """
 
     loop: Loop

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated rig with its force axes at their loads, which change the stiffness of the other axes (P-Delta).
 
-If the correction of a force loop changes no force of the other axes at small motion, its actuator counts as fixed,
-and each force loop is judged separately (``force_loops.py``).
+At small motion, a force loop must not change the forces of other axes. Its actuator then counts as fixed, and each
+force loop is judged separately (``force_loops.py``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ APART = 1e-6
 
 
 class LoadedRig:
-    """A ``rig`` of all axes of ``scenario``, driven at the axes that follow displacements.
+    """A ``rig`` of all axes of ``scenario``. Commands move the axes that follow displacements.
 
     The force axes are at ``places`` (m), with their largest ``loads`` (N). Raises ConfigError if a specimen cannot
     bear a load, or if force axes are coupled.
@@ -104,7 +104,7 @@ class LoadedRig:
         return slope
 
     def _glide(self, index: int, position: float) -> float:
-        """Move to ``position`` (m), wait for the rig to rest, and return the force, N; nan if the rig does not
+        """Move to ``position`` (m), wait for the rig to rest, and return the force, N; NaN if the rig does not
         come to rest.
         """
         axis, start = self._n + index, float(self.places[index])

@@ -38,11 +38,10 @@ from rths_nodes.core.protocols import StepMatrices
 from rths_nodes.core.samples import ROUNDING, Array
 
 CHANGED = 0.1
-"""Relative change of a sum between adjacent angles of its grid."""
 
 
 class Lines(NamedTuple):
-    """A sum over consecutive powers p of e^{-angle p}, each times a row. The rows are in blocks.
+    """Sum of rows, each multiplied by e^{-angle p} with consecutive powers p. The rows are in blocks.
 
     ``first`` is the first power. The dimensions of ``blocks`` ``(few, few * columns)`` are position in a block,
     and block times column.
@@ -61,7 +60,7 @@ class Lines(NamedTuple):
         return cls(first, np.ascontiguousarray(blocks), lines.shape[1:])
 
     def at(self, angles: Complex) -> Complex:
-        """Return the sum at the ``angles`` ``(n,)``, ``(n, ...)``, computed in blocks that fit the cache."""
+        """Return the sum at the ``angles`` ``(n,)``, ``(n, ...)``."""
         few = len(self.blocks)
         fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
         coarse = np.exp(-np.multiply.outer(angles, self.first + few * np.arange(few)))
@@ -73,7 +72,7 @@ class Lines(NamedTuple):
     def grid(self) -> Array:
         """Return angles (rad) from 0 to pi between which the sum changes by the fraction ``CHANGED``.
 
-        Every column has equal weight, whatever its unit. A resonance whose terms have faded to 1e-10 at the last
+        Every column has equal weight, whatever its unit. A resonance whose terms have decayed to 1e-10 at the last
         power is several times as wide as the distance between angles.
         """
         few = len(self.blocks)
@@ -154,7 +153,7 @@ class SampledLoop:
 
     sampled = True
     finest = 1e-10
-    """Relative change at which a root has converged; a slow motion turns little in a step."""
+    """Relative change at which a root has converged."""
 
     def __post_init__(self) -> None:
         def period(ratio: float) -> Period:
