@@ -48,10 +48,10 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the checked variants. Raises ConfigError.
+    """Return the checked variants. Raises ConfigError if a variant is invalid or none is defined.
 
-    A text in ``settings`` holds the assignments of a variant, separated by spaces or commas. Without ``settings``
-    and ``cases``, all cases are variants. The ``common`` assignments apply to every variant.
+    Each text in ``settings`` contains the assignments of one variant, separated by spaces or commas. Without
+    ``settings`` and ``cases``, all cases are variants. The ``common`` assignments apply to every variant.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:

@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C, with a front process for stops and a low-priority process for the rest."""
+    """Serve the page until Ctrl-C. A front process handles stops; a low-priority process handles all other
+    requests.
+    """
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()

@@ -62,7 +62,8 @@ def refused(status: int, why: str) -> web.Response:
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST. A page from another origin could send it only after a preflight request, which is refused.
+"""Header of every POST. A page from another origin could send this header only after a preflight request, which is
+refused.
 """
 PER_SECOND = 100
 """Maximum number of requests per second from each address."""

@@ -92,8 +92,8 @@ class Operating:
     def lead(self, code: str, name: str) -> str:
         """Let the person ``name``, who typed the ``code``, lead the test; disarm the rig and return a token.
 
-        Raises ConfigError. The code is compared before any limit applies, so that wrong codes never delay a
-        correct code.
+        Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies, so
+        that wrong codes never delay a correct code.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -140,7 +140,7 @@ class Operating:
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
         """Perform an act for the situation ``seen`` by the browser, and wait until the act ends. Raises
-        ConfigError.
+        ConfigError if the act is refused.
         """
         if not self.alive(token):
             raise ConfigError(

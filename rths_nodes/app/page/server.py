@@ -41,7 +41,9 @@ LARGEST_REPORT = 64 << 20
 
 
 class Shelf:
-    """Lists the recordings in ``folder``, which is read at each request. Links in the folder are not followed."""
+    """Lists the recordings in ``folder``. The folder is read at each request. Links in the folder are not
+    followed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
