@@ -104,7 +104,8 @@ LONG = 200
 
 @dataclass(frozen=True)
 class Made:
-    """Translated function: C name, result, names of array parameters, and names of the arrays that it writes to.
+    """Translated function. ``arrays`` are the names of array parameters; the function writes to the arrays
+    ``written``.
 
     A number or an array of the result is a constant, an output parameter or a part of an array parameter.
     """

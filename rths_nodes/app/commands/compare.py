@@ -106,7 +106,6 @@ def compare(
     """Run all variants with the engine ``by`` and return the results in the same order.
 
     ``keep`` stores the histories; ``response`` adds errors relative to the response of the entire structure.
-    ``workers`` is the number of processes: by default 1 for short runs, otherwise one per core.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]

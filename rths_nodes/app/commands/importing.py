@@ -228,10 +228,7 @@ def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
 
 
 def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
-    """Yield cautions for values and steps that exceed the limits of an axis.
-
-    Raises ConfigError if a value exceeds ``FAR`` times its limit.
-    """
+    """Yield cautions for values and steps that exceed the limits of an axis."""
     for key, values in zip(AXIS, columns, strict=True):
         if values is None:
             continue

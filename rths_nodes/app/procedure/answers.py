@@ -160,7 +160,7 @@ def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
-    """Read an answers file. Raises ConfigError with the file, key, value, bound and known names."""
+    """Read an answers file. Raises ConfigError if the file cannot be read or an answer is invalid."""
     try:
         source = read_text(Path(path))
     except (OSError, ValueError) as error:

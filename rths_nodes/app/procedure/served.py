@@ -48,7 +48,7 @@ _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 class Served:
-    """Connects a ``runner`` with the operator socket and the operator node. Arguments of acts are texts.
+    """Connects a ``runner`` with the operator socket and the operator node.
 
     ``page`` is the pid of this test's page, or 0 without a page. ``told_hz`` is the rate at which a watcher
     receives the state of the rig, Hz.
@@ -104,8 +104,8 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``. To keep the record small, stops are recorded only during an act or while a rung
-        is armed.
+        """Stop the rig on behalf of ``by``. To keep the record small, stops are recorded only during an act or
+        while a rung is armed.
         """
         session = self._runner.session
         if session.at_work:
