@@ -242,7 +242,6 @@ def returned_by_value(parts: list[Value]) -> Scalar | None:
 
 
 def parameter(name: str, argument: Value) -> Value:
-    """Return the parameter for ``argument``, named after its field or position in a tuple."""
     if isinstance(argument, Tup):
         pairs = zip(argument.names or range(len(argument.items)), argument.items, strict=True)
         items = [parameter(f"{name.rstrip('_')}_{label}", item) for label, item in pairs]

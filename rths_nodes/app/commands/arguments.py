@@ -153,7 +153,6 @@ class _Renamed(argparse.Action):
 
 
 def add_renamed(parser: Parser, **replacements: str) -> None:
-    """Add option names of earlier versions. Their use raises ConfigError."""
     for name, new in replacements.items():
         option = f"--{name.rstrip('_')}"
         parser.add_argument(

@@ -51,7 +51,7 @@ def variants(
     """Return the checked variants. Raises ConfigError if a variant is invalid or none is defined.
 
     Each text in ``settings`` contains the assignments of one variant, separated by spaces or commas. Without
-    ``settings`` and ``cases``, all cases are variants. The ``common`` assignments apply to every variant.
+    ``settings`` and ``cases``, all cases are variants.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:

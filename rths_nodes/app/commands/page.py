@@ -50,9 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C. A front process handles stops; a low-priority process handles all other
-    requests.
-    """
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()

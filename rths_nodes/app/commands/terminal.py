@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import rich.table
 
 LINES = "\n\t"
-"""Control characters that multi-line texts keep."""
 RUNS = "runs"
 TOLD_S = 30.0
 """Interval (s) between lines of progress if standard error is not a terminal."""

@@ -93,7 +93,6 @@ class Hearing:
     def __init__(self, rig: RigFile, watch: Watch) -> None:
         self._rig, self._watch = rig, watch
         self._places: list[int] = []
-        """Indices of the rig's axes in a message."""
         self._shown: list[int | None] = []
         """Indices of the load-cell channels in a message; None if the force of the message is used."""
         self._by_force = [axis.force_control is not None for axis in rig.axes.values()]

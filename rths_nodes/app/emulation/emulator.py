@@ -58,14 +58,12 @@ from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.mechanics.axial_load import lengths_of
 
 LOOK_S = 0.05
-"""Polling interval for the operator's request to end, s."""
 QUIET_S = 0.5
 """Time without datagrams after which a session ends if the rig is at rest, s. In lockstep, ``longest_wait``
 applies until the test computer closes the session.
 """
 LAG_S = 0.1
-"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The limit of the tracking
-error also allows for the transport delay and the bridge."""
+"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators."""
 PERSISTENCE_S = 0.005
 """Time for which force or tracking error exceeds its limit before the receiver stops the rig, s. The test computer
 stops the rig earlier.
@@ -86,9 +84,7 @@ FROZEN_S = 0.05
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in port units. The limit of the tracking error is the travel in ``away`` s at
-    the velocity limit, but at most the stroke.
-    """
+    """Return the limits of an axis in port units. The limit of the tracking error is the travel in ``away`` s."""
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
     return ReceiverLimits(
@@ -104,7 +100,7 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the force loops of ``axes`` in the order and units of the port. The test moves the axes ``moved``."""
+    """Return the force loops of ``axes`` in the order and units of the port."""
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control

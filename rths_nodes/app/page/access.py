@@ -13,7 +13,6 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 LARGEST_BODY = 4096
-"""Maximum size of the body of a request, bytes."""
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:

@@ -33,7 +33,6 @@ from rths_nodes.ros.names import STOPS
 
 BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD, LARGEST_BODY = 8192, access.LARGEST_BODY
-"""Maximum sizes of head and body of a request, bytes."""
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
 """Service of each kind of stop. The name ``emergency_stop`` is from version 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
@@ -118,7 +117,6 @@ def _answer(status: int, fields: dict[str, object]) -> bytes:
 READY = b"ready"
 LONGEST_EVENT = 65536
 PATIENCE_S = 5.0
-"""Timeout for the page's process to exit, s."""
 
 
 class Behind:

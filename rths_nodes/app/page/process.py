@@ -23,7 +23,6 @@ LISTENING = "0A"
 
 PORT = 8085
 PATIENCE_S = 5.0
-"""Timeout for the page to exit, s."""
 
 
 @contextmanager

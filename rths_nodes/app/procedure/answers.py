@@ -27,7 +27,6 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Maximum length of a test id, in characters."""
 REMOVED = (
     "has been removed. Write the next run of a series with rths iterate --next FOLDER, and start it in rung g"
 )

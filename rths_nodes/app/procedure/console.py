@@ -53,7 +53,6 @@ INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
 """Polling interval for keys and signals during an act, s."""
 ENDED_S = 0.1
-"""Polling interval for the end of the act, s."""
 SAME_KEY_S = 0.2
 """Time within which several signals (a key pressed twice) count as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}

@@ -156,8 +156,8 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return the peaks of the rehearsal by axis; empty without a simulator. Raises ConfigError if the
-        rehearsal does not finish.
+        """Return the peaks of the rehearsal by axis; empty without a simulator. Raises the errors of
+        :meth:`rehearsed`.
         """
         return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
 

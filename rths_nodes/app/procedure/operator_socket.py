@@ -27,12 +27,10 @@ from rths_nodes.ros.transport.greeting import Credentials, address
 LONGEST_PACKET = 1 << 16
 RETRY_S = 0.1
 WAITING = 16
-"""Backlog of connections."""
 CONNECTIONS = 64
 """Maximum number of connections. A further connection closes an idle connection of the process with the most
 connections."""
 LOOK_S = 0.05
-"""Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
 """Value of ``stops`` and ``state`` from a sender that has not received an answer yet."""
 

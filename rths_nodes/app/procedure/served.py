@@ -41,7 +41,6 @@ PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
 """Time without a request from this test's page after which a rung that the page has armed is disarmed, s."""
 LOOK_S = 0.05
-"""Polling interval for the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which the rig's state is not published, because the port is closed or a run has its own topics."""
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")

@@ -21,7 +21,6 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".signed.yaml"
 VERSION = 1
-"""Version of the file format. A file of another version is refused."""
 HEAD = (
     "# Cautions about the values of this rig and of its tests that an operator has signed for. Written by\n"
     "# rths test; do not edit. Signatures are valid for the port, channels and limits at the time of signing.\n"

@@ -76,8 +76,8 @@ class Candidate:
 def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
     """Identify the rig of ``scenario`` and write models to ``folder``.
 
-    Raises ConfigError if the noise is invalid, Stopped if a test does not finish, and OSError if a file cannot be
-    written.
+    Raises ConfigError if the rig cannot be identified, Stopped if a test does not finish, and OSError if a file
+    cannot be written.
     """
     noise = identification.periodic_noise(scenario, {"rms": _rms(scenario)})
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion or wider limits")

@@ -45,7 +45,6 @@ compared.
 """
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
-"""Largest size of a file in an entry, bytes."""
 BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
 """Packages that affect the numbers, in addition to this package and Python."""

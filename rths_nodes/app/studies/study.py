@@ -28,7 +28,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 NAME = "runs.jsonl"
 _SUM = b',"crc32":"'
-"""Text between a line and its checksum of eight hexadecimal digits."""
 
 
 class Journal:
