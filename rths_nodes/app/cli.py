@@ -29,8 +29,9 @@ GROUPS = {
     "run many variants": ("compare", "study", "tune", "scoreboard"),
     "create and look up": ("new", "schema", "list", "params", "layouts", "cite"),
 }
-"""Sub-commands by purpose. The module of a command defines ``add_arguments(parser)`` and ``run(options)``;
-``run`` returns the exit code. The first paragraph of the module's docstring describes the command."""
+"""Sub-commands by purpose. The module of a command defines ``add_arguments(parser)`` and ``run(options)``; ``run``
+returns the exit code.
+"""
 COMMANDS = [name for group in GROUPS.values() for name in group]
 MODULES = {
     "export": "exporting",

@@ -146,13 +146,13 @@ def run(
     preferred: str = AUTO,
     **options: Any,
 ) -> RunResult:
-    """Run ``scenario`` with ``overrides``. Raises ConfigError.
+    """Run ``scenario`` with ``overrides``. Raises ConfigError if the scenario or an option is invalid.
 
     ``options`` are the Python options of ``loop/options.py``. ``keep`` stores the histories of an embedded run in
-    memory; a ``brief`` run may omit histories that no index needs. ``starting`` is called with a text that lists
-    the missing nodes. The test stops safely once ``interrupted()`` returns true; without ``interrupted``, signals
-    stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if no option sets an
-    engine; a test that kernels cannot run is then run stage by stage.
+    memory; a ``brief`` run may omit histories that no index needs. While nodes start, ``starting`` is called with
+    a text that lists the missing nodes. The test stops safely once ``interrupted()`` returns true; without
+    ``interrupted``, signals stop the test. ``port`` is an open port of a procedure. ``preferred`` is the engine if
+    no option sets an engine; a test that kernels cannot run is then run stage by stage.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
@@ -228,7 +228,7 @@ def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> 
 
 
 def _engine(loop: Loop, options: RunOptions, preferred: str) -> Loop | KernelLoop | ExecutiveLoop:
-    """Return the loop of the chosen engine. Raises ConfigError if a kernel is missing.
+    """Return the loop of the chosen engine. Raises ConfigError if a kernel is missing or cannot be translated.
 
     By default, a recorded test runs stage by stage, so that its recording grows during the test.
     """

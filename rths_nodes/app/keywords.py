@@ -78,8 +78,6 @@ class OfRun(Sections, total=False):
 
 
 class OfStudy(TypedDict, total=False):
-    """Contents of a study file; ``scenario`` may be a loaded Scenario."""
-
     scenario: Source
     factors: Mapping[str, object]
     plants: int

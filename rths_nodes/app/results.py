@@ -94,7 +94,7 @@ class Run(run.Run):
         Parameters
         ----------
         table : {'samples', 'steps', 'updating'}
-            Samples of the rig, integration steps, or quantities of learning copies.
+            Samples of the rig, integration steps, or quantities of updated models.
 
         Returns
         -------

@@ -135,8 +135,8 @@ def _opened(path: Path, kind: str) -> object:
 def built(text: str, tools: Toolchain, kind: str = LIBRARY) -> Library:
     """Return the library or program of a C ``text``; compile the text unless the folder contains the binary.
 
-    If the folder cannot be used, a note states the reason, and the result is for this process only. Raises
-    Unbuilt.
+    If the folder cannot be used, a note states the reason, and the result is for this process only. Raises Unbuilt
+    if the text cannot be compiled or loaded.
     """
     directory, key = folder(), key_of(text, tools)
     if library := kept(key, kind):

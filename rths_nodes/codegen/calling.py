@@ -104,7 +104,8 @@ LONG = 200
 
 @dataclass(frozen=True)
 class Made:
-    """Translated function: C name, result, names of array parameters, and names of the arrays that it writes to.
+    """Translated function. ``arrays`` are the names of array parameters; the function writes to the arrays
+    ``written``.
 
     A number or an array of the result is a constant, an output parameter or a part of an array parameter.
     """
@@ -241,7 +242,6 @@ def returned_by_value(parts: list[Value]) -> Scalar | None:
 
 
 def parameter(name: str, argument: Value) -> Value:
-    """Return the parameter for ``argument``, named after its field or position in a tuple."""
     if isinstance(argument, Tup):
         pairs = zip(argument.names or range(len(argument.items)), argument.items, strict=True)
         items = [parameter(f"{name.rstrip('_')}_{label}", item) for label, item in pairs]

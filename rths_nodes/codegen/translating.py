@@ -79,7 +79,7 @@ HANDED_ON = "handed_on__"
 
 
 class Expressions(Scope):
-    """Translates expressions to values, and emits the statements that must precede them.
+    """Translates expressions to values, and emits the C statements that must precede each expression.
 
     ``names`` are the global and closure variables of the function; ``env`` maps local names to values.
     """

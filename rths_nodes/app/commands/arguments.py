@@ -153,7 +153,6 @@ class _Renamed(argparse.Action):
 
 
 def add_renamed(parser: Parser, **replacements: str) -> None:
-    """Add option names of earlier versions. Their use raises ConfigError."""
     for name, new in replacements.items():
         option = f"--{name.rstrip('_')}"
         parser.add_argument(
@@ -199,8 +198,8 @@ def refuse_idle(options: argparse.Namespace, names: Iterable[str], why: str) -> 
 
 
 def check_purpose(options: argparse.Namespace, uses: Mapping[str, Iterable[str]]) -> None:
-    """Raise ConfigError if an option that is set does not apply to the purpose. ``uses`` holds the names by
-    purpose.
+    """Raise ConfigError if an option is set that does not apply to the purpose. ``uses`` contains the names of the
+    options by purpose.
     """
     for purpose, names in uses.items():
         unused = [name for name in names if name not in uses[options.purpose]]
@@ -230,7 +229,9 @@ def save_figure(options: argparse.Namespace, path: Path, draw: Function, *values
 
 
 def figure(options: argparse.Namespace) -> Path | None:
-    """Return the path of the figure; None without ``--figure``. Raises ConfigError."""
+    """Return the path of the figure; None without ``--figure``. Raises ConfigError if an option of the figure is
+    invalid.
+    """
     figure_width(options)
     if not options.figure:
         return None
@@ -243,7 +244,7 @@ def figure(options: argparse.Namespace) -> Path | None:
 
 def figure_width(options: argparse.Namespace) -> float | None:
     """Return the width (mm) of a figure in the style ``paper``, or None in the style ``screen``. Raises
-    ConfigError.
+    ConfigError if an option is invalid or has no effect.
     """
     if not options.figure:
         refuse_idle(options, ("style", "width"), "requires --figure")
@@ -255,7 +256,7 @@ def figure_width(options: argparse.Namespace) -> float | None:
 
 
 def figures_width(options: argparse.Namespace) -> float:
-    """Return the width of the figures in a folder, mm. Raises ConfigError."""
+    """Return the width of the figures in a folder, mm. Raises ConfigError as :func:`figure_width` does."""
     problems = Problems()
     if not options.figures:
         with problems.gathered():

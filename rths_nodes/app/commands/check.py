@@ -109,7 +109,7 @@ def _excitation(assembly: Assembly) -> Iterator[str]:
 
 
 def needed_depth(p999: float, dt: float) -> int:
-    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time. ``dt`` is in s."""
+    """Return the ``hops.depth`` with which 99.9 % of the Commands arrive in time. ``p999`` and ``dt`` are in s."""
     return max(0, math.ceil(p999 / dt - ANSWERED))
 
 

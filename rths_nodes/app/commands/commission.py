@@ -44,9 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Guide the operator through all measurements and write the result. Return exit code 0 if no measurement
-    failed.
-    """
+    """Return exit code 0 if no measurement failed."""
     from rths_nodes.procedure.commissioning.trials import scenario_of
     from rths_nodes.procedure.drive import warning_of
     from rths_nodes.recording import commissioning

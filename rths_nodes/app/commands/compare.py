@@ -48,10 +48,10 @@ class Result(Findings):
 def variants(
     scenario: Scenario, settings: Sequence[str] = (), cases: Sequence[str] = (), common: Iterable[str] = ()
 ) -> list[Variant]:
-    """Return the checked variants. Raises ConfigError.
+    """Return the checked variants. Raises ConfigError if a variant is invalid or none is defined.
 
-    A text in ``settings`` holds the assignments of a variant, separated by spaces or commas. Without ``settings``
-    and ``cases``, all cases are variants. The ``common`` assignments apply to every variant.
+    Each text in ``settings`` contains the assignments of one variant, separated by spaces or commas. Without
+    ``settings`` and ``cases``, all cases are variants.
     """
     names = list(cases) or ([] if settings else list(scenario.cases))
     if not names and not settings:
@@ -106,7 +106,6 @@ def compare(
     """Run all variants with the engine ``by`` and return the results in the same order.
 
     ``keep`` stores the histories; ``response`` adds errors relative to the response of the entire structure.
-    ``workers`` is the number of processes: by default 1 for short runs, otherwise one per core.
     """
     processes = at_once(chosen, workers)
     samples = [variant.scenario.samples for variant in chosen]

@@ -49,7 +49,7 @@ TESTS: Mapping[str, tuple[str, str, Sequence[str]]] = {
     "force_controller": (LOADED, "axes.load.force_control.law", ("ground_motion.motion.amplitude=0.1",)),
     "quantity": (PAPER, "levels.quantities.tried", ()),
 }
-"""Trial by family: scenario, section of the component, further overrides."""
+"""Test for each family: the scenario, the section that receives the component, and further overrides."""
 REQUIRED: Mapping[str, Data] = {"quantity": {"of": ["force.story_1"]}}
 INSIDE = 0.01
 """Relative distance of a tried value from an exclusive bound; if the bound is 0, relative to the value in effect.

@@ -74,8 +74,8 @@ def predicted(
 ) -> Corridor:
     """Return the corridor of ``scenario`` for the nominal plant and ``count`` plants drawn with ``seed``.
 
-    Each side is widened by ``margin`` times the range of the quantity. Raises ConfigError, or Stopped if a run
-    does not finish.
+    Each side of the corridor is widened by ``margin`` times the range of the quantity. Raises ConfigError if the
+    scenario has no scatter, and Stopped if a run does not finish.
     """
     without = replace(scenario, [(["monitor", "corridor"], None), (["monitor", "corridor_action"], "indicate")])
     drawn = [plant.of(without) for plant in plants(without, count, seed, nominal=True)]
@@ -98,7 +98,7 @@ def predicted(
 
 
 def histories(run: Run) -> Array:
-    """Return ``QUANTITIES`` at every sample, ``(3, n, n_axes)``; the values are nan during a soft start."""
+    """Return ``QUANTITIES`` at every sample, ``(3, n, n_axes)``. The values are NaN during a soft start."""
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     result = np.full((3, *run.displacement.shape), np.nan)

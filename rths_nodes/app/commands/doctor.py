@@ -30,10 +30,12 @@ ADVICE = (
 
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 WORK_S = {"composed": 300e-6, "processes": 600e-6}
-"""99 % quantile of the computing time per sample, by host, for one axis, a recorder and a monitor, s."""
+"""Computing time per sample (99 % quantile), s, by host. The measured test had one axis, a recorder and a monitor.
+"""
 PYTHON_STEP_S = 37e-9
-"""Time of one step of an oscillator in plain Python (benchmarks/latency.py), s, on the computer that measured
-WORK_S."""
+"""Time of one step of an oscillator in plain Python (benchmarks/latency.py), s, on the computer on which WORK_S
+was measured.
+"""
 MARGINAL = 0.01
 """Largest fraction of late ticks for the verdict ``marginal``, which permits only simulators."""
 LONGEST_GAP_S = 0.010

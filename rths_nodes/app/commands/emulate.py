@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return exit code 0 if the test closed the last session, or 3 if the rig stopped by itself."""
+    """Return exit code 3 if the last session was not closed by the test, else 0."""
     for value, option in ((options.address, "--address"), (options.sensors, "--sensors")):
         if value:
             check_address(value, option)
@@ -145,7 +145,7 @@ def free(scenario: Scenario) -> Scenario:
 class EmulatedSensors:
     """Sends the true state of ``emulator`` to a watcher, as readings of the channels in ``section``.
 
-    Raises ConfigError.
+    Raises ConfigError if ``address`` is not a known host.
     """
 
     def __init__(self, emulator: Emulator, section: WatchSection, address: str) -> None:

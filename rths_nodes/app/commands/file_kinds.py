@@ -44,8 +44,9 @@ class Kind(NamedTuple):
 
 
 def described(text: str) -> tuple[str, str] | None:
-    """Return a description of a file or folder and a command that uses it; None for a scenario. Raises
-    ConfigError.
+    """Return a description of a file or folder and a command that uses it; None for a scenario.
+
+    Raises ConfigError if the file is invalid or its kind is unknown.
     """
     path = Path(text)
     if text in files.shipped(files.RIG) and not path.exists():

@@ -91,7 +91,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Elsewhere:
-    """Test from another program, in SI units; unknown values are nan.
+    """Test from another program, in SI units; unknown values are NaN.
 
     The histories ``moved`` (displacement), ``velocity`` and ``acceleration`` have the shape ``(n, n_dof)``; the
     other histories have the shape ``(n, n_axes)``.
@@ -201,8 +201,8 @@ class _Histories:
         return values
 
     def of(self, scenario: Scenario, dof_names: Sequence[str] = ()) -> Elsewhere:
-        """Return a test of ``scenario``. ``dof_names`` defaults to the degrees of freedom of the map; if there are
-        none, to the axes.
+        """Return a test of ``scenario``. By default, ``dof_names`` are the degrees of freedom of the map or, if
+        the map has none, the axes.
         """
         names, nothing = tuple(dof_names) or tuple(self.dof or self.axes), [None] * len(MOTION)
         sources = {name: [row[0], None, None] for name, row in self.axes.items()} | self.dof
@@ -228,10 +228,7 @@ def _side_by_side(columns: Sequence[Array | None], samples: int) -> Array:
 
 
 def _beyond(columns: Sequence[Array | None], limits: Limits, rate: float, path: str) -> Iterator[str]:
-    """Yield cautions for values and steps that exceed the limits of an axis.
-
-    Raises ConfigError if a value exceeds ``FAR`` times its limit.
-    """
+    """Yield cautions for values and steps that exceed the limits of an axis."""
     for key, values in zip(AXIS, columns, strict=True):
         if values is None:
             continue

@@ -2,7 +2,8 @@
 """``rths iterate``: repeat a test, with a correction after each run, until the series converges.
 
 A series is stored in a folder. Run 1 is ``run_1`` or, in the folder of a test (``rths test``), the last rung g.
-Corrected runs ``run_2``, ... play ``history_2.npz``, ... The next history depends on these files alone.
+The corrected runs (``run_2``, ...) play the histories ``history_2.npz``, ... The next history depends only on the
+files in the folder.
 """
 
 from __future__ import annotations
@@ -219,7 +220,7 @@ def _sum(path: Path) -> str:
 
 
 OF_VERDICT = {CONVERGED: ExitCode.FINISHED, HELD: ExitCode.HELD}
-"""Exit code by verdict. With any other verdict, the series has not converged."""
+"""Exit code by verdict. After ENDED, the exit code of the last run is returned; after any other verdict, 3."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve the page until Ctrl-C, with a front process for stops and a low-priority process for the rest."""
     check_address(options.address, "--address")
     check_port(options.port, "--port")
     environment.check_page()

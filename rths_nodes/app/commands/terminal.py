@@ -26,13 +26,12 @@ if TYPE_CHECKING:
     import rich.table
 
 LINES = "\n\t"
-"""Control characters that multi-line texts keep."""
 RUNS = "runs"
 TOLD_S = 30.0
-"""Interval between lines of progress if standard error is not a terminal, s."""
+"""Interval (s) between lines of progress if standard error is not a terminal."""
 LEAST_WIDTH = 20
 SENTENCE = 24
-"""Largest width of a cell in a column that is never wrapped between words, in characters."""
+"""Columns are not wrapped if each cell has at most this number of characters."""
 WIDE = 10_000
 TOGETHER = "\N{NO-BREAK SPACE}"
 """No-break space between a number and its unit, or between a name and its value."""
@@ -80,7 +79,7 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def page_of_test(path: Path, word: str = "") -> Iterator[None]:
-    """Write the page of an ended test as in :func:`writing`, but report errors instead of raising them."""
+    """Context manager like :func:`writing` for the page of an ended test; errors are printed, not raised."""
     try:
         with writing(path, word):
             yield
@@ -157,7 +156,7 @@ def print_now(text: str) -> None:
 
 
 def finite(entry: object) -> object:
-    """Replace nan and infinity by None, because JSON has no such numbers."""
+    """Replace NaN and infinity by None, because JSON has no such numbers."""
     if isinstance(entry, dict):
         return {key: finite(value) for key, value in entry.items()}
     if isinstance(entry, list):

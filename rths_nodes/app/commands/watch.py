@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``rths watch``: watch a test with separate sensors on another computer, and send pulses to an interlock.
 
-The loop reads sensors and messages, judges them and sends a pulse. If the process hangs, the pulses end.
+The loop compares sensors and messages, and sends pulses while they agree. If the process hangs, the pulses end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rths_nodes.loop.watch.watcher import Pulses, Sample, Statement, Watch
 from rths_nodes.ros import environment
 
 TURNS = 2
-"""Number of loop cycles between two pulses."""
+"""Minimum number of loop cycles per pulse period."""
 
 RECORDS = "runs"
 
@@ -93,7 +93,6 @@ class Hearing:
     def __init__(self, rig: RigFile, watch: Watch) -> None:
         self._rig, self._watch = rig, watch
         self._places: list[int] = []
-        """Indices of the rig's axes in a message."""
         self._shown: list[int | None] = []
         """Indices of the load-cell channels in a message; None if the force of the message is used."""
         self._by_force = [axis.force_control is not None for axis in rig.axes.values()]
@@ -154,9 +153,9 @@ class Sensors(Protocol):
 
 
 class WatchLoop:
-    """Compares ``sensors`` with the ``messages`` of a test and sends pulses. Raises ConfigError.
+    """Compares ``sensors`` with the ``messages`` of a test and sends pulses; ``tell(event, text)`` reports events.
 
-    ``tell(event, text)`` reports events.
+    Raises ConfigError if the host that receives the pulses is unknown.
     """
 
     def __init__(
@@ -228,7 +227,10 @@ class WatchLoop:
 
 
 class WatchRecord:
-    """Appends events to a file and prints them, in a thread that does not delay the pulse. Raises ConfigError."""
+    """Appends events to a file and prints them, in a thread that does not delay the pulse.
+
+    Raises ConfigError if the file cannot be written.
+    """
 
     def __init__(self, path: Path, name: str) -> None:
         try:

@@ -58,16 +58,16 @@ from rths_nodes.loop.scenario.schema import Axis, Scenario
 from rths_nodes.mechanics.axial_load import lengths_of
 
 LOOK_S = 0.05
-"""Polling interval for the operator's request to end, s."""
 QUIET_S = 0.5
-"""Silence after which a session ends if its rig is at rest, s. In lockstep ``longest_wait`` applies until the
-session is closed."""
+"""Time without datagrams after which a session ends if the rig is at rest, s. In lockstep, ``longest_wait``
+applies until the test computer closes the session.
+"""
 LAG_S = 0.1
-"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators. The limit of the tracking
-error also allows for the transport delay and the bridge."""
+"""Allowed lag of an actuator, s: three times the largest lag of the package's actuators."""
 PERSISTENCE_S = 0.005
-"""Time for which force or tracking error exceeds its limit before the receiver stops the rig, s. The test
-computer stops it earlier."""
+"""Time for which force or tracking error exceeds its limit before the receiver stops the rig, s. The test computer
+stops the rig earlier.
+"""
 SLIPPED = "ticks by which its clock was late"
 """Name of the count of periods that this process has missed. The rig rests during these periods."""
 IN_ORDER = 2
@@ -84,9 +84,7 @@ FROZEN_S = 0.05
 
 
 def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
-    """Return the limits of an axis in port units. The limit of the tracking error is the travel in ``away`` s at
-    the velocity limit, but at most the stroke.
-    """
+    """Return the limits of an axis in port units. The limit of the tracking error is the travel in ``away`` s."""
     command, force = abs(gains.command), abs(gains.force)
     error = min(limits.velocity * away, limits.stroke)
     return ReceiverLimits(
@@ -102,7 +100,7 @@ def receiver_limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits
 def receiver_loads(
     axes: Mapping[str, Axis], gains: Sequence[Gains], moved: Sequence[str], dt: float
 ) -> list[ReceiverLoad]:
-    """Return the force loops of ``axes`` in the order and units of the port. The test moves the axes ``moved``."""
+    """Return the force loops of ``axes`` in the order and units of the port."""
     names, loads = list(axes), list[ReceiverLoad]()
     for axis, gain in zip(axes.values(), gains, strict=True):
         far, control = load_of(axis), axis.force_control
@@ -130,7 +128,10 @@ def receiver_loads(
 
 
 class Controllers:
-    """Controllers of all ``axes`` with a valve; other axes follow their commands. Raises ConfigError."""
+    """Controllers of all ``axes`` with a valve; other axes follow their commands.
+
+    Raises ConfigError if the law of a controller is not ``servo_valve``.
+    """
 
     def __init__(self, axes: Mapping[str, Axis], dt: float) -> None:
         self._valves: list[tuple[int, ServoValve]] = []
@@ -178,7 +179,10 @@ class Controllers:
 
 
 class Switches:
-    """Positions of the switches. :attr:`position` contains only switches that were turned. Thread-safe."""
+    """Positions of the switches at the rig: interlock, pressure and cable. Thread-safe.
+
+    :attr:`position` contains only switches that were turned.
+    """
 
     def __init__(self) -> None:
         self.position: dict[str, str] = {}
@@ -190,7 +194,7 @@ class Switches:
         """Turn a switch: ``interlock open`` acts now, ``interlock open @300`` at sample 300, ``@+300`` after 300
         samples.
 
-        Raises ConfigError.
+        Raises ConfigError if the switch or the position is unknown.
         """
         match = _WORDS.fullmatch(text.strip())
         if not match:
@@ -237,9 +241,10 @@ ELSEWHERE = "set an address of this computer with --address"
 
 
 class Emulator:
-    """Rig of ``scenario`` with the port ``udp``; serves one session after another. Raises ConfigError.
+    """Rig of ``scenario`` with the port ``udp``; serves one session after another.
 
-    ``port`` 0 selects a free UDP port. With ``own_clock`` the rig does not wait for commands.
+    ``port`` 0 selects a free UDP port. With ``own_clock`` the rig does not wait for commands. Raises ConfigError
+    if the rig cannot be emulated or the UDP port is not available.
     """
 
     def __init__(
@@ -262,11 +267,11 @@ class Emulator:
                 scenario.model_of(axis, noun)
         self.scenario, self._plans, self._connect_within = scenario, plans, params.connect_within
         self._faults, self.switches = planted, Switches()
-        """Planted faults, and switches for a person at the rig: interlock, pressure and cable."""
+        """Planted faults, and the switches that a person at the rig can turn."""
         self.true: Measurement
         """True state of the rig in SI units, in the order of the scenario's axes."""
         self.shown_to: Callable[[Measurement], None] = lambda true: None
-        """Function called with each true state, for further sensors."""
+        """Function called with each true state, for the sensors of a watcher."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0

@@ -62,7 +62,7 @@ def parse(text: str) -> Misbehaviour:
 
 
 Came = tuple[bytes, int]
-"""Datagram, and the number of its sender."""
+"""Datagram, and the sender's address and port encoded as one number."""
 
 
 class Saboteur:

@@ -13,7 +13,6 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 LARGEST_BODY = 4096
-"""Maximum size of the body of a request, bytes."""
 
 
 def guarded_application(address: str, *middlewares: Middleware) -> web.Application:
@@ -62,7 +61,8 @@ def refused(status: int, why: str) -> web.Response:
 
 
 MARK = "X-Rths-Page"
-"""Header of every POST. A page from another origin could send it only after a preflight request, which is refused.
+"""Header of every POST. A page from another origin could send this header only after a preflight request, which is
+refused.
 """
 PER_SECOND = 100
 """Maximum number of requests per second from each address."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of a page: a front process accepts them, handles stops, and passes all others to the page's process.
+"""Connections of a page: a front process handles stop requests and passes all other connections to the page's
+process.
 
 The page's process has the lowest priority and may wait; a stop must not wait. Connections are accepted in batches,
 because another user could otherwise fill the kernel's queue. A socket pair carries connections (as open files) and
@@ -32,13 +33,14 @@ from rths_nodes.ros.names import STOPS
 
 BEGINNINGS = (b"POST /stop ", b"GET /stop ")
 LARGEST_HEAD, LARGEST_BODY = 8192, access.LARGEST_BODY
-"""Maximum sizes of head and body of a request, bytes."""
 KINDS = {"stop": STOPS[0], "trip": STOPS[1], "emergency_stop": STOPS[1]}
 """Service of each kind of stop. The name ``emergency_stop`` is from version 0.9."""
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
 Stop = Callable[[str, str], Awaitable[str]]
-"""Function that takes service and reason, stops the rig, and returns the confirmation. Raises ConfigError."""
+"""Function that takes service and reason, stops the rig, and returns the confirmation. Raises ConfigError if the
+stop is not confirmed.
+"""
 
 
 def is_other(received: bytes) -> bool:
@@ -55,7 +57,8 @@ def is_complete(received: bytes) -> bool:
 
 @dataclass(frozen=True)
 class StopServer:
-    """Handles stop requests to ``address``: ``stop`` performs them, and ``reaches()`` is true if they reach a rig.
+    """Handles stop requests to ``address``. ``stop`` stops the rig; ``reaches()`` returns whether a stop reaches a
+    rig.
 
     If ``open_to_others``, any computer may stop the rig.
     """
@@ -114,7 +117,6 @@ def _answer(status: int, fields: dict[str, object]) -> bytes:
 READY = b"ready"
 LONGEST_EVENT = 65536
 PATIENCE_S = 5.0
-"""Timeout for the page's process to exit, s."""
 
 
 class Behind:
@@ -125,7 +127,7 @@ class Behind:
         self._start()
 
     def restart(self) -> None:
-        """Restart the process after its end. The new process disarms the rig if the page had armed it."""
+        """Restart the process after its end. The new process disarms the rig if a rung is armed."""
         self._end.close()
         self._start("--restarted")
 

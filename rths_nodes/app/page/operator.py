@@ -27,7 +27,6 @@ CODE_S = 60.0
 SYMBOLS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Symbols of a code: Crockford's base 32, without letters that look like digits."""
 LENGTH = 8
-"""Number of symbols of a code (40 bits)."""
 LOOKALIKES = str.maketrans("OIL", "011", " -")
 SHOW_S = 5.0
 """Shortest interval between two printed lines with the same code, s."""
@@ -36,7 +35,6 @@ WRONG_PER_SECOND = 10
 GONE_S = 3.0
 """Silence of the leading page after which the rig is disarmed, s."""
 LONGEST = 2000
-"""Maximum length of an argument, characters."""
 ARM = ("arm",)
 FIELDS = (
     *("next_act", "next_rung", "scenario_hash", "engine", "offsets_hash", "to_sign", "checklist", "warning"),
@@ -72,7 +70,6 @@ class Operating:
         self._lock = threading.Lock()
         self._code, self._until, self._shown = "", -CODE_S, -SHOW_S
         self._wrong: deque[float] = deque(maxlen=WRONG_PER_SECOND)
-        """Times of the last wrong codes."""
         self._token, self.name = "", ""
         self._seen: float | None = None
         """Time of the last message from the leading page; None if no page leads or the page was lost."""
@@ -92,8 +89,8 @@ class Operating:
     def lead(self, code: str, name: str) -> str:
         """Let the person ``name``, who typed the ``code``, lead the test; disarm the rig and return a token.
 
-        Raises ConfigError. The code is compared before any limit applies, so that wrong codes never delay a
-        correct code.
+        Raises ConfigError if the code or the name is invalid. The code is compared before any limit applies, so
+        that wrong codes never delay a correct code.
         """
         typed = code.upper().translate(LOOKALIKES)
         with self._lock:
@@ -140,7 +137,7 @@ class Operating:
         self, token: str, act: str, arguments: Mapping[str, object], seen: Mapping[str, object] | None = None
     ) -> Answer:
         """Perform an act for the situation ``seen`` by the browser, and wait until the act ends. Raises
-        ConfigError.
+        ConfigError if the act is refused.
         """
         if not self.alive(token):
             raise ConfigError(

@@ -23,14 +23,13 @@ LISTENING = "0A"
 
 PORT = 8085
 PATIENCE_S = 5.0
-"""Timeout for the page to exit, s."""
 
 
 @contextmanager
 def page_beside(namespace: str, say: Callable[[str], None], arguments: Sequence[str] = ()) -> Iterator[int]:
     """Serve the page of ``namespace`` during the block; yield the pid of its process.
 
-    ``say`` prints the output of this process. Raises ConfigError.
+    ``say`` prints the output of this process. Raises ConfigError if the page cannot be served.
     """
     serving = _started([*arguments, "--namespace", namespace])
     first = serving.stdout.readline() if serving.stdout else ""

@@ -37,11 +37,12 @@ from rths_nodes.core.errors import ConfigError
 MOST = 50
 """Maximum number of listed recordings."""
 LARGEST_REPORT = 64 << 20
-"""Maximum size of a report, bytes."""
 
 
 class Shelf:
-    """Lists the recordings in ``folder``, which is read at each request. Links in the folder are not followed."""
+    """Lists the recordings in ``folder``. The folder is read at each request. Links in the folder are not
+    followed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -107,7 +108,6 @@ SLOW_S = 5.0
 MOST_WATCHERS, KEPT = 200, 20
 """Maximum number of clients, and number of places reserved for clients on this computer."""
 THREADS = 64
-"""Maximum number of threads for acts and file access."""
 LONGEST_NAME = 64
 FILES = {
     "/": ("index.html", "text/html"),

@@ -27,7 +27,6 @@ HEAD = ("operator", "specimen", "level", "time_ratio")
 """Answers that are not arguments of an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
-"""Maximum length of a test id, in characters."""
 REMOVED = (
     "has been removed. Write the next run of a series with rths iterate --next FOLDER, and start it in rung g"
 )
@@ -160,7 +159,7 @@ def check_rungs(names: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
 
 
 def read(path: str | os.PathLike[str]) -> Answers:
-    """Read an answers file. Raises ConfigError with the file, key, value, bound and known names."""
+    """Read an answers file. Raises ConfigError if the file cannot be read or an answer is invalid."""
     try:
         source = read_text(Path(path))
     except (OSError, ValueError) as error:

@@ -53,7 +53,6 @@ INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
 """Polling interval for keys and signals during an act, s."""
 ENDED_S = 0.1
-"""Polling interval for the end of the act, s."""
 SAME_KEY_S = 0.2
 """Time within which several signals (a key pressed twice) count as one request, s."""
 TYPED = {name: act for act in HEARD if act != "resume" for name in (act[0], act)}
@@ -67,7 +66,7 @@ Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class Interrupted(Exception):
-    """The operator has interrupted a question, or the terminal is closed."""
+    """Raised if the operator interrupts a question, or if the terminal is closed."""
 
 
 def typed(question: str) -> str:
@@ -142,7 +141,9 @@ class Console:
             self.asking = False
 
     def value(self, key: str, proposed: object = None) -> Any:
-        """Return the answer ``key``, checked as in a file. An empty line accepts the ``proposed`` answer."""
+        """Return the answer ``key`` from the file or, if the file lacks the answer, from the operator. An empty
+        line accepts the ``proposed`` answer.
+        """
         answer = getattr(self.answers, key)
         if answer is not None and answer != ():
             return answer
@@ -378,7 +379,9 @@ class Console:
         self.say(f"held: type {CLEAR} to resume this motion, or s to stop")
 
     def _interrupt(self, act: str, ends: bool = False, reason: str = "", **arguments: str) -> None:
-        """Hold, resume or stop the work. A stop ends the test if ``ends``, or if the operator does not lead."""
+        """Hold, resume or stop the current act. A stop ends the test if ``ends``, or if the operator does not
+        lead.
+        """
         if act == "stop" and (ends or not self.leads):
             self.stopped = self.stopped or reason or INTERRUPTED
         if "reason" in ACTS[act].arguments:
@@ -508,8 +511,8 @@ def _sign_for(console: Console, rest: str) -> bool:
 
 
 def signs(console: Console, statement: str, called: Iterable[str]) -> bool:
-    """Return whether the operator signs for ``statement``. An answers file lists the statement by a name in
-    ``called``.
+    """Return whether the operator signs for ``statement``. In an answers file, any name in ``called`` selects the
+    statement.
     """
     if set(called) & set(console.answers.sign_for):
         return True

@@ -3,8 +3,8 @@
 
 Rungs are compared at the integration steps, which do not depend on the time ratio. Rungs of equal ratio are
 compared at the longer of their steps, because a replayed history has a step in each sample. Histories are divided
-by the level, so that linear tests do not differ. A :func:`difference` extends from the end of a soft start to the
-last common step.
+by the level, because the response of a linear test is proportional to the level. A :func:`difference` extends from
+the end of a soft start to the last common step.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ class Ladder:
         """Code that computes the test, as it was when the ladder was built."""
 
     def kept(self, folder: Path) -> Ladder:
-        """Return this ladder with its files copied to ``folder``. Raises ConfigError if a file has changed."""
+        """Return a ladder that reads copies of the files in ``folder``. Raises ConfigError if a file has changed.
+        """
         scenario = with_copied_files(self.scenario, folder)
         now = file_hashes(scenario)
         if changed := [path for path, digest in self._files.items() if now[path] != digest]:
@@ -142,7 +143,9 @@ class Ladder:
                 self.step(name)
 
     def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
-        """Return the run of the rung on a simulator; each rung is simulated once. Raises ConfigError."""
+        """Return the run of the rung on a simulator; each rung is simulated once. Raises ConfigError if the run
+        does not finish.
+        """
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = rehearsal.hash_of(scenario)
         if key not in self._rehearsed:
@@ -153,7 +156,9 @@ class Ladder:
         return self._rehearsed[key]
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """Return the peaks of the rehearsal by axis; empty without a simulator. Raises ConfigError."""
+        """Return the peaks of the rehearsal by axis; empty without a simulator. Raises the errors of
+        :meth:`rehearsed`.
+        """
         return peaks_of(self.rehearsed(name, progress)) if self.has_simulator else {}
 
     @cached_property
@@ -224,7 +229,7 @@ def at_steps(run: Run, samples_per_step: int | None = None) -> tuple[Array, Arra
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
     """Return the differences of two runs by name: ``displacement of AXIS`` and ``force of AXIS``.
 
-    A difference is nan if the axis moved only in the later run.
+    A difference is NaN if the axis moved only in ``run``.
     """
     result: dict[str, float] = {}
     same = run.scenario.time_ratio == before.scenario.time_ratio
@@ -238,7 +243,7 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
 
 
 def difference(now: Array, then: Array) -> float:
-    """Return the rms of ``now`` - ``then`` divided by the rms of ``then``; nan if only ``then`` is zero."""
+    """Return the rms of ``now`` - ``then`` divided by the rms of ``then``; NaN if only ``then`` is zero."""
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
         return math.nan
@@ -287,7 +292,7 @@ def differences_text(differences_by_name: dict[str, float], record: ProcedureRec
 def update_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
     """Begin or complete a rung's row in the specimen's history; return whether the rung loads the specimen.
 
-    Simulated rungs do not count.
+    Simulated rungs do not load the specimen.
     """
     if record.simulation or not moves(entry.name):
         return False

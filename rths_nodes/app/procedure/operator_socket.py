@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operator socket of a test: requests and responses of processes of one user, each as one JSON packet.
 
-The kernel reports the process and user of the peer. The socket has an abstract name, like the streams between
-nodes (``ros/transport/greeting.py``). Any user may connect, or take the name first, so server and client both
-check their peer.
+The kernel reports the process and user of the peer. The socket has an abstract name
+(``ros/transport/greeting.py``). Any user may connect, or take the name first, so server and client both check
+their peer.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ from rths_nodes.ros.transport.greeting import Credentials, address
 LONGEST_PACKET = 1 << 16
 RETRY_S = 0.1
 WAITING = 16
-"""Backlog of connections."""
 CONNECTIONS = 64
 """Maximum number of connections. A further connection closes an idle connection of the process with the most
 connections."""
 LOOK_S = 0.05
-"""Polling interval of a connection while its act is under way, s."""
 UNSEEN = -1
 """Value of ``stops`` and ``state`` from a sender that has not received an answer yet."""
 
@@ -58,11 +56,11 @@ class Request:
 class Answer:
     """Result of a request, and the situation after the request.
 
-    ``stops`` is the count of stops, and ``why_not`` are reasons why ``acts`` are not possible. ``next_rung`` has a
-    ``scenario_hash`` and an ``engine``; ``offsets_hash`` belongs to the last offsets. ``sign_for`` accepts the
-    names ``to_sign``. ``motions`` has a text for each act, empty if nothing moves. ``checklist`` has the items to
-    answer, ``warning`` the active warning output and the seconds until the motion. ``next_act`` is proposed.
-    ``verdicts`` of the ``planned`` rungs are empty until the rungs have run.
+    ``stops`` is the count of stops, and ``why_not`` are reasons why ``acts`` are not possible. ``scenario_hash``
+    and ``engine`` belong to ``next_rung``, ``offsets_hash`` to the last offsets. ``sign_for`` accepts the names
+    ``to_sign``. ``motions`` has a text for each act; the text is empty if nothing moves. ``checklist`` has the
+    items to answer. ``warning`` is the text of an active warning output, with the seconds until the motion.
+    ``next_act`` is the proposed act. ``verdicts`` of the ``planned`` rungs are empty until the rungs have run.
     """
 
     done: bool = False
@@ -160,7 +158,7 @@ class OperatorSocket:
             thread.start()
 
     def _make_room(self) -> None:
-        """Close an idle connection if there are too many, so that another process can send a stop."""
+        """Close an idle connection if there are too many connections, so that another process can send a stop."""
         counts = Counter(call.process for call in self._calls.values())
         idle = [thread for thread, call in self._calls.items() if not call.busy]
         if len(self._calls) >= CONNECTIONS and idle:
@@ -231,9 +229,9 @@ def _like(default: object, value: object, name: str) -> object:
 class SocketOperator:
     """Client of the operator socket of ``rths test --socket`` in ``namespace``.
 
-    ``user`` (uid) runs the test; ``user`` and ``domain`` default to the values of this process. An act is valid
-    for the situation of the last answer, ``seen``. Each request has its own connection, so that a stop never waits
-    for an act.
+    ``user`` is the uid of the user who runs the test; ``user`` and ``domain`` default to the values of this
+    process. An act is valid for the situation of the last answer, ``seen``. Each request has its own connection,
+    so that a stop never waits for an act.
     """
 
     def __init__(self, namespace: str = NAMESPACE, user: int | None = None, domain: int | None = None) -> None:

@@ -63,7 +63,7 @@ BY_A_PERSON = (TERMINAL, PAGE)
 
 
 class Clearing:
-    """States the motion of each act of ``session``, and refuses an act whose motion is not cleared."""
+    """Describes the motion of each act of ``session``, and refuses an act whose motion is not cleared."""
 
     def __init__(self, ladder: Ladder, session: RigSession, record: ProcedureRecord) -> None:
         self._ladder, self._session, self._record = ladder, session, record
@@ -80,8 +80,8 @@ class Clearing:
     def check(self, act: str, way: str, arguments: dict[str, object]) -> str:
         """Return the motion of ``act`` as text, and remove ``clear`` from its ``arguments``.
 
-        Return an empty string if nothing moves. Raises ActRefused for a program that would move a real rig, and
-        for a motion without the word CLEAR.
+        Return an empty string if nothing moves. Raises ActRefused if a program would move a real rig, or if
+        ``clear`` is not the word CLEAR.
         """
         clear = str(arguments.pop("clear", ""))
         if not (ACTS[act].moves or act in (*MOTIONS, CHECKLIST)):
@@ -228,7 +228,7 @@ def now() -> str:
 
 
 class ProcedureRunner:
-    """One test on one rig: ``ladder``, ``record``, ``folder`` of the test, and the ``session``.
+    """Conducts one test on one rig, and writes the ``record`` to the ``folder`` of the test.
 
     Files named in the scenario are first copied into the folder, and only the copies are read. Raises ConfigError
     if a file has changed since the ladder was built or cannot be copied.
@@ -266,7 +266,7 @@ class ProcedureRunner:
         self.session.test = self
         self.clearing = Clearing(self.ladder, self.session, record)
         self.unwritten = ""
-        """Reason why the record could not be written. If the reason is not empty, the test fails."""
+        """Reason why the record could not be written."""
         self._file = on_disk.RecordFile(folder)
         self._armed: Step | None = None
         self._under_way: Step | None = None
@@ -561,5 +561,5 @@ def next_act(runner: ProcedureRunner, unloads: Callable[[], bool]) -> str:
 
 
 def wrong(record: ProcedureRecord) -> list[str]:
-    """Return the findings of the checks. No signature can clear them."""
+    """Return the findings of the checks. No signature can clear these findings."""
     return [finding for row in record.checks.values() for finding in row.findings]

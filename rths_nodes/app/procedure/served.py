@@ -41,14 +41,13 @@ PAGE_LEFT = "the page's process, which armed the rung, is silent"
 PAGE_SILENT_S = 2.5
 """Time without a request from this test's page after which a rung that the page has armed is disarmed, s."""
 LOOK_S = 0.05
-"""Polling interval for the end of the test, s."""
 SILENT = (State.IDLE, State.RUNNING, State.STOPPING, State.FINISHED)
 """States in which the rig's state is not published, because the port is closed or a run has its own topics."""
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 class Served:
-    """Connects a ``runner`` with the operator socket and the operator node. Arguments of acts are texts.
+    """Connects a ``runner`` with the operator socket and the operator node.
 
     ``page`` is the pid of this test's page, or 0 without a page. ``told_hz`` is the rate at which a watcher
     receives the state of the rig, Hz.
@@ -104,8 +103,8 @@ class Served:
         return self._runner.session.drive.curves.take()
 
     def stop(self, reason: str, by: str = STRANGER) -> None:
-        """Stop the rig for ``by``. To keep the record small, stops are recorded only during an act or while a rung
-        is armed.
+        """Stop the rig on behalf of ``by``. To keep the record small, stops are recorded only during an act or
+        while a rung is armed.
         """
         session = self._runner.session
         if session.at_work:

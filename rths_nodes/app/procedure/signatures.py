@@ -2,7 +2,7 @@
 """Cautions for which an operator has signed in earlier tests on the same rig.
 
 Signatures are stored in ``RIG.signed.yaml`` next to the rig file, with the ``rig_hash`` for which they are valid.
-A change of port, channels or limits voids them, and a caution with a different value is a new caution.
+A change of port, channels or limits voids the signatures. A caution with a different value is a new caution.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from rths_nodes.recording.records import reason
 
 SUFFIX = ".signed.yaml"
 VERSION = 1
-"""Version of the file format. A file of another version is refused."""
 HEAD = (
     "# Cautions about the values of this rig and of its tests that an operator has signed for. Written by\n"
     "# rths test; do not edit. Signatures are valid for the port, channels and limits at the time of signing.\n"
@@ -52,7 +51,9 @@ class Signatures:
 
 
 def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
-    """Return the signatures, by caution, for the rig file ``rig`` with ``rig_hash``. Raises ConfigError."""
+    """Return the signatures, by caution, for the rig file ``rig`` with ``rig_hash``. Raises ConfigError if the
+    signatures cannot be read.
+    """
     path = Path(rig).with_suffix(SUFFIX)
     if not path.exists():
         return {}
@@ -61,7 +62,9 @@ def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
 
 
 def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date: str) -> None:
-    """Store the texts of signed ``cautions`` in addition to earlier signatures. Raises ConfigError."""
+    """Store the texts of signed ``cautions`` in addition to earlier signatures. Raises ConfigError if the file
+    cannot be read or written.
+    """
     signatures = of_rig(rig, rig_hash)
     new = [Signature(caution, by, date) for caution in sorted(cautions) if caution not in signatures]
     if not new:
@@ -76,7 +79,7 @@ def add(rig: Path | str, rig_hash: str, cautions: Collection[str], by: str, date
 @contextmanager
 def kept(runner: ProcedureRunner, rig: str, tell: Callable[[list[str]], None]) -> Iterator[None]:
     """Apply the stored signatures for the rig file ``rig``; store new signatures after the block. Raises
-    ConfigError.
+    ConfigError if the signatures cannot be read.
     """
     clearance, scenario = runner.session.clearance, runner.ladder.scenario
     if not clearance.cautions:

@@ -43,9 +43,10 @@ RESOLUTION = identification.LINES / PERIODIC.period
 class Identified:
     """Results of one identification for all compensators.
 
-    ``delay`` is the mean over the axes (s), ``rms`` the rms of the noise (m). ``model`` is a model file without
-    the transport delay, which ``whole_model`` includes; ``inverse`` has the coefficients of ``whole_model`` by
-    derivative. Missing results are empty. ``suggested`` has parameters by compensator and name.
+    ``delay`` is the mean delay of the axes (s), ``rms`` the rms of the noise (m). ``model`` is the path of a model
+    file without the transport delay; the file ``whole_model`` includes this delay. ``inverse`` has the
+    coefficients of ``whole_model`` by derivative. Missing results are empty. ``suggested`` has parameters by
+    compensator and name.
     """
 
     delay: float
@@ -73,7 +74,11 @@ class Candidate:
 
 
 def identify(scenario: Scenario, folder: Path, progress: Shown) -> Identified:
-    """Identify the rig of ``scenario`` and write models to ``folder``. Raises ConfigError, Stopped and OSError."""
+    """Identify the rig of ``scenario`` and write models to ``folder``.
+
+    Raises ConfigError if the rig cannot be identified, Stopped if a test does not finish, and OSError if a file
+    cannot be written.
+    """
     noise = identification.periodic_noise(scenario, {"rms": _rms(scenario)})
     runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion or wider limits")
     estimates, experiments = [], []

@@ -30,8 +30,9 @@ AT_LEAST = 16
 def as_completed(
     work: Callable[..., R], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
 ) -> Iterator[tuple[int, R | Lost]]:
-    """Do the same as ``engine.as_completed`` on the cluster of ``scheduler``. Raises ConfigError, and OSError if
-    the cluster is lost.
+    """Do the same as ``engine.as_completed`` on the cluster of ``scheduler``.
+
+    Raises ConfigError if the cluster is unusable, and OSError if the connection is lost.
     """
     with _client(scheduler) as client:
         from distributed import as_completed

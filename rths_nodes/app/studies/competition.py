@@ -34,8 +34,8 @@ class Conditions:
 
     ``laws`` are the compensators, by default all. ``settings`` are a mapping by law, or the path of a file.
     ``plants`` is the number of plants scored in addition to the nominal plant, by default PLANTS if the scenario
-    has scatter. ``tune`` is the number of candidates per law. The candidates run on ``training_plants``, with the
-    scenario changed by ``training``. ``entry`` is the path of the entry to write.
+    has scatter. ``tune`` is the number of candidates per law. The candidates run on ``training_plants`` plants and
+    the nominal plant, in the scenario with the changes ``training``. ``entry`` is the path of the entry to write.
     """
 
     laws: Sequence[object] = ()
@@ -78,7 +78,7 @@ def compete(
 ) -> Outcome:
     """Identify the rig, tune if requested, execute all runs, and write a scoreboard to ``folder``.
 
-    Raises ConfigError, usually before any run, and OSError.
+    Raises ConfigError if a condition is invalid (usually before any run), and OSError if a file cannot be written.
     """
     rank = conditions.rank or runs.ranking_index(scenario)
     names = [registry.named(FAMILY, law, "laws") for law in conditions.laws]

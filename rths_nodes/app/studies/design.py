@@ -71,7 +71,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Row:
-    """Run of a study: number and name, level of each factor, plant, scenario as text.
+    """Run of a study, with the ``scenario`` as text.
 
     For an invalid scenario, ``reason`` is set and ``scenario`` is empty. ``key`` identifies the scenario and the
     version of this package, and also the process if a component is not part of a package.
@@ -87,10 +87,10 @@ class Row:
 
 
 class Design:
-    """Checked study of ``scenario`` or, if None, of the scenario that the study file names; a path is
+    """Checked study of ``scenario``. If ``scenario`` is None, the study file names the scenario; a path is
     relative to ``folder``.
 
-    Raises ConfigError with all problems.
+    Raises ConfigError with all problems of the study.
     """
 
     def __init__(self, study: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:

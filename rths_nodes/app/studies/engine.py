@@ -37,7 +37,7 @@ class Where:
     """Place of the work: the dask cluster of ``scheduler`` (``tcp://host:8786``), or ``processes`` on this
     machine.
 
-    A single process is the current process.
+    If ``processes`` is 1, the work runs in the current process.
     """
 
     processes: int = 1
@@ -113,7 +113,7 @@ def start(where: Where, prepare: Callable[..., None], *arguments: object) -> Non
 
 
 def release(where: Where) -> None:
-    """Free the memory of processes on this machine. A study of many plants then needs less than 1 GB."""
+    """Free the memory of the processes on this machine."""
     if where.parallel_here:
         from rths_nodes.app.studies import local
 

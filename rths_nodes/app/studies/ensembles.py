@@ -27,7 +27,8 @@ class Plant:
     values: Data
 
     def of(self, scenario: Scenario) -> Scenario:
-        """Return ``scenario`` with this plant, without scatter. The name contains the number of a drawn plant.
+        """Return ``scenario`` with the values of this plant, without scatter. The scenario's name contains the
+        number of a drawn plant.
 
         Raises ConfigError if drawn values are invalid.
         """
@@ -43,7 +44,9 @@ class Plant:
 
 
 def plant(scenario: Scenario, number: int, seed: int) -> Plant:
-    """Return plant ``number``, drawn with ``seed`` from the scenario's scatter. Raises ConfigError."""
+    """Return plant ``number``, drawn with ``seed`` from the scenario's scatter. Raises ConfigError if the scatter
+    is invalid.
+    """
     return _drawn(scenario, [number], seed)[0]
 
 

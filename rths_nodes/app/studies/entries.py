@@ -40,10 +40,11 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 VERSION = 2
 FIRST = 1
-"""Entry version whose statistics exclude failed runs. Rows of this version with failures are not compared."""
+"""Entry version whose statistics exclude failed runs. In this version, statistics of rows with failures are not
+compared.
+"""
 TOLERANCE = 1e-6
 LARGEST_FILE = 1 << 24
-"""Largest size of a file in an entry, bytes."""
 BASE64 = "base64"
 COMPUTES = ("numpy", "scipy")
 """Packages that affect the numbers, in addition to this package and Python."""
@@ -112,7 +113,9 @@ def _put(carried: Data, folder: Path) -> None:
 
 
 def programs(content: Data) -> list[str]:
-    """Return the files that a verification would execute, each as the text ``key = path``. Raises ConfigError."""
+    """Return the files that a verification would execute, each as the text ``key = path``. Raises ConfigError if
+    the entry is invalid.
+    """
     scenario = yaml_text.parse(content["scenario"], "scenario of the entry")
     files = [(f"scenario.{named.place}", named) for named in named_files(Scenario, scenario)]
     for law, settings in content["laws"].items():

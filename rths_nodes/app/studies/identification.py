@@ -65,7 +65,9 @@ PERIODIC = Periodic()
 
 
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Shown) -> list[Experiment]:
-    """Run a test with ``noise`` for each axis, recorded in ``record``/<axis>. Raises Stopped, ConfigError."""
+    """Run a test with ``noise`` for each axis, recorded in ``record``/<axis>. Raises Stopped if a test does not
+    finish.
+    """
     result = histories(scenario, noise, record, progress, "a smaller rms or a narrower band of the noise")
     return [_experiment(experiment) for experiment in result]
 
@@ -138,9 +140,9 @@ def fit(
     """Fit the loading system of ``scenario`` to one experiment per axis.
 
     ``band`` and ``resolution`` (None: default) of the responses are in Hz. If ``orders`` is None, the orders of
-    the inverse are chosen. If ``how`` is None, the declared delay is used; if the responses contradict this delay,
-    the measured delay is used. ``source`` describes the experiments in the file. Raises ConfigError if no model
-    fits.
+    the inverse are chosen automatically. If ``how`` is None, the declared delay is used; if the responses
+    contradict this delay, the measured delay is used. ``source`` describes the experiments in the file. Raises
+    ConfigError if no model fits.
     """
     responses = _responses(scenario, experiments, band, resolution)
     dt, ramp, declared = scenario.dt, _on_ramps(scenario), scenario.transport_samples * scenario.dt
@@ -242,8 +244,8 @@ def fit_periodic(
 ) -> tuple[frequency_responses.Fit, LoadingModel]:
     """Fit the inverse, including the transport delay, to the spectral lines of ``band`` up to ``up_to`` (Hz).
 
-    An ``identified_inverse`` of the scenario sets the order. ``source`` describes the experiments. Raises
-    ConfigError if no inverse fits.
+    If the scenario's compensator is an ``identified_inverse``, its order is used. ``source`` describes the
+    experiments. Raises ConfigError if no inverse fits.
     """
     compensator: Any = scenario.compensator
     name = IDENTIFIED_INVERSE

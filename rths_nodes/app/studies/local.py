@@ -35,7 +35,6 @@ class _Processes(LokyBackend):  # type: ignore[misc]
     """Processes that call ``_begin`` first; joblib 1.4 and later versions support this."""
 
     def configure(self, *places: object, **names: object) -> int:
-        """Reuse the processes of an earlier call, unless the module path has changed."""
         begin = {"initializer": _begin, "initargs": (tuple(sys.path),), "idle_worker_timeout": IDLE_S}
         workers: int = super().configure(*places, **begin, **names)
         return workers

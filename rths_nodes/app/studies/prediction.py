@@ -36,7 +36,7 @@ AGREEING = 0.3
 """Largest relative difference of an index for which recording and repetition also agree."""
 
 MEASURED, AGAIN, CHANGED = "measured", "predicted, nothing changed", "predicted"
-"""Rows of a prediction: recording, and identified rig without and with changes."""
+"""Rows of a prediction: the recording, its repetition on the identified rig, and a repetition with changes."""
 IDENTIFIED = ("actuator", "specimen")
 """Sections of an axis that are identified from the recording."""
 
@@ -102,8 +102,8 @@ def reproduced(run: Run) -> Reproduction:
 class Prediction:
     """Result of a prediction.
 
-    ``runs`` has a run for each row, ``outcomes`` the outcome and reason of each row. ``indices`` of the measured
-    displacement are nested by row, axis and name. ``models`` has the identified model of each axis.
+    ``runs`` and ``outcomes`` (outcome and reason) are keyed by row. ``indices`` of the measured displacement are
+    nested by row, axis and name. ``models`` has the identified model of each axis.
     """
 
     models: Mapping[str, AxisModel]

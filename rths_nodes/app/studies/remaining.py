@@ -19,7 +19,8 @@ Kind = tuple[Hashable, ...]
 class Remaining:
     """Estimates completed and total work (s) from the completed fractions of the pieces.
 
-    The pieces have ``kinds`` and ``sizes`` (None: equal). At most ``at_once`` pieces run in parallel (0: unknown).
+    Each piece has a kind and a size; without ``sizes``, all sizes are equal. At most ``at_once`` pieces run in
+    parallel (0: unknown).
     """
 
     def __init__(

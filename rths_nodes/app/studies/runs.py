@@ -37,7 +37,7 @@ _OF_AXIS, _OF_TEST = (
     for kinds in (index_definitions.AXIS_INDICES, index_definitions.TEST_INDICES)
 )
 AXIS_INDICES: dict[str, tuple[str, float]] = {name: _OF_AXIS[name] for name in dict.fromkeys((*SHOWN, *_OF_AXIS))}
-"""Indices of an axis: key in the metrics, and factor to the unit of the index."""
+"""Indices of an axis: key in the metrics, and factor that converts to the unit of the index."""
 TEST_INDICES: dict[str, tuple[str, float]] = _OF_TEST
 RESPONSE = {name: key for name, (_, key) in index_definitions.RESPONSE.items()}
 """Keys of the response errors by prefix of an index: ``response_x`` and ``acceleration_x`` are rms errors (%) of
@@ -135,7 +135,7 @@ def findings(
 ) -> Findings:
     """Run ``scenario`` embedded on the engine ``preferred``. Raises ConfigError if the scenario cannot run.
 
-    ``keep`` stores the histories; ``response`` adds errors of the response.
+    ``keep`` stores the histories; ``response`` adds the errors of the structure's response.
     """
     report = hosts.run(
         scenario,
@@ -192,7 +192,7 @@ def prepare(text: str) -> None:
 def run_remote(
     scenario_or_text: str | Scenario, keep: bool, response: bool, preferred: str, tell: Tell
 ) -> dict[str, object]:
-    """Run a scenario. Text is for another process, which looks up the component classes."""
+    """Run a scenario. Another process receives the scenario as text and looks up the component classes."""
     scenario = (
         scenario_or_text if isinstance(scenario_or_text, Scenario) else from_json(scenario_or_text, "variant")
     )
@@ -224,7 +224,7 @@ def all_of(
     response: bool = False,
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Findings]]:
-    """Run each scenario in ``chosen``; yield its number and Findings as completed. Raises errors of a run."""
+    """Run each scenario in ``chosen``; yield its number and Findings as completed. Errors of runs are raised."""
     travels = where.scheduler or where.processes > 1
     arguments = (
         keep,

@@ -81,7 +81,8 @@ def tuned(
     """Return each law with the best of ``budget`` settings, and the results of the searches.
 
     Training uses the nominal plant and ``count`` other plants, the first block and all cases, with separate seeds.
-    A law without a tunable number or without stable settings is unchanged. Raises ConfigError before any run.
+    A law without a tunable number or without stable settings is unchanged. Raises ConfigError, before any run, if
+    a setting is invalid.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     bases = [with_case(base, name) for name in cases(scenario)] or [base]
@@ -116,14 +117,14 @@ def _with(scenario: Scenario, law: Candidate, values: Mapping[str, object]) -> C
 
 @dataclass(frozen=True)
 class Scored:
-    """Conditions of scoring: cases, noise seeds, number and seed of plants (plus the nominal plant), records."""
+    """Conditions of scoring. The number ``plants`` does not include the nominal plant."""
 
     cases: tuple[str, ...]
     noise_seeds: int
     plants: int
     seed: int
     indices: tuple[str, ...]
-    """Names of indices; the first one determines the rank."""
+    """Names of indices; the first index determines the rank."""
     records: tuple[str, ...] = ()
 
 
@@ -192,7 +193,7 @@ def scores(table: StudyTable, chosen: Sequence[Candidate], index: str) -> list[S
 
 
 def _range(table: StudyTable, rows: NDArray[np.intp], size: Array) -> tuple[float, float]:
-    """Return the range of the high percentile of ``size`` over the seeds; nan for one seed or failed runs."""
+    """Return the range of the high percentile of ``size`` over the seeds; NaN for one seed or failed runs."""
     seeds = np.array([table.columns[SEED][row] for row in rows]) if SEED in table.columns else np.zeros(len(rows))
     highs = [percentile(size[seeds == seed], HIGH) for seed in np.unique(seeds)]
     return (min(highs), max(highs)) if len(highs) > 1 and np.isfinite(highs).all() else (math.nan, math.nan)

@@ -28,14 +28,14 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 NAME = "runs.jsonl"
 _SUM = b',"crc32":"'
-"""Text between a line and its checksum of eight hexadecimal digits."""
 
 
 class Journal:
-    """Results in ``folder`` by key, one line per finished run, written immediately.
+    """Stores the result of each finished run, by key, as a line in ``folder``. The line is written immediately.
 
-    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32); a
-    damaged line is refused. Lines of earlier versions may have no checksum. Raises ConfigError and OSError.
+    Only one process may write. The next start drops an incomplete last line. Lines end with a checksum (CRC-32);
+    lines of earlier versions may have no checksum. Raises ConfigError if a line is damaged or another process
+    writes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -125,7 +125,7 @@ def undone(design: Design, journal: Journal) -> list[Row]:
 
 
 def kind(row: Row) -> tuple[Hashable, ...]:
-    """Return the keys of a kind of runs with equal cost: named settings, then the case."""
+    """Return the kind of a run: the names of its settings, then its case. Runs of one kind have equal cost."""
     named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
     return named, row.levels.get(CASE)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of work for all engines, with components of the running program."""
+"""Pieces of work for all engines. Other processes receive the components that the running program has added."""
 
 from __future__ import annotations
 

@@ -79,11 +79,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Tuned:
-    """Result of tuning: best ``values`` by key, their objective in the ``worst`` case, and objective ``before``
-    tuning.
+    """Result of tuning: the best ``values`` by key.
 
-    ``usable`` is true if a candidate was stable and finished. ``unjudged`` is the reason why stability was not
-    judged.
+    ``worst`` and ``before`` are the objective in the worst case after and before tuning. ``usable`` is true if a
+    candidate was stable and finished. ``unjudged`` is the reason why stability was not judged.
     """
 
     values: Mapping[str, float | int]
@@ -110,7 +109,9 @@ class Tuned:
 def parameters(
     scenario: Scenario, stated: Sequence[str] | Mapping[str, tuple[float, float] | None]
 ) -> list[Parameter]:
-    """Return parameters from ranges by key or texts ``KEY[=LOW:HIGH]``, by default all tunable numbers."""
+    """Return the parameters with ranges by key or in texts ``KEY[=LOW:HIGH]``. By default, return all tunable
+    numbers.
+    """
     if not stated:
         chosen = [_parameter(scenario, key, None) for key in tunable(scenario)]
         if not chosen:
