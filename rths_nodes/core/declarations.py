@@ -19,7 +19,6 @@ class OfComponent:
     external: ClassVar[bool] = False
     """True for a component with a socket, a process or a rig, which cannot be copied."""
     transport_in_lead: ClassVar[bool] = False
-    """True for a compensator if the scenario adds the port's transport delay to its parameter ``lead``."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the component's publications in ``config/publications.bib``."""
 
@@ -32,13 +31,12 @@ class OfPort(Protocol):
     """
 
     follows_rig: bool = False
-    """True if the rig sets the ticks. A written Command is then sent at once; each tick calls ``pacer``."""
+    """True if the rig sets the ticks. The port then sends Commands at once and calls ``pacer`` at each tick."""
     in_lockstep: bool = False
     """True if the rig is an emulator that waits for every Command."""
     wait: Callable[[float], None] | None = None
     """Function that waits at most the given time (s) for a message from the rig; required with ``follows_rig``."""
     address: str = ""
-    """Address of the rig, as text."""
     label: str = "port"
     """Name of the port in messages."""
     trigger: object = None
@@ -59,7 +57,7 @@ class OfPort(Protocol):
 
     @property
     def counter_at_start(self) -> int | None:
-        """Value of the rig's own counter at sample 0; None without a counter."""
+        """Value of the rig's own counter at sample 0; None if the rig has no counter."""
         return None
 
     def drop_heartbeat(self) -> None:
@@ -93,7 +91,7 @@ class OfParams(checks.ChecksScenario):
 
 
 class OfPortParams(OfParams):
-    """Attributes of a port's ``Params``. ``transport_samples`` and ``longest_wait`` have no default."""
+    """Attributes of a port's ``Params``."""
 
     transport_samples: int
     """Number of samples until a Command takes effect."""
@@ -124,7 +122,7 @@ class OfIntegratorParams(OfParams):
     """True if an integrator without a structure also returns displacements of degrees of freedom that have no
     axis."""
     who: str = ""
-    """Part of the integrator that defines the excitation; empty if the scenario defines it."""
+    """Part of the integrator that defines the excitation; empty if the scenario defines the excitation."""
     experimental_stiffness: Any = None
     """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
     equivalent_damping: object = None
@@ -175,8 +173,9 @@ class OfForceControllerParams(OfParams):
     stiffness: float | None = None
     """Stiffness against which the actuator pushes, N/m; None if unknown."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None without a
-    column."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None if there is no
+    column.
+    """
     coupled_to: int = 1
     """Number, from 1, of the displacement axis that moves the head of the column."""
 

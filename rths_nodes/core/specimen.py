@@ -80,7 +80,7 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return the kernel and its constants, or a kernel that calls the class's own ``force`` and ``rate``."""
+        """Return the kernel, or a kernel that calls the class's own ``force`` and ``rate``, and its constants."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self
