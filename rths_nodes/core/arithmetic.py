@@ -259,7 +259,6 @@ def slopes(state: Numbers, before: Numbers, dt: float) -> Numbers:
 
 
 def interleaved(state: Numbers, second: Numbers) -> Numbers:
-    """Interleave two tuples of equal length, beginning with ``state``."""
     return tuple([number for pair in zip(state, second, strict=True) for number in pair])
 
 

@@ -265,7 +265,7 @@ class Compensator(Component):
     """
 
     external: ClassVar[bool] = False
-    """True if another process computes the commands. Such a compensator cannot be copied."""
+    """True if another process computes the commands."""
     transport_in_lead: ClassVar[bool] = False
     """True if the scenario adds the port's transport delay to ``lead``, because the compensator's model omits it.
     """

@@ -24,11 +24,7 @@ class OfComponent:
 
 
 class OfPort(Protocol):
-    """Optional members of a port.
-
-    Ports of this package inherit from this class; a port of another package gets missing members when it is built
-    (``laboratory/ports/wrappers.py``).
-    """
+    """Optional members of a port, which ``laboratory/ports/wrappers.py`` adds to ports of other packages."""
 
     follows_rig: bool = False
     """True if the rig sets the ticks. The port then sends Commands at once and calls ``pacer`` at each tick."""
@@ -120,7 +116,8 @@ class OfPortParams(OfParams):
 class OfIntegratorParams(OfParams):
     observes: bool = False
     """True if an integrator without a structure also returns displacements of degrees of freedom that have no
-    axis."""
+    axis, as ``observed``.
+    """
     who: str = ""
     """Part of the integrator that defines the excitation; empty if the scenario defines the excitation."""
     experimental_stiffness: Any = None
@@ -148,7 +145,6 @@ class OfStructureParams(OfParams):
 
 class OfGroundMotionParams(OfParams):
     proportional_to: str = ""
-    """Parameter to which all values are proportional, or an empty string."""
 
 
 class OfCompensatorParams(OfParams):
