@@ -320,7 +320,7 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Raise ConfigError for a level beyond the limit of the same quantity, because this level would have no
+        """Raise ConfigError for a level above the limit of the same quantity, because this level would have no
         effect.
         """
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():

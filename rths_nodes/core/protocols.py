@@ -182,7 +182,7 @@ class Integrator(Protocol):
     def reset(self) -> None: ...
 
     def rehearsed(self) -> Array:
-        """Return the times (s) for computing steps without a rig; an empty array if unknown."""
+        """Return the computing times (s) of trial steps without a rig; an empty array if unknown."""
         return EMPTY
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
