@@ -5,7 +5,7 @@ The kernel of an actuator (``core/kernels.py``) is
 
     step(constants, state, command) -> state, (displacement, velocity, force)
 
-It advances by one sample. Command and displacement are in m, velocity in m/s, force in N.
+A step advances by one sample. Command and displacement are in m, velocity in m/s, force in N.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class Actuator:
 
     @classmethod
     def kernel_of(cls, params: AnyParams, specimen: Specimen) -> Kernel:
-        """Return the kernel of an actuator that has these ``params`` and loads this ``specimen``."""
         raise NotImplementedError(f"{cls.__name__}: the class must have a kernel, or its own method step")
 
     def reset(self) -> None:
@@ -51,7 +50,7 @@ class Actuator:
         )
 
     def bound(self) -> tuple[Kernel, object]:
-        """Return the kernel and its constants, or a kernel that calls the class's own ``step``."""
+        """Return the kernel, or a kernel that calls the class's own ``step``, and its constants."""
         if inherits(type(self), Actuator, "step"):
             return self._kernel, self.constants
         return OBJECT, self
@@ -68,4 +67,4 @@ def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[(
 
 
 OBJECT = Kernel(lambda actuator: actuator, _rest, _step)
-"""Kernel for classes that implement ``step``; the actuator object replaces the constants."""
+"""Kernel for classes that implement ``step``; its constants are the actuator object."""

@@ -2,7 +2,7 @@
 """Arithmetic of kernels: elementary functions defined for every float, and sums in a defined order.
 
 The functions of this module return the same bits in plain Python and in compiled kernels, on every Python and with
-every BLAS. Other functions do not: ``math`` raises exceptions where compiled code returns inf or nan; ``sum()`` of
+every BLAS. Other functions do not: ``math`` raises exceptions where compiled code returns inf or NaN; ``sum()`` of
 floats is compensated from Python 3.12 on; BLAS products depend on the processor. ``exp``, ``tanh``, ``sin``,
 ``cos`` and ``power`` use the C library. With glibc 2.28 or later the last bit of their results is the same on
 every x86-64 and aarch64 machine.
@@ -50,7 +50,7 @@ def finite(x: float) -> bool:
 
 
 def all_finite(values: Sequence[float] | Array) -> bool:
-    """Return whether none of the ``values`` is infinite or nan."""
+    """Return whether all ``values`` are finite."""
     total = 0.0
     for value in values:
         total += value - value
@@ -58,7 +58,7 @@ def all_finite(values: Sequence[float] | Array) -> bool:
 
 
 def sqrt(x: float) -> float:
-    """Square root of ``x``; nan if ``x`` is negative."""
+    """Square root of ``x``; NaN if ``x`` is negative."""
     return math.sqrt(x) if x >= 0.0 else NAN
 
 
@@ -86,31 +86,31 @@ def exp(x: float) -> float:
 
 
 def sin(x: float) -> float:
-    """Sine of ``x`` (rad); nan if ``x`` is infinite."""
+    """Sine of ``x`` (rad); NaN if ``x`` is infinite."""
     return math.sin(x) if x - x == 0.0 else NAN
 
 
 def cos(x: float) -> float:
-    """Cosine of ``x`` (rad); nan if ``x`` is infinite."""
+    """Cosine of ``x`` (rad); NaN if ``x`` is infinite."""
     return math.cos(x) if x - x == 0.0 else NAN
 
 
 def power(x: float, exponent: float) -> float:
-    """``x`` raised to a positive ``exponent``; nan if ``x`` < 0, inf if the result exceeds e^709.78."""
+    """``x`` raised to a positive ``exponent``; NaN if ``x`` < 0, inf if the result exceeds e^709.78."""
     if x > 1.0 and exponent * math.log(x) > LARGEST_EXPONENT:
         return INF
     return math.pow(x, exponent) if x >= 0.0 else NAN
 
 
 def rounded(x: float) -> float:
-    """Round ``x`` half to even, as a float; nan and inf are unchanged."""
+    """Round ``x`` half to even, as a float; NaN and inf are unchanged."""
     if 0.0 < x < WHOLE:
         return (x + WHOLE) - WHOLE  # the sum has no fractional digits
     return -((WHOLE - x) - WHOLE) if -WHOLE < x < 0.0 else x
 
 
 def ceiling(x: float) -> float:
-    """Smallest integer not below ``x``, as a float; nan and inf are unchanged."""
+    """Smallest integer not below ``x``, as a float; NaN and inf are unchanged."""
     near = rounded(x)
     return near + 1.0 if near < x else near
 
@@ -137,14 +137,13 @@ def matvec(matrix: Array, vector: Array) -> Array:
 
 
 def matvec_into(array: Array, matrix: Array, vector: Array) -> None:
-    """Write the product of :func:`matvec` to ``array`` ``(m,)``."""
     array[:] = matvec(matrix, vector)
 
 
 def groups(
     like: tuple[tuple[float, ...], ...], matrix: Array, vector: Array | Numbers
 ) -> Sequence[Sequence[float]]:
-    """Split the result of :func:`matvec` into one list for each row of ``like``, or into tuples if compiled."""
+    """Return the :func:`matvec` product as one list for each row of ``like``. Compiled code returns tuples."""
     return matvec(matrix, np.asarray(vector)).reshape(len(like), -1).tolist()
 
 
@@ -172,7 +171,7 @@ def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> Numbers:
 
 
 def numbers(vector: Array) -> list[float]:
-    """Return a ``vector`` as a list, for fast element access; if compiled, return the array itself."""
+    """Return a ``vector`` as a list, for fast element access. Compiled code returns the array itself."""
     values: list[float] = vector.tolist()
     return values
 
@@ -256,12 +255,10 @@ def replaced(rows: tuple[Numbers, ...], values: Array) -> tuple[Numbers, ...]:
 
 
 def slopes(state: Numbers, before: Numbers, dt: float) -> Numbers:
-    """Change from ``before`` to ``state``, divided by ``dt``."""
     return tuple([(now - then) / dt for now, then in zip(state, before, strict=True)])
 
 
 def interleaved(state: Numbers, second: Numbers) -> Numbers:
-    """Interleave two tuples of equal length, beginning with ``state``."""
     return tuple([number for pair in zip(state, second, strict=True) for number in pair])
 
 
@@ -270,7 +267,6 @@ def scaled(state: Numbers, factors: Numbers) -> Numbers:
 
 
 def first(state: Numbers, values: Sequence[float]) -> Numbers:
-    """Return the first ``len(state)`` numbers of ``values``."""
     return tuple(values[: len(state)])
 
 

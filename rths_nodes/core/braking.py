@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Braking distances of axes that stop together, with their declared decelerations.
 
-d is the step between two successive commands; the deceleration a lets it change by a dt^2 per sample:
+d is the difference of two successive commands. The deceleration a lets d change by a dt^2 per sample:
 
     N = ceil(max_j |d_j| / (a_j dt^2))       samples to rest, the same for all axes of a group
     d_m = d (1 - m / N),  m = 1 .. N         steps of the stop: each differs from the last by |d| / N <= a dt^2
@@ -20,7 +20,7 @@ from rths_nodes.core.arithmetic import INF, ceiling
 from rths_nodes.core.limits import Limits
 
 LONGEST = 2.0**40
-"""Largest duration of a stop, samples. It replaces the duration for steps that are infinite or overflow."""
+"""Largest duration of a stop, samples. Longer and infinite durations are replaced by this value."""
 
 
 def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
@@ -31,7 +31,7 @@ def changes_of_step(limits: Iterable[Limits], dt: float) -> list[float]:
 def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
     """Return the number of samples in which axes that stop together come to rest.
 
-    ``steps`` (m) are their command steps, ``changes`` (m) the permitted changes of a step per sample.
+    ``steps`` (m) are the command steps of the axes, ``changes`` (m) the permitted changes of a step per sample.
     """
     return int(
         full_samples(max((abs(step) / change for step, change in zip(steps, changes, strict=True)), default=0.0))
@@ -43,7 +43,7 @@ def full_samples(samples: float) -> float:
 
 
 def braking_way(step: float, samples: float) -> float:
-    """Return the braking distance (m) of a stop of ``samples`` that begins with ``step`` (m per sample)."""
+    """Return the braking distance (m) of a stop that begins with ``step`` (m per sample) and takes ``samples``."""
     return 0.5 * abs(step) * max(samples - 1.0, 0.0)
 
 

@@ -36,13 +36,13 @@ class TestContext:
     dt: float
     """Servo period, s."""
     step: float
-    """Integration step, s, in the time of the structure."""
+    """Integration step in the time of the structure, s."""
     substeps: int
     """Samples per integration step, as stated in the scenario."""
     samples_per_step: int
     """Samples per integration step on the rig: ``substeps`` times the time ratio."""
     duration: float
-    """Duration of the test, s, in the time of the structure."""
+    """Duration of the test in the time of the structure, s."""
     ramp: str
     has_structure: bool
     """False for a prescribed motion, which has no closed loop."""
@@ -64,10 +64,11 @@ class TestContext:
     strokes: tuple[float, ...] = ()
     """Strokes of the axes, m."""
     force_lead: float | None = None
-    """Extrapolation time of measured forces, s; None if not extrapolated."""
+    """Extrapolation time of measured forces, s; None if forces are not extrapolated."""
     to_axes: Callable[[Array, Array], tuple[Array, Array]] = field(default=unchanged, compare=False)
-    """Converts displacements (m) and velocities (m/s) from degrees of freedom ``(n, n_dof)`` to axes ``(n,
-    n_axes)``."""
+    """Function that converts displacements (m) and velocities (m/s) from degrees of freedom ``(n, n_dof)`` to axes
+    ``(n, n_axes)``.
+    """
     axis: str = ""
     """Name of the component's axis; empty if the component has no axis or serves all axes."""
 

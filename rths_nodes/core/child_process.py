@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process of a model: start, end, and reason for the end."""
+"""Start and end of a model process, and the reason for its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rths_nodes.core.errors import ConfigError
 STARTER = Path(__file__).with_name("child_program.py")
 
 LEAVING_S = 2.0
-"""Time limit for the process to end by itself after its last message or after disconnection, s."""
+"""Time limit for a model process to end by itself after its last message or after disconnection, s."""
 
 ENDING_S = 6.0
 
@@ -32,11 +32,12 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class ChildProcess:
-    """Runs the Python file ``program`` with its ``task`` as JSON, at most until the calling process ends.
+    """Runs the Python file ``program`` with its ``task`` as JSON.
 
-    A guard (``child_program.py``) then ends all processes of the model. In messages, ``name`` is the model and
-    ``who`` the program that computes it. ``farewells`` are lines that the model always prints when it ends. If the
-    last line contains ``points_back``, the line before it states the reason.
+    A guard (``child_program.py``) ends all processes of the model when the calling process ends. In messages,
+    ``name`` is the model and ``who`` the program that computes it. Lines in ``farewells``, which the model always
+    prints when it ends, are ignored in the output. If the last line contains ``points_back``, the line before it
+    states the reason.
     """
 
     farewells: tuple[str, ...] = ()

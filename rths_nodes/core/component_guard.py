@@ -3,8 +3,9 @@
 
 An exception of a component, or a non-finite result of finite arguments, becomes an error with family, type, file
 and line: :class:`ConfigError` during construction, :class:`ComponentError` in a test. A component that lacks a
-required member is refused; other missing members get the defaults of the family's base class. Before the test, a
-copy of a compensator computes trial commands. ``codegen`` translates the functions inside the guards.
+required member is refused; other missing members get the defaults of the family's base class. Before the test,
+trial commands check that a compensator leaves its inputs unchanged and that ``reset`` restores its initial state.
+``codegen`` translates the functions without their guards.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ PROTOCOLS: dict[str, type] = {
     "force_controller": protocols.ForceController,
     "quantity": protocols.Quantity,
 }
-"""Class that declares the members of each family, except ports (``laboratory/ports/wrappers.py``)."""
+"""Family -> class that declares its members. Members of ports are in ``laboratory/ports/wrappers.py``."""
 NEEDED = {
     protocols.Specimen: ("force", "initial_state", "rate"),
     protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
     protocols.Rig: ("displacement", "force", "reset", "step", "velocity"),
 }
-"""Base class whose methods call a kernel -> members that a class without a kernel needs."""
+"""Base class whose methods call a kernel -> members that a subclass without a kernel must define."""
 _MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
 SHOWN = {
     "integrator": _MOTION,
@@ -86,8 +87,9 @@ RESULTS = {
     "force_controller": ("step",),
     "semi_active": ("step",),
 }
-"""Methods whose results must be finite if their arguments are. The stages check results of ramp, setup and
-compensator."""
+"""Methods whose results must be finite if their arguments are finite. The stages check ramp, setup and
+compensator.
+"""
 OF_KERNEL: dict[str, dict[str, Output]] = {
     "actuator": {"step": AFTER_STATE},
     "rig": {"step": AFTER_STATE},
@@ -95,7 +97,8 @@ OF_KERNEL: dict[str, dict[str, Output]] = {
     "restoring_force": {"step": AFTER_STATE},
     "setup": {},
 }
-"""Functions of guarded kernels, by family, and the part of the result that must be finite if the arguments are."""
+"""Functions of guarded kernels, by family, and the part of each result that must be finite for finite arguments.
+"""
 
 
 def build(family: str, cls: type, params: object, arguments: tuple[Any, ...]) -> Any:
@@ -202,7 +205,7 @@ def guarded(family: str, cls: type, name: str) -> Any:
 class Guard(NamedTuple):
     """Adds a component's ``label`` to the errors of its functions; ``module`` is the module of its class.
 
-    ``source`` is the ``step`` of the component's kernel; None without a kernel.
+    ``source`` is the ``step`` of the component's kernel; None if there is no kernel.
     """
 
     label: str

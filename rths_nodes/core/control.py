@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Base classes of the families of components that turn Targets into Commands.
 
-Subclasses inherit the defaults; a class of another package that does not inherit gets them when it is built
-(``core/component_guard.py``). Setups and semi-active controllers have a second base class for implementations by
-pure functions.
+Subclasses inherit the defaults; ``core/component_guard.py`` adds the defaults to other classes. Setups and
+semi-active controllers have a second base class for implementations by pure functions.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Ramp(Component):
 
     @abstractmethod
     def step(self, substep: int) -> Motion:
-        """Return the motion ``(n_dof,)`` at sub-step 1..substeps of the current step."""
+        """Return the motion ``(n_dof,)`` at ``substep`` of the current step, from 1 to ``substeps``."""
 
     def predict(self, substep: int) -> Motion:
         """Return the motion at one of the ``predicted`` sub-steps, before :meth:`follow`."""
@@ -86,9 +85,10 @@ class Ramp(Component):
 
 
 class Setup(Component):
-    """Converts motions and forces between degrees of freedom and axes; nan for a pose that the rig cannot reach.
+    """Converts motions and forces between degrees of freedom and axes.
 
-    Built with ``(params, n_dof, n_axes)``. ``Params`` may define which axes stop together (``core/checks.py``).
+    Built with ``(params, n_dof, n_axes)``. Results are NaN for a pose that the rig cannot reach. ``Params`` may
+    define which axes stop together (``core/checks.py``).
     """
 
     takes_loads: bool = False
@@ -172,15 +172,15 @@ class SetupOfKernel(Setup):
 
 
 def functions_of(setup: Setup) -> tuple[Function, Function]:
-    """Return ``axes`` and ``forces`` of any setup as functions of a kernel, which ignore the constants."""
+    """Return ``axes`` and ``forces`` of any setup as kernel functions that ignore their constants."""
     return lambda k, x, v, a: setup.moved((x, v, a)), lambda k, f, pose: setup.felt(f, pose)
 
 
 class SemiActive(Component):
     """Controls the auxiliary inputs of the rig, e.g. the voltage of a damper, once per integration step.
 
-    Built with ``(params, structure, dt, measured)``: the numerical substructure or None, the integration step (s),
-    and the names of the auxiliary channels of a Measurement.
+    Built with ``(params, structure, dt, measured)``. ``structure`` is the numerical substructure or None, ``dt``
+    the integration step (s). ``measured`` contains the names of the auxiliary channels of a Measurement.
     """
 
     inputs: tuple[str, ...]
@@ -230,8 +230,8 @@ class SemiActiveOfKernel(SemiActive):
 class ForceController(Component):
     """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
 
-    Built with ``(params, dt)``, dt in s. The caller checks the command; if it is invalid, the caller holds the
-    axis.
+    Built with ``(params, dt)``, dt in s. The caller checks each command, and holds the axis if the command is
+    invalid.
     """
 
     coupled_to: int | None = None
@@ -265,7 +265,7 @@ class Compensator(Component):
     """
 
     external: ClassVar[bool] = False
-    """True if another process computes the commands. Such a compensator cannot be copied."""
+    """True if another process computes the commands."""
     transport_in_lead: ClassVar[bool] = False
     """True if the scenario adds the port's transport delay to ``lead``, because the compensator's model omits it.
     """
@@ -283,8 +283,8 @@ class Compensator(Component):
         """End the process of :meth:`open` after the test; may be called again, or without ``open``."""
 
     def rehearsed(self) -> Array:
-        """Return computing times (s) of samples before the test; an empty array if this process computes the
-        commands.
+        """Compute trial commands before the test and return the computing times (s). An empty array means that
+        this process computes the commands.
         """
         return EMPTY
 

@@ -19,26 +19,20 @@ class OfComponent:
     external: ClassVar[bool] = False
     """True for a component with a socket, a process or a rig, which cannot be copied."""
     transport_in_lead: ClassVar[bool] = False
-    """True for a compensator if the scenario adds the port's transport delay to its parameter ``lead``."""
     SOURCES: ClassVar[tuple[str, ...]] = ()
     """Keys of the component's publications in ``config/publications.bib``."""
 
 
 class OfPort(Protocol):
-    """Optional members of a port.
-
-    Ports of this package inherit from this class; a port of another package gets missing members when it is built
-    (``laboratory/ports/wrappers.py``).
-    """
+    """Optional members of a port, which ``laboratory/ports/wrappers.py`` adds to ports of other packages."""
 
     follows_rig: bool = False
-    """True if the rig sets the ticks. A written Command is then sent at once; each tick calls ``pacer``."""
+    """True if the rig sets the ticks. The port then sends Commands at once and calls ``pacer`` at each tick."""
     in_lockstep: bool = False
     """True if the rig is an emulator that waits for every Command."""
     wait: Callable[[float], None] | None = None
     """Function that waits at most the given time (s) for a message from the rig; required with ``follows_rig``."""
     address: str = ""
-    """Address of the rig, as text."""
     label: str = "port"
     """Name of the port in messages."""
     trigger: object = None
@@ -59,7 +53,7 @@ class OfPort(Protocol):
 
     @property
     def counter_at_start(self) -> int | None:
-        """Value of the rig's own counter at sample 0; None without a counter."""
+        """Value of the rig's own counter at sample 0; None if the rig has no counter."""
         return None
 
     def drop_heartbeat(self) -> None:
@@ -93,7 +87,7 @@ class OfParams(checks.ChecksScenario):
 
 
 class OfPortParams(OfParams):
-    """Attributes of a port's ``Params``. ``transport_samples`` and ``longest_wait`` have no default."""
+    """Attributes of a port's ``Params``."""
 
     transport_samples: int
     """Number of samples until a Command takes effect."""
@@ -122,9 +116,10 @@ class OfPortParams(OfParams):
 class OfIntegratorParams(OfParams):
     observes: bool = False
     """True if an integrator without a structure also returns displacements of degrees of freedom that have no
-    axis."""
+    axis, as ``observed``.
+    """
     who: str = ""
-    """Part of the integrator that defines the excitation; empty if the scenario defines it."""
+    """Part of the integrator that defines the excitation; empty if the scenario defines the excitation."""
     experimental_stiffness: Any = None
     """Specimen stiffness that an external integrator assumes, ``(n_dof, n_dof)`` N/m."""
     equivalent_damping: object = None
@@ -150,7 +145,6 @@ class OfStructureParams(OfParams):
 
 class OfGroundMotionParams(OfParams):
     proportional_to: str = ""
-    """Parameter to which all values are proportional, or an empty string."""
 
 
 class OfCompensatorParams(OfParams):
@@ -175,8 +169,9 @@ class OfForceControllerParams(OfParams):
     stiffness: float | None = None
     """Stiffness against which the actuator pushes, N/m; None if unknown."""
     column: object = None
-    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None without a
-    column."""
+    """Lengths of a column (``mechanics/axial_load.py``) whose head a displacement axis moves; None if there is no
+    column.
+    """
     coupled_to: int = 1
     """Number, from 1, of the displacement axis that moves the head of the column."""
 

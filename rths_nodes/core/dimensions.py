@@ -39,7 +39,9 @@ class Unit(NamedTuple):
     powers: tuple[int, ...]
 
     def times(self, other: Unit, power: int = 1) -> Unit:
-        """Return this unit times a ``power`` of the ``other``. Raises ValueError for powers > LARGEST_POWER."""
+        """Return the product of this unit and ``other`` raised to ``power``. Raises ValueError for powers >
+        LARGEST_POWER.
+        """
         powers = tuple(a + power * b for a, b in zip(self.powers, other.powers, strict=True))
         if max(map(abs, powers)) > LARGEST_POWER:
             raise ValueError(f"the unit has a power above {LARGEST_POWER}")
@@ -84,7 +86,9 @@ UNITS = {
 
 
 def unit_of(text: str) -> Unit:
-    """Parse a unit: names with optional powers, separated by ``*`` or ``/``. Raises ValueError."""
+    """Parse a unit: names with optional powers, separated by ``*`` or ``/``. Raises ValueError if the text is not
+    a valid unit.
+    """
     unit, sign = NUMBER, 1
     for part in re.split(r"([*/])", text.replace(" ", "")):
         if part in ("*", "/"):

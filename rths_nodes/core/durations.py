@@ -17,7 +17,7 @@ _BINS_PER_DECADE = 10
 
 
 class Durations:
-    """Durations in ns, in preallocated memory."""
+    """Stores durations in ns, in preallocated memory."""
 
     def __init__(self, expected: int) -> None:
         self._values = np.full(max(expected, 1), -1, dtype=np.int64)
@@ -43,7 +43,7 @@ class Durations:
 
 
 def statistics(seconds: Array, counts: Array | None = None) -> dict[str, float]:
-    """Return mean, median, 99th and 99.9th percentile, and maximum of durations, s; nan without data.
+    """Return mean, median, 99th and 99.9th percentile, and maximum of durations, s; NaN if there are no data.
 
     ``counts`` are the frequencies of the durations, by default 1.
     """
@@ -96,7 +96,7 @@ def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
 def periods(lateness: Array, period: float) -> Array:
     """Return the times between ticks ``(n - 1,)`` s for their ``lateness`` ``(n,)`` s.
 
-    Late ticks delay all later ticks by a multiple of ``period``.
+    A tick that is late by one or more whole periods delays all later ticks by these periods.
     """
     slipped = np.floor(lateness[:-1] / period)
     return (1.0 + slipped) * period + np.diff(lateness)

@@ -4,7 +4,7 @@
 Expressions are a subset of Python's arithmetic: numbers, quantities by name (``force.north``, ``force["north
 2"]``), ``+ - * /``, powers with small integer exponents, and FUNCTIONS. ``si(2, "kN/m")`` is a constant with a
 unit. Any other syntax is refused before compilation, so that an expression can neither loop nor access other data.
-Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are nan.
+Units are tracked, and incompatible sums are refused. Values are in SI units; undefined results are NaN.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ Names = Mapping[str, Mapping[str, tuple[int, Unit]]]
 
 
 class Expression:
-    """Compiled expression ``text`` over the quantities ``names``; ``unit`` is its unit. Raises ValueError."""
+    """Compiled expression ``text`` over the quantities ``names``; ``unit`` is its unit. Raises ValueError if
+    ``text`` is invalid.
+    """
 
     def __init__(self, text: str, names: Names) -> None:
         self.text = text
@@ -62,7 +64,7 @@ class Expression:
         self._value = eval(compile(tree, "<expression>", "eval"), {"__builtins__": {}} | functions)
 
     def value(self, values: Sequence[float]) -> float:
-        """Return the value in SI units; nan if undefined. ``values`` are in the units of their quantities."""
+        """Return the value in SI units; NaN if undefined. ``values`` are in the units of their quantities."""
         try:
             return self._value(values)
         except (ArithmeticError, ValueError):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files named by parameters: absolute paths, hashes of contents, and copies.
 
-A file is identified by the SHA-256 of its bytes. The hash of a Python program includes modules that the program
-imports from its folder and below, with relative paths. The program is not run to find these modules.
+A file is identified by the SHA-256 of its bytes. The hash of a Python program includes the contents and relative
+paths of the modules that the program imports from its folder or below. The program is not run to find these
+modules.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from rths_nodes.core.parameters import Spec, declared
 from rths_nodes.core.text_files import read_bytes, reason
 
 LARGEST_MODULE = 64 << 20
-"""Largest size of a module, bytes. Compiled modules have a few million bytes."""
+"""Largest size of a module, bytes."""
 ENDINGS = (".py", *EXTENSION_SUFFIXES)
 
 LARGEST_FILE = 1 << 30
-"""Largest size of a file, bytes. A matrix file may have a few hundred million bytes."""
+"""Largest size of a file, bytes."""
 FOLDER = "inputs"
 
 
@@ -95,7 +96,7 @@ class Named:
         return str(target / contents.main)
 
     def beside(self, folders: Sequence[Path]) -> str:
-        """Return the path of the copy in the first of ``folders`` that contains a copy; if none does, ``path``."""
+        """Return the path of the copy in the first of ``folders`` that contains the copy, or else ``path``."""
         parts = Path(self.path).parts
         if FOLDER not in parts:
             return self.path
@@ -105,8 +106,9 @@ class Named:
 
 @dataclass(frozen=True)
 class Contents:
-    """Contents of a file and of the files that belong to it, by path relative to their common folder; ``main`` is
-    the path of the file itself.
+    """Contents of a file and of the files that belong to it, by path relative to their common folder.
+
+    ``main`` is the path of the file itself.
     """
 
     parts: Mapping[str, bytes]

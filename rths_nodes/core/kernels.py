@@ -3,19 +3,19 @@
 
     step(constants, state, inputs) -> state, outputs
 
-``constants`` depend on parameters and time step. ``state`` changes from sample to sample (a NamedTuple if code
-reads fields by name). Both are tuples of floats, ints, bools, tuples of these and float arrays. A step unpacks
-both tuples in its first line and returns a plain tuple in the order of the state, which is twice as fast as names.
-It computes with ``+ - * /``, comparisons and ``core/arithmetic.py``, without ``math``, ``self``, strings and
-exceptions (``test/test_kernels.py``). A sample or step number (k, i, substep) is an argument, never state.
-:func:`copied` copies a state.
+``constants`` depend on parameters and time step. ``state`` changes from sample to sample; it is a NamedTuple if
+code reads fields by name. Both tuples contain floats, ints, bools, float arrays, and nested tuples. A step unpacks
+both tuples in its first line. It returns a plain tuple in the order of the state, because a NamedTuple takes twice
+the time. A step uses ``+ - * /``, comparisons and ``core/arithmetic.py``, but not ``math``, ``self``, strings or
+exceptions. Sample and step numbers (k, i, substep) are arguments, never state.
 
-Four rules make the C form bit-identical. Code that breaks a rule is refused with file and line, or fails the test:
+Four rules make the C code bit-identical. Code that breaks a rule is refused with file and line, or fails
+``test/test_kernels.py``:
 
-1. A step returns the arrays of its state, modified in place, or new arrays; never an old array in a new place.
-2. One name has one form (type and shape) within a function.
+1. A step returns the arrays of its state, modified in place, or new arrays. No array moves within the state.
+2. A name keeps its type and shape within a function.
 3. No list grows in a loop: use a comprehension or an array.
-4. A computed number indexes an array, or a short tuple.
+4. A computed number indexes only an array or a short tuple.
 
 Arrays are arguments, not names of a module or a closure. A call passes all arguments. ``break`` and ``continue``
 need a loop over a range, or a while loop.
@@ -36,7 +36,6 @@ import numpy as np
 from rths_nodes.core import arithmetic
 
 Function = Callable[..., Any]
-"""A kernel function. Each kernel documents its arguments and results."""
 ToNumber = Callable[..., tuple[object, float]]
 """A step that returns its state and a number."""
 
@@ -94,7 +93,6 @@ def advance_of(
     def advance(
         k: object, s: object, h: float, x0: float, v0: float, x1: float, v1: float, x2: float, v2: float
     ) -> object:
-        """Classical Runge-Kutta step: s + h (a + 2 b + 2 c + d) / 6."""
         half = 0.5 * h
         a = rate(k, s, x0, v0)
         b = rate(k, along(s, half, a), x1, v1)

@@ -26,8 +26,9 @@ from rths_nodes.core.parameters import (
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED
 
 INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
-"""Actions if a level is exceeded: ``indicate`` reports, ``hold`` stops safely and holds, ``stop`` stops safely and
-trips. ``interlock`` trips and ends the heartbeat of a port that has one, so that the far end also stops the rig.
+"""Actions if a level is exceeded. ``indicate`` reports; ``hold`` stops the axes safely and holds the test;
+``stop`` stops the axes safely and trips the test. ``interlock`` trips the test and ends the heartbeat of a port
+that has one, so that the far end also stops the rig.
 """
 
 _ITS_UNIT = "its unit"
@@ -35,7 +36,7 @@ _ITS_UNIT = "its unit"
 
 @params
 class Level:
-    """Levels of one quantity, in the unit of the quantity. An omitted level has no effect."""
+    """Levels of one quantity, in the unit of the quantity."""
 
     minimum: float | None = number("smallest value that does not trigger the action", _ITS_UNIT, None)
     maximum: float | None = number("largest value that does not trigger the action", _ITS_UNIT, None)
@@ -99,8 +100,9 @@ class Reading(NamedTuple):
 class AxisQuantity(NamedTuple):
     """Quantity of an axis. ``value`` is a function of reading, previous reading and sampling rate (Hz).
 
-    ``level`` is the class of its levels, or None if only expressions use the quantity. :class:`Disagreement`
-    subtracts its channel. ``limit`` names the limit of this quantity, ``noise`` the sensor that causes its noise.
+    ``level`` is the class of the quantity's levels, or None if only expressions use the quantity. ``limit`` names
+    the limit of this quantity, ``noise`` the sensor that causes its noise. If ``level`` is :class:`Disagreement`,
+    the value of the auxiliary channel is subtracted.
     """
 
     unit: str
@@ -188,8 +190,8 @@ class Levels:
 class RigQuantity(NamedTuple):
     """Quantity of the whole rig: number of consecutive ``counted`` samples, or their fraction in the last second.
 
-    ``counted`` receives the flags of Command and Measurement; if it returns None, the number is unchanged. In
-    messages ``reason`` follows the value.
+    ``counted`` decides from the flags of Command and Measurement whether a sample counts; None leaves the quantity
+    unchanged. In messages ``reason`` follows the value.
     """
 
     unit: str
@@ -222,11 +224,12 @@ WHOLE = {
     ),
 }
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Default fractions of bridged samples in a second: a real test reports values above the first, and is held above
-the second."""
+"""Default fractions of bridged samples in a second: a test on a real rig reports values above the first, and is
+held above the second.
+"""
 SHARE_S = 1.0
 AT_BOUND_S = 0.5
-"""Default time, s, after which a real test is held because an adaptive parameter is at its bound."""
+"""Default time after which a test on a real rig is held because an adaptive parameter is at its bound, s."""
 
 
 @params
@@ -259,14 +262,14 @@ class WholeLevels:
 
 
 WIDEST = {"stroke": 100.0, "velocity": 1e3, "force": 1e9}
-"""Largest permitted limits (m, m/s, N), far beyond any rig's limits."""
+"""Largest permitted limits (m, m/s, N), far above the limits of any rig."""
 
 
 @params
 class Limits:
     """Limits of one axis. Stroke, velocity and force depend on the rig and have no defaults.
 
-    Finite bounds of these three limits ensure that none can be switched off and every safe stop ends.
+    Finite bounds of these three limits ensure that no limit can be switched off and that every safe stop ends.
     """
 
     stroke: float = number(
@@ -317,7 +320,9 @@ class Limits:
         return self.force_rate is not None
 
     def validate(self, path: str) -> None:
-        """Refuse a level that exceeds the limit of the same quantity, because it would have no effect."""
+        """Raise ConfigError for a level above the limit of the same quantity, because this level would have no
+        effect.
+        """
         for name, level in ({} if self.levels is None else self.levels.in_effect()).items():
             key = QUANTITIES[name].limit
             limit: float | None = getattr(self, key) if key else None

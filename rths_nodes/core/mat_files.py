@@ -39,8 +39,8 @@ class Contents(NamedTuple):
 def read(path: Path, most: int = LARGEST) -> Contents:
     """Read numbers by name. Elements of structs are named ``s.x`` or ``s(2).x``, elements of cell arrays ``c{2}``.
 
-    Raises OSError, ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in
-    other files, and ConfigError for HDF5 without h5py.
+    Raises ValueError for a file that is damaged, exceeds ``most`` bytes (TooLarge) or refers to data in other
+    files. Raises OSError if the file cannot be read, and ConfigError for HDF5 without h5py.
     """
     head = read_head(path, MATLAB_HEADER + len(HDF5), most)
     if not head:

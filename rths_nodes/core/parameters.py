@@ -26,7 +26,7 @@ Field: TypeAlias = Any
 def params(cls: type[T]) -> type[T]:
     """Class decorator of every ``Params``: frozen, keyword-only, with all methods of ``checks.ChecksScenario``.
 
-    Raises TypeError for a bare field.
+    Raises TypeError for a field that no function of this module declares.
 
     >>> from rths_nodes.core import flag, integer, number, params, text, vector
     >>> @params
@@ -69,7 +69,7 @@ class Spec:
     kind: str
     doc: str
     default: Any
-    """Default, or data or an ``attrs.Factory`` that yields the default; NOTHING if the parameter is required."""
+    """Default value, data of the default, or an ``attrs.Factory``; NOTHING if the parameter is required."""
     unit: str = ""
     at_least: float | None = None
     more_than: float | None = None
@@ -87,7 +87,7 @@ class Spec:
     columns: bool = False
     """True for a file of columns. In data a mapping of columns may replace the file."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """Names of an option of a run, by interface; empty for other parameters."""
+    """Names of this option in each interface; empty if the parameter is not an option of a run."""
 
     @property
     def required(self) -> bool:
@@ -95,7 +95,7 @@ class Spec:
 
     @property
     def left_out(self) -> object:
-        """Default of an omitted parameter, as data or built; None if the parameter has no default."""
+        """Value of an omitted parameter, as data or as a built object; None if the parameter has no default."""
         if isinstance(self.default, attrs.Factory):  # type: ignore[arg-type]
             return self.default.factory()
         return None if self.required else self.default
@@ -116,7 +116,7 @@ def _field(kind: str, doc: str, default: object, unit: str = "", **further: Any)
 
 
 def number(doc: str, unit: str = "", default: object = attrs.NOTHING, **bounds: object) -> Field:
-    """Declare a float, optional if ``default=None``. Only integers are converted; nan and inf are refused."""
+    """Declare a float, optional if ``default=None``. Only integers are converted; NaN and inf are refused."""
     return _field("number", doc, default, unit, **bounds)
 
 
@@ -137,7 +137,7 @@ def path(
 
     A file that ``runs`` is a program, which has all rights of the user. ``opens`` names the field that lists the
     files opened by a Python program, relative to the program. These files, and imported modules below the
-    program's folder, belong to the program. With ``columns``, data may have columns by name instead of the file.
+    program's folder, belong to the program. With ``columns``, a mapping of columns may replace the path in data.
     Recordings contain a copy of the file.
     """
     return _field("path", doc, default, opens=opens, runs=runs or bool(opens), columns=columns)
@@ -182,14 +182,18 @@ def components(family: str, doc: str) -> Field:
 
 
 def section(cls: type, doc: str, default: object = attrs.NOTHING) -> Field:
-    """Declare a section without a ``type``, built into ``cls``. An omitted section has the defaults of ``cls``."""
+    """Declare a section without a ``type``, built into ``cls``. If ``cls`` has no required parameters, an omitted
+    section has the defaults of ``cls``.
+    """
     if default is attrs.NOTHING and not required_names(cls):
         default = attrs.Factory(cls)
     return _field("section", doc, default, cls=cls)
 
 
 def sections(cls: type, doc: str, optional: bool = False) -> Field:
-    """Declare a mapping of names to sections built into ``cls``; at least one unless ``optional``."""
+    """Declare a mapping of names to sections, each an instance of ``cls``. Without ``optional``, at least one is
+    required.
+    """
     return _field("sections", doc, attrs.Factory(dict) if optional else attrs.NOTHING, cls=cls)
 
 
@@ -236,7 +240,8 @@ def completed(built: T, name: str, value: object) -> T:
 def recorded(kind: str, values: Mapping[str, object], reason: str, declared: type = object) -> object:
     """Return unchecked parameters of a recorded component of type ``kind`` that cannot be built here.
 
-    The class ``declared`` declares the parameters. ``registry.class_of`` refuses them with the ``reason``.
+    Their class inherits default attributes from ``declared``. ``registry.class_of`` refuses them with the
+    ``reason``.
     """
     fields = {
         name: attrs.field(metadata={_KEY: Spec("recorded", "", attrs.NOTHING)})

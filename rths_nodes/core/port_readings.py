@@ -16,11 +16,11 @@ WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
 
 @dataclass(frozen=True)
 class FarEnd:
-    """Limits reported by the far end of a port, by axis ``(n_axes,)``, in m, m/s, m/s^2, N and m.
+    """Limits reported by the far end of a port. Arrays have one value per axis.
 
-    ``error`` limits the difference between command and measured displacement; inf means no limit. Without
-    commands, the far end extrapolates for ``bridged`` samples and then brakes. After ``watchdog`` samples without
-    commands the session ends.
+    Stroke is in m, velocity in m/s, deceleration in m/s^2, force in N. ``error`` (m) limits the difference between
+    command and measured displacement; inf means no limit. Without commands, the far end extrapolates for
+    ``bridged`` samples and then brakes. After ``watchdog`` samples without commands the session ends.
     """
 
     stroke: Array
@@ -66,7 +66,7 @@ class Readback(Protocol):
         """Commands that the controllers follow, ``(n_axes,)`` m, in the controllers' coordinates; None if not
         readable.
 
-        The first Command must start at this position.
+        The first Command must start at these displacements.
         """
         return None
 
@@ -82,7 +82,7 @@ class Readback(Protocol):
 
     @property
     def heartbeat(self) -> int | None:
-        """Counter that the rig monitors as a sign of life. It advances only with processed samples."""
+        """Heartbeat counter, which the rig monitors. The counter advances only with processed samples."""
         return None
 
     @property

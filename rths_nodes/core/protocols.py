@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protocols of all component families.
 
-A *component* has a frozen ``Params`` class. Its constructor checks, allocates and factorises. ``step`` does only
-arithmetic, and ``reset()`` restores the initial state exactly. Components share no state, so that two of them may
-run in parallel (``loop/warm_up.py``). All units are SI. Arrays have the shape ``(n_axes,)`` or ``(n_dof,)``. A
-component of one axis (actuator, specimen) uses plain floats, which are faster. A returned array is valid until the
-component's next ``step``; copy the array to keep it.
+A *component* has a frozen ``Params`` class. Its constructor checks parameters, allocates memory and factorises
+matrices. ``step`` does only arithmetic, and ``reset()`` restores the initial state exactly. Components share no
+state, so that two of them may run in parallel (``loop/warm_up.py``). All units are SI. Arrays have the shape
+``(n_axes,)`` or ``(n_dof,)``. A component of one axis (actuator, specimen) uses plain floats, which are faster. A
+returned array is valid until the component's next ``step``; copy the array to keep it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from rths_nodes.core.specimen import Specimen as Specimen
 
 
 class StepMatrices(NamedTuple):
-    """One step of an integrator for small motions: y' = A y + B f, (x, v, a) = C y + D f.
+    """One step of an integrator for small motions: y_{i+1} = A y_i + B f_i, (x, v, a) = C y_i + D f_i.
 
-    y ``(m,)`` is the state before the step and y' after it; f ``(n_dof,)`` N is the measured force. x, v, a
-    ``(3 n_dof,)`` are displacement (m), velocity (m/s) and acceleration (m/s^2) of the resulting Target.
+    y ``(m,)`` is the state of the integrator, f ``(n_dof,)`` N the measured force. x, v, a ``(3 n_dof,)`` are
+    displacement (m), velocity (m/s) and acceleration (m/s^2) of Target i+1. The fields contain A, B, C and D.
     """
 
     onward: Array
@@ -116,8 +116,9 @@ class Reduction(Protocol):
     def __init__(self, params: object) -> None: ...
 
     def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
-        """Return shapes as columns ``(n_dof, m)``, and names of coordinates; ``places`` are indices of the
-        interface.
+        """Return shapes as columns ``(n_dof, m)``, and names of coordinates.
+
+        ``places`` are the indices of the interface degrees of freedom.
         """
         ...
 
@@ -130,8 +131,7 @@ class Integrator(Protocol):
 
     An integrator in this process inherits from this class and implements ``step`` and ``reset``. An integrator in
     another process or on a network declares itself ``external``; it connects in ``open``, not in its constructor.
-    ``step`` may block; a real-time loop checks ``ready`` first. With ``observes = True`` in its ``Params``, an
-    integrator without a structure returns further displacements as ``observed``.
+    ``step`` may block; a real-time loop checks ``ready`` first.
     """
 
     Params: ClassVar[type]
@@ -182,7 +182,7 @@ class Integrator(Protocol):
     def reset(self) -> None: ...
 
     def rehearsed(self) -> Array:
-        """Return the times (s) for computing steps without a rig; an empty array if unknown."""
+        """Return the computing times (s) of trial steps without a rig; an empty array if unknown."""
         return EMPTY
 
     def renew(self, name: str, change: Callable[..., tuple[object, object]]) -> None:
@@ -215,8 +215,8 @@ class Port(OfPort, Readback, Protocol):
     ``Params`` has ``transport_samples`` and ``longest_wait`` (s), and may declare members of
     :class:`rths_nodes.core.declarations.OfPortParams`.
 
-    Errors of a port of another package are reported with type, address and operation. Such a port may omit
-    readings (:class:`Readback`) and members of :class:`rths_nodes.core.declarations.OfPort`, which have defaults.
+    A port of another package may omit readings (:class:`Readback`) and members of
+    :class:`rths_nodes.core.declarations.OfPort`, which have defaults.
     """
 
     external: bool
@@ -239,7 +239,7 @@ class Port(OfPort, Readback, Protocol):
         """Begin the test: request Measurement 0."""
 
     def arm_watchdog(self) -> None:
-        """Start the watchdog of the far end, which then expects commands, before a test in real time."""
+        """Start the watchdog of the far end before a test in real time. The far end then expects commands."""
 
     def disarm_watchdog(self) -> None: ...
 
@@ -276,14 +276,16 @@ class Port(OfPort, Readback, Protocol):
         """Return the true, noise-free state of the rig at the tick; None if unknown, e.g. for a real rig."""
 
     def safe(self) -> None:
-        """Let the rig enter its own safe state. Must work at any time."""
+        """Put the rig into its own safe state. Must work at any time."""
 
     def close(self) -> None:
         """Release the resources of :meth:`open` and :meth:`arm_watchdog`."""
 
 
 class Quantity(Protocol):
-    """Quantity with one value per sample. The field ``of`` of ``Params`` has the texts of its expressions."""
+    """Quantity with one value per sample. The field ``of`` of ``Params`` contains the quantity's expressions as
+    text.
+    """
 
     def __init__(self, params: object, dt: float) -> None: ...
 

@@ -96,7 +96,7 @@ def add(family: str, component: Any, path: str = "") -> str:
     function.
 
     The component replaces an earlier component with the same name; scenarios with the replaced component are
-    refused. Raises ConfigError with file and line.
+    refused. Raises ConfigError if the component is invalid or a shipped component has this name.
     """
     where = path or family
     source = component.step if isinstance(component, Kernel) else component
@@ -151,7 +151,8 @@ def _load(family: str, name: str) -> object:
 
 
 def load(family: str, name: object, path: str = "") -> Any:
-    """Return the component class ``name`` of ``family``. A class or a kernel is added first.
+    """Return the component class ``name`` of ``family``. If ``name`` is a class or a kernel, add this component
+    first.
 
     Raises ConfigError, with the known names, for an unknown name.
     """

@@ -5,8 +5,8 @@ The kernel of a rig (``core/kernels.py``) is
 
     step(constants, state, command, auxiliary) -> state, (displacement, velocity, force, channels)
 
-Arguments and results are arrays: command, displacement (m), velocity (m/s) and force (N) of the axes
-``(n_axes,)``, auxiliary inputs, and measured auxiliary channels.
+``command`` (m), displacement (m), velocity (m/s) and force (N) are arrays ``(n_axes,)``. ``auxiliary`` is the
+array of the auxiliary inputs, ``channels`` the array of the measured auxiliary channels.
 """
 
 from __future__ import annotations

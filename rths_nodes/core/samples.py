@@ -24,7 +24,7 @@ FLAG_SLIPPED = 2
 FLAG_SATURATED = 4
 FLAG_TRIPPED = 8
 FLAG_SOFT_START = 16
-"""Prescribed motion before the test. Compensators may learn from this motion; indices exclude it."""
+"""Prescribed motion before the test. Compensators may adapt during this motion; indices exclude it."""
 FLAG_RESTING = 32
 """Compensators do not adapt, because the motion is not informative during the fade-out of the soft start."""
 FLAG_SLOWED = 64
@@ -33,7 +33,7 @@ FLAG_SLOWED = 64
 FLAG_AT_BOUND = 128
 """An adaptive parameter of the compensator is at a bound; only in a Command."""
 FLAG_FROZEN = 256
-"""The operator had frozen the copies of the specimen (recordings of 0.9.0 only)."""
+"""The operator had frozen the updated model parameters (recordings of 0.9.0 only)."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
 """Modes in which the controller drives an axis. In force mode commands are in N. Only a Measurement may have the
@@ -77,10 +77,10 @@ def by_force(modes: bytes) -> NDArray[np.bool_]:
 class Target:
     """Target i: motion and forces at the end of integration step i, shapes ``(n_dof,)``.
 
-    At step i: displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces). At
-    step i-1: exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure). If only a
-    part of the model is sent, ``energies`` (J) are the model's input, kinetic, strain and damping energy at step
-    i-1; otherwise they are nan.
+    Displacement (m), velocity (m/s) and acceleration (m/s^2, predicted from extrapolated forces) are values at
+    step i. ``exact_acceleration`` (m/s^2), ``external_force`` and ``restoring_force`` (N, numerical substructure)
+    are values at step i-1. If only a part of the model is sent, ``energies`` (J) are the model's input, kinetic,
+    strain and damping energy at step i-1; otherwise the energies are NaN.
     """
 
     step: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Physical part of a structure, as seen by one axis.
+"""Experimental substructure of one axis.
 
 The kernel functions of a specimen (``core/kernels.py``) are
 
@@ -27,7 +27,7 @@ class SpecimenKernel(NamedTuple):
     force: Callable[..., float]
     rate: Callable[..., tuple[float, ...]]
     driven: Callable[..., object] | None = None
-    """Function of constants and voltage (V) that returns new constants; None for a specimen without a voltage."""
+    """Function of constants and voltage (V) that returns new constants; None if the specimen has no voltage."""
 
 
 def no_rates(constants: object, state: object, displacement: float, velocity: float) -> tuple[()]:
@@ -56,7 +56,7 @@ class Specimen:
     """Stiffness (N/m) and damping (N s/m) of a stateless spring and dashpot, whose force actuators compute
     exactly."""
     voltage: float | None = None
-    """Voltage that a controller sets at the damper's current driver, V; None without a voltage."""
+    """Voltage that a controller sets at the damper's current driver, V; None if the specimen has no voltage."""
 
     def __init__(self, params: object, kernel: SpecimenKernel | None = None) -> None:
         self._made(self.kernel_of(params) if kernel is None else kernel, params)
@@ -80,7 +80,7 @@ class Specimen:
         return self._kernel.rate(self._constants, tuple(state), displacement, velocity)
 
     def bound(self) -> tuple[SpecimenKernel, object]:
-        """Return the kernel and its constants, or a kernel that calls the class's own ``force`` and ``rate``."""
+        """Return the kernel, or a kernel that calls the class's own ``force`` and ``rate``, and its constants."""
         if inherits(type(self), Specimen, "force", "rate"):
             return self._kernel, self._constants
         return OBJECT, self
@@ -100,7 +100,7 @@ def _driven(specimen: Specimen, voltage: float) -> Specimen:
 
 
 OBJECT = SpecimenKernel(lambda specimen: specimen, lambda k: tuple(k.initial_state), _force, _rate, _driven)
-"""Kernel for classes that implement ``force`` and ``rate``; the specimen object replaces the constants."""
+"""Kernel for classes that implement ``force`` and ``rate``; its constants are the specimen object."""
 
 
 def no_force(constants: object, state: object, displacement: float, velocity: float) -> float:

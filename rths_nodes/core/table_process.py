@@ -28,7 +28,7 @@ ATTRIBUTES = ("_FillValue", "missing_value", "scale_factor", "add_offset", "unit
 OBJECT = "an object, such as a table or timetable"
 LONGEST_TEXT = 300
 CPU_S, CPU_RATE = 6, 8 << 20
-"""Limit of processor time: CPU_S seconds, plus the number of bytes divided by CPU_RATE (bytes per second)."""
+"""Limit of processor time: CPU_S seconds, plus the bytes of file and numbers divided by CPU_RATE (bytes/s)."""
 
 
 class Refused(Exception): ...
@@ -59,7 +59,7 @@ Part = tuple[str, Dataset, str | None]
 
 
 class Reader:
-    """Collects the numbers in a file by name, at most ``most`` bytes as float64, and the kinds of other values."""
+    """Collects numbers of a file by name, at most ``most`` bytes as float64, and the kinds of other values."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -195,7 +195,7 @@ def unpacked(raw: NDArray[np.float64], attributes: Mapping[str, object]) -> Item
 
 
 def bounded(most: int, size: int) -> None:
-    """Limit the processor time, and limit the memory to its present size plus three copies of the numbers."""
+    """Limit the processor time, and limit the memory to its present size plus three times ``most`` bytes."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     seconds = CPU_S + (size + most) // CPU_RATE
     for kind, wanted in ((resource.RLIMIT_AS, used + 3 * most), (resource.RLIMIT_CPU, seconds)):

@@ -39,7 +39,9 @@ def size_of(count: int) -> str:
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """Read a file. Raises OSError, or ValueError for a file that is not regular or exceeds ``most`` bytes."""
+    """Read a file. Raises ValueError if the file is not regular or exceeds ``most`` bytes, OSError if it is
+    unreadable.
+    """
     return read_head(path, most, most)
 
 
@@ -83,8 +85,9 @@ def read_arrays(content: bytes, most: int) -> dict[str, NDArray[np.generic]]:
 
 
 def version_of(path: Path) -> tuple[int, int, int, int]:
-    """Return inode, size and times of a file, which identify its version. Raises OSError, or ValueError for a bad
-    path.
+    """Return inode, size and times of a file, which identify its version.
+
+    Raises OSError if the file cannot be accessed, ValueError for an invalid path.
     """
     now = path.stat()
     return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
@@ -95,7 +98,9 @@ def reason(error: Exception) -> str:
 
 
 def write_columns(columns: Mapping[str, Sequence[object]], path: Path) -> None:
-    """Write named columns as CSV with all digits. Missing numbers become empty cells. Raises OSError."""
+    """Write named columns as CSV with all digits; missing numbers become empty cells. Raises OSError if writing
+    fails.
+    """
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns)

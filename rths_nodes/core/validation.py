@@ -27,7 +27,8 @@ LONGEST_NAME = 64
 """Largest number of characters in a section's name. Topics and namespaces (at most 255 characters) contain the
 name."""
 SMALLEST, LARGEST = 1e-50, 1e50
-"""Range of magnitudes in SI units, far wider than for any rig. Squares and quotients then cannot overflow."""
+"""Bounds of the magnitude of a non-zero number in SI units. Squares and quotients of such numbers cannot overflow.
+"""
 
 
 def checked_number(spec: Spec, value: object, path: str) -> float:
@@ -204,7 +205,7 @@ _CHECKS: dict[str, Callable[[Spec, object, str], object]] = {
 def from_data(cls: type[T], data: object, path: str = "") -> T:
     """Check ``data`` (a mapping as from YAML) strictly and build ``cls`` from it.
 
-    Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, nan and inf. The
+    Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, NaN and inf. The
     ``validate`` method of the class may refuse combinations of valid values.
     """
     if not isinstance(data, Mapping):

@@ -20,9 +20,9 @@ from rths_nodes.core.text_files import LARGEST_TEXT, size_of
 MOST_NODES = 200_000
 """Largest number of values, lists and sections, enough for three full matrices of 250 degrees of freedom."""
 DEEPEST = 50
-"""Largest number of nested levels of lists and sections. Shipped scenarios have at most 7."""
+"""Largest number of nested levels of lists and sections."""
 LONGEST_NUMBER = 300
-"""Largest number of digits of an integer. Integers with more digits exceed every float."""
+"""Largest number of digits of an integer."""
 
 _TAG = "tag:yaml.org,2002:"
 # tag -> pattern and possible first characters; the first match is used

@@ -56,7 +56,9 @@ def directory_size(tail: bytes) -> int:
 
 
 class Archive:
-    """Members of an FMU, read from the directory. Raises ConfigError for an FMU that must not be unpacked."""
+    """Members of an FMU, read from the directory of the archive. Raises ConfigError for an FMU that must not be
+    unpacked.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -114,7 +116,9 @@ class Archive:
             return opened.read(member)
 
     def unpack(self, folder: Path, binaries: str) -> None:
-        """Write description, resources and the files below ``binaries`` to ``folder``. Raises ConfigError."""
+        """Write description, resources and the files below ``binaries`` to ``folder``. Raises ConfigError if the
+        archive is damaged or too large for the disk.
+        """
         free = shutil.disk_usage(folder).free
         if self._whole > LARGEST_SHARE * free:
             raise ConfigError(

@@ -123,7 +123,9 @@ class Description:
         return [variable for variable in self.variables.values() if variable.causality == causality]
 
     def variable(self, path: str, name: str, causality: str) -> Variable:
-        """Return the float variable ``name`` of this ``causality`` for parameter ``path``. Raises ConfigError."""
+        """Return the float variable ``name`` for parameter ``path``. Raises ConfigError if the FMU has no float
+        variable of this name and ``causality``.
+        """
         choices = [candidate.name for candidate in self.of(causality) if candidate.kind in FLOATS]
         if (variable := self.variables.get(name)) is None:
             raise unknown(f"{path} = {show(name)}", causality, name, choices)
@@ -165,7 +167,7 @@ class Description:
 
 
 def factor_of(path: str, variable: Variable, quantity: str, stated: str | None) -> float:
-    """Return the factor of ``variable`` to SI, for the FMU's unit; if it declares none, for the ``stated`` unit.
+    """Return the factor of ``variable`` to SI from the unit that the FMU declares, else from the ``stated`` unit.
     Raises ConfigError if the unit does not fit.
     """
     table, exponents = QUANTITIES[quantity]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an FMU, run by ``core/child_program.py`` with the task as JSON.
 
-At the start the process sends the outputs of the model. A request is the step number with the inputs, or one
-byte, which resets the model. Each answer has the outputs after the step or the reset. The process ends when the
-connection closes. This file imports nothing from the package. An error is reported in one line, with exit code 1.
+At the start the process sends the outputs of the model. A request contains the step number and the inputs. A
+request of one byte resets the model. Each answer contains the outputs after the step or the reset. The process
+ends when the connection closes. This file imports nothing from the package. An error is reported in one line, with
+exit code 1.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Unit:
         raise NotImplementedError
 
     def read(self, time: float) -> None:
-        """Read the outputs. Raises SystemExit if an output is nan or inf."""
+        """Read the outputs. Raises SystemExit if an output is NaN or inf."""
         self.check(self.get(self.instance, self._outputs, self._n_outputs, *self.to), self.getter, time)
         if not math.isfinite(sum(self.outputs)):  # the sum of finite outputs may overflow
             for name, value in zip(self.task["names"], self.outputs, strict=True):

@@ -114,7 +114,9 @@ class FmuParams:
         return _feed(self, description, "input"), _feed(self, description, "output")
 
     def settings(self) -> list[tuple[str, int, object]]:
-        """Return kind, value reference and value of each parameter in ``parameters``. Raises ConfigError."""
+        """Return kind, value reference and value of each parameter in ``parameters``. Raises ConfigError if a
+        parameter cannot be set to its value.
+        """
         description = described(self.file)
         variables = {
             name: description.parameter("parameters", name, value) for name, value in self.parameters.items()

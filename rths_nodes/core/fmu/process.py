@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMU in a separate process, which receives the inputs of a step and returns the outputs, in SI units."""
+"""FMU in a separate process. Callers pass the inputs of a step and receive the outputs in SI units."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rths_nodes.core.samples import Array
 PROGRAM = Path(__file__).with_name("model_process.py")
 
 LARGEST_FILE = 1 << 30
-"""Largest size of an FMU's output file, and of its printed output, bytes."""
+"""Largest size of a file that an FMU writes, and of its printed output, bytes."""
 
 LARGEST_MEMORY = 8 << 30
 """Largest address space of an FMU, bytes. On small machines the limit is half of the memory."""
@@ -35,7 +35,9 @@ LEAST_MEMORY = 1 << 30
 LOOK_S = 1.0
 
 FEW_STEPS, LARGEST_UNCHANGED = 20, 0.5
-"""Smallest number of steps for a check of unchanged outputs, and largest fraction of steps with such outputs."""
+"""Smallest number of steps for a warning about unchanged outputs, and largest fraction of such steps without a
+warning.
+"""
 
 log = logging.getLogger(__name__)
 

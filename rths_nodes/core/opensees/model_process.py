@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process of an OpenSees model, run by ``core/child_program.py`` with the task as JSON.
 
-It builds the user's model and calls ``work(ops, task, model)`` in the file ``work`` of the task. Neither this file
-nor ``work`` imports the package. An error is reported in one line, with exit code 1.
+The process calls ``work(ops, task, model)`` in the file ``work`` of the task. This function builds the user's
+model. Neither this file nor ``work`` imports the package. An error is reported in one line, with exit code 1.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Model:
         sys.path.insert(0, str(path.parent))
 
     def build(self, step: str, argument: Callable[[], None]) -> None:
-        """Call a function of the user's file: ``build("model(rig)", rig)``.
+        """Call the function of the user's file that ``step`` names, e.g. ``build("model(rig)", rig)``.
 
         Exceptions are reported with their line in this file. The file gets no command-line arguments.
         """

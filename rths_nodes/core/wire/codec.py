@@ -2,9 +2,8 @@
 """Conversion between sample types and CDR bytes, little endian.
 
 A message of bounded arrays has a constant layout once the lengths of its arrays are fixed. One precompiled
-``struct`` packs and unpacks it in about 2 us; rclpy's typed conversion takes 20 us. Padding is zero. Values are
-copied from the buffer, so that arrays are aligned. Arrays are read-only, because nodes of one process share a
-sample.
+``struct`` packs and unpacks the message in about 2 us; rclpy's typed conversion takes 20 us. Padding is zero.
+Arrays are read-only.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Codec:
     """Converts samples of one rig to bytes and back. Stamps are nanoseconds since the epoch.
 
     ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` the auxiliary channels of a command,
-    ``n_state`` the compensator's internal quantities, ``n_updating`` the quantities of learning copies. The last
+    ``n_state`` the compensator's internal quantities, ``n_updating`` the quantities of model updating. The last
     ``n_force`` axes may be controlled by force. Messages of runs other than ``run`` are refused.
     ``unpack_target``, ``unpack_command`` and ``unpack_measurement`` return sample and stamp of a message.
     """

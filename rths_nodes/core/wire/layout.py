@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layout of messages, defined only by the ``.msg`` texts in ``msg/``.
 
-Messages of one run have a mark, the field ``run``, after a header with an empty ``frame_id``. Length and position
-of the mark are constant, so that layouts are constant and a node can compare the mark first.
+The field ``run`` of a message contains the mark of its run, and follows a header with an empty ``frame_id``.
+Length and position of the mark are constant, so that layouts are constant and a node can compare the mark first.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def mark_of(run_id: str, salt: str = "") -> str:
 class RunMark:
     """Mark of the run; ``mark`` is empty until the node knows the run.
 
-    ``field`` has the bytes at ``FIELD_AT`` of every message of the run. Until the run is known, no message has
-    these bytes.
+    ``field`` contains the bytes at ``FIELD_AT`` of every message of the run. Until the run is known, no message
+    contains these bytes.
     """
 
     def __init__(self, mark: str = "") -> None:
@@ -56,7 +56,7 @@ class RunMark:
         self.mark, self.field = mark, _field(mark)
 
     def has_sent(self, data: bytes) -> bool:
-        """Return whether ``data`` is a message of this run (about 0.1 us)."""
+        """Return whether ``data`` is a message of this run."""
         return data.startswith(self.field, FIELD_AT)
 
 
