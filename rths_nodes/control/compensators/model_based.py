@@ -287,7 +287,6 @@ class ModelBased(Coupled):
             return cautions
 
     transport_in_lead: ClassVar[bool] = True
-    """The scenario adds the port's transport delay to ``lead``, because the model does not contain it."""
     shown = staticmethod(shown)
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 

@@ -272,7 +272,6 @@ def renewed(s: State) -> bool:
 
 
 def shown_of(count: int, learns: bool) -> Callable[..., Numbers]:
-    """Return ``shown`` for ``count`` coefficients and, if the law ``learns``, their deviations and distance."""
     like = (0.0,) * count
 
     def identified(k: Constants, s: State) -> Numbers:
